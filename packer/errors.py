@@ -1,0 +1,110 @@
+"""Every error that packer raises on purpose, with the exit code of the command that meets it.
+
+    PackerError 1
+      Refused 2               usage, unknown names, a target that exists, an unsupported or lossy wish
+        PackExists 2          (FileExistsError)
+        MissingPackage 2      (ImportError)
+      BadIndex 2              (IndexError)
+      UnknownKey 2            (KeyError)
+      BadInput 3              a file of the source is damaged or does not fit (ValueError)
+        DamagedImage 3        bytes that do not decode
+        BadInputs 3           all bad files of one conversion
+      CorruptPack 3           a pack or a part is not what was written (ValueError)
+        CorruptRecord 3       one value of one sample is not what was written
+      StorageFailed 4         no space, I/O error (OSError)
+      Locked 5                another process works on the same target (BlockingIOError)
+    Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
+
+Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`.
+"""
+
+from collections.abc import Sequence
+
+
+class PackerError(Exception):
+    """Base of all errors below; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+    def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
+        return str(self.args[0]) if self.args else self.__class__.__name__
+
+
+class Refused(PackerError, ValueError):
+    """What was asked for cannot be done, or would destroy something."""
+
+    exit_code = 2
+
+
+class PackExists(Refused, FileExistsError):
+    """The target of a conversion is already there."""
+
+
+class MissingPackage(Refused, ImportError):
+    """An optional Python package is not installed; the message holds the command that installs it."""
+
+
+class BadIndex(PackerError, IndexError):
+    """A sample index outside the pack."""
+
+    exit_code = 2
+
+
+class UnknownKey(PackerError, KeyError):
+    """A sample key, field or column that the pack does not have."""
+
+    exit_code = 2
+
+
+class BadInput(PackerError, ValueError):
+    """A file of the source is damaged or does not fit the others."""
+
+    exit_code = 3
+
+
+class DamagedImage(BadInput):
+    """Bytes that do not decode to the picture they announce, or announce one beyond the limits."""
+
+
+class BadInputs(BadInput):
+    """All samples of one conversion that could not be packed, with a reason each."""
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:  # the default is what unpickling needs
+        super().__init__(message)
+        self.reasons = tuple(reasons)
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.args[0]), *self.reasons])
+
+
+class CorruptPack(PackerError, ValueError):
+    """A pack, part or index that is not what packer wrote."""
+
+    exit_code = 3
+
+
+class CorruptRecord(CorruptPack):
+    """One value of one sample that is not what packer wrote."""
+
+
+class StorageFailed(PackerError, OSError):
+    """No space left, a quota, or an I/O error while writing or reading."""
+
+    exit_code = 4
+
+
+class Locked(PackerError, BlockingIOError):
+    """Another process works on the same target."""
+
+    exit_code = 5
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT, SIGTERM or SIGHUP arrived; what was finished is kept for the next run of the same command."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.exit_code = 128 + signal_number
+
+    def __str__(self) -> str:
+        return f"interrupted by signal {self.args[0]}"

@@ -1,0 +1,62 @@
+"""The folder is the registry: one file per format, codec, source or command, found by listing its folder.
+
+Names are known without importing anything; a module is imported when it is first used. Packages outside packer add
+theirs through the entry-point groups `packer.formats`, `packer.codecs` and `packer.sources`.
+"""
+
+import difflib
+import importlib
+import importlib.util
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from packer.errors import MissingPackage, Refused
+
+# distribution that brings a module, where the names differ
+_DISTRIBUTIONS = {"cv2": "opencv-python", "turbojpeg": '"PyTurboJPEG<2"'}
+_NOT_MEMBERS = ("__init__", "base")
+
+
+class Registry:
+    """The modules of one folder of packer, by the name that users type."""
+
+    def __init__(self, package: str, folder: str, noun: str, *, helpers: tuple[str, ...] = ()) -> None:
+        """helpers: modules of the folder that its members share and that are none themselves."""
+        self._package = package
+        self._folder = Path(folder)
+        self._noun = noun
+        self._not_members = frozenset((*_NOT_MEMBERS, *helpers))
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted; imports none of the modules."""
+        stems = {path.stem for path in self._folder.glob("*.py")} - self._not_members
+        return tuple(sorted(stems | {point.name for point in entry_points(group=self._package)}))
+
+    def load(self, name: str) -> ModuleType:
+        """The module behind `name`; raises Refused for an unknown one, MissingPackage where a package is absent."""
+        # a name may come from a manifest: only an identifier can be a file here. No look at the entry points: 20 ms
+        if name.isidentifier() and name not in self._not_members and (self._folder / f"{name}.py").exists():
+            return import_or_explain(f"{self._package}.{name}", f"{self._noun} {name!r}")
+        if name not in self.names():
+            close = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(self.names())}"
+            raise Refused(f"unknown {self._noun} {name!r}; {hint}")
+        modules = sorted({point.module for point in entry_points(group=self._package) if point.name == name})
+        if len(modules) > 1:
+            raise Refused(
+                f"{self._noun} {name!r}: several packages bring it: {', '.join(modules)}; uninstall all but one"
+            )
+        return import_or_explain(modules[0], f"{self._noun} {name!r}")
+
+
+def import_or_explain(module: str, needed_by: str) -> ModuleType:
+    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
+            raise
+        name = _DISTRIBUTIONS.get(missing, missing)
+        raise MissingPackage(f"{needed_by} needs the package {missing!r}: pip install {name}") from error

@@ -1,0 +1,166 @@
+"""Field and Schema: what the values of a sample are, and how each one is stored.
+
+| kind   | decoded value                                                                               |
+|--------|---------------------------------------------------------------------------------------------|
+| image  | uint8 (H, W, 3), RGB, 0-255                                                                 |
+| depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
+| mask   | uint8 (H, W); class indices, or 0 and 255                                                   |
+| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres              |
+| boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels                                             |
+| number | a scalar or an array that geometry leaves alone; a fixed shape is a column of the index     |
+| text   | str                                                                                         |
+| json   | what `json` can hold                                                                        |
+| bytes  | bytes, kept verbatim                                                                        |
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from packer.errors import Refused, UnknownKey
+
+KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
+PIXEL_KINDS = ("image", "depth", "mask")
+DTYPES = (
+    *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64", "bool"),
+)
+_MOST_LENGTHS = 8
+_MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+Value = Any  # what a kind's decoded value is; see the table above
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One named value of a sample.
+
+    codec: name and argument as the user types them: `encoded`, `jpeg:95`, `raw:float16`.
+    dtype: NumPy name of the decoded value, little endian when stored; None where the bytes tell.
+    shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
+    classes: for a number: the name of each value, in order.
+    invalid: for a depth: the value that marks a pixel without a measurement.
+    hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
+    """
+
+    name: str
+    kind: str
+    codec: str
+    dtype: str | None = None
+    shape: Shape | None = None
+    classes: tuple[str, ...] | None = None
+    invalid: float | None = None
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise Refused(
+                f"field name {self.name!r}: expected a letter, then at most 63 letters, digits or '_'; rename it"
+            )
+        if self.kind not in KINDS:
+            raise Refused(f"field {self.name!r}: unknown kind {self.kind!r}; expected one of {', '.join(KINDS)}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise Refused(f"field {self.name!r}: unknown dtype {self.dtype!r}; expected one of {', '.join(DTYPES)}")
+        if self.invalid is not None and not abs(self.invalid) <= sys.float_info.max:
+            raise Refused(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
+        if self.shape is not None and not _is_shape(self.shape):
+            raise Refused(f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0")
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the index holds the field as an array over all samples."""
+        return self.kind == "number" and self.dtype is not None and self.shape is not None and None not in self.shape
+
+    def to_json(self) -> dict[str, Any]:
+        """Only what differs from the defaults, so that a later version can add a member."""
+        out: dict[str, Any] = {}
+        for member in fields(self):
+            value = getattr(self, member.name)
+            if member.name in ("name", "kind", "codec") or value != member.default:
+                out[member.name] = list(value) if isinstance(value, tuple) else value
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Field":
+        """The inverse of `to_json`; raises Refused for unknown members or wrong types."""
+        if not isinstance(data, Mapping):
+            raise Refused(f"field description is not a mapping: {data!r:.80}")
+        for name, value in data.items():
+            if type(value) not in _MEMBERS.get(name, ()):  # type(), since true is an int
+                raise Refused(f"field description has an unknown or ill-typed member {name!r}: {value!r:.80}")
+        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        if not all(isinstance(name, str) for name in given.get("classes", ())):
+            raise Refused("field description has classes that are not text")
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise Refused(f"field description lacks name, kind or codec: {data!r:.80}") from error
+
+
+_MEMBERS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "kind": (str,),
+    "codec": (str,),
+    "dtype": (str,),
+    "shape": (list,),
+    "classes": (list,),
+    "invalid": (int, float),
+    "hidden": (bool,),
+}
+
+
+def _is_shape(shape: Shape) -> bool:
+    known = [length for length in shape if length is not None]
+    if len(shape) > _MOST_LENGTHS or not all(type(length) is int and length >= 0 for length in known):
+        return False
+    return math.prod(max(length, 1) for length in known) <= _MOST_VALUES
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The ordered fields of a pack; names are unique."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if len(set(names)) != len(names):
+            raise Refused(f"field names are not unique: {', '.join(names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Field names, in order."""
+        return tuple(field.name for field in self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Field:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names)}")
+
+    def select(self, names: Sequence[str]) -> "Schema":
+        """The named fields, in the order of `names`; raises UnknownKey."""
+        return Schema(tuple(self[name] for name in names))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """A list of field descriptions."""
+        return [field.to_json() for field in self.fields]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
+        """The inverse of `to_json`; raises Refused."""
+        return cls(tuple(Field.from_json(item) for item in data))
