@@ -1,0 +1,58 @@
+"""Codec: one field's values <-> bytes. Knows nothing of disk or torch.
+
+A codec module has `class Codec(base.Codec)`. One object serves one field for a whole run or data set:
+
+* It keeps no state between calls that a second thread could see; threads share it.
+* `encode` gives the same bytes for the same value, everywhere.
+* `decode` copies out of the buffer, which may be a mapped page that goes away; what it returns is the caller's alone.
+  It raises DamagedImage or CorruptRecord for bytes that `encode` did not make, and never returns memory that it
+  did not write.
+* `out`, where given, is C-contiguous with exactly the dtype and shape of the result, and is returned; anything else
+  raises Refused.
+* `view` asks for the picture through a View (image, depth and mask only).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from packer.errors import Refused
+from packer.geometry import View
+from packer.schema import Field, Shape
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec(ABC):
+    """Base of all codecs; see the module's contract."""
+
+    kinds: ClassVar[tuple[str, ...]]  # kinds of field that the codec can hold
+    lossy: ClassVar[bool] = False
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        """field: what is stored; decoder: which JPEG decoder; strict: see packer.decoders.decode."""
+        self.field = field
+        self.decoder = decoder
+        self.strict = strict
+        name, _, argument = field.codec.partition(":")
+        self.argument = argument or None
+        if field.kind not in self.kinds:
+            raise Refused(
+                f"field {field.name!r}: codec {name!r} cannot hold kind {field.kind!r}, only {', '.join(self.kinds)}"
+            )
+
+    @classmethod
+    def complete(cls, field: Field) -> Field:
+        """The field as the manifest will describe it, dtype and shape filled in where the codec fixes them."""
+        return field
+
+    @abstractmethod
+    def encode(self, value: Any) -> bytes:
+        """The bytes that are stored; raises Refused or BadInput for a value that it cannot hold exactly."""
+
+    @abstractmethod
+    def decode(self, buffer: Buffer, view: View | None = None, out: Any = None) -> Any:
+        """The value; see the module's contract."""
+
+    def shape(self, buffer: Buffer) -> Shape:
+        """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""
+        raise Refused(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")

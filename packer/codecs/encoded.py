@@ -1,0 +1,59 @@
+"""encoded: the file's own bytes, kept as they are; pictures are decoded when read.
+
+A pixel field may hold any picture format that packer.decoders knows, JPEG beside PNG if need be; whether the bytes are
+sound is for packer.decoders.validate to say before they come here. A field of kind bytes is given back verbatim.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from packer.codecs import base
+from packer.decoders import decode, sniff
+from packer.errors import Refused
+from packer.geometry import View
+from packer.schema import PIXEL_KINDS, Field, Shape
+
+_SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = (*PIXEL_KINDS, "bytes")
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        if self.argument is not None:
+            raise Refused(f"field {field.name!r}: codec 'encoded' takes no argument, found {self.argument!r}")
+
+    @classmethod
+    def complete(cls, field: Field) -> Field:
+        """8 bit for an image or a mask; the shape of a depth is known, its dtype only if the field has it."""
+        dtype = "uint8" if field.kind in ("image", "mask") else field.dtype
+        return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes themselves."""
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise Refused(
+                f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "
+                f"use codec raw, png or jpeg for arrays"
+            )
+        return bytes(value)
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """The pixels, as packer.decoders.decode gives them; kind bytes: the bytes."""
+        field = self.field
+        if field.kind != "bytes":
+            how: dict[str, Any] = {"decoder": self.decoder, "strict": self.strict, "invalid": field.invalid}
+            return decode(buffer, field.kind, view=view, out=out, **how)
+        if view is not None or out is not None:
+            raise Refused(f"field {field.name!r}: bytes have no pixels; ask without a view and without out")
+        return bytes(buffer)
+
+    def shape(self, buffer: base.Buffer) -> Shape:
+        """(H, W, 3) of an image, (H, W) of a depth or mask, from the file's header."""
+        if self.field.kind == "bytes":
+            return super().shape(buffer)
+        found = sniff(buffer)
+        return (found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)

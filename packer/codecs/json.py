@@ -1,0 +1,63 @@
+"""json: canonical JSON (sorted keys, no spaces, UTF-8, no NaN), so that equal values have equal bytes."""
+
+import json
+import math
+from typing import Any
+
+from packer.codecs import base
+from packer.errors import BadInput, CorruptRecord, Refused
+from packer.geometry import View
+from packer.schema import Field
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = ("json",)
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        if self.argument is not None:
+            raise Refused(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
+
+    def encode(self, value: Any) -> bytes:
+        """The value as JSON; raises BadInput for one that would not come back equal (tuples, NaN, keys not str)."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+            data = text.encode("utf-8", "surrogateescape")
+            back = _parse(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(f"value cannot be JSON: {error}; use only what JSON has") from error
+        if back != value:
+            raise BadInput("value does not come back equal from JSON; use str keys, and lists instead of tuples")
+        return data
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """The value; raises CorruptRecord for what is not JSON, repeats a key or has NaN or infinity."""
+        if view is not None or out is not None:
+            raise Refused(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")
+        try:
+            return _parse(buffer)
+        except (ValueError, RecursionError) as error:
+            raise CorruptRecord(
+                f"field {self.field.name!r}: not the JSON that was packed: {error}; pack again from the source"
+            ) from error
+
+
+def _parse(buffer: base.Buffer) -> Any:
+    text = str(buffer, "utf-8", "surrogateescape")
+    return json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_constant=_float)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no JSON number")
+    return number

@@ -1,0 +1,56 @@
+"""number: a scalar or an array of fixed shape, little-endian, C order, nothing else."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from packer.codecs import base
+from packer.decoders.casting import cast_exactly, read_numbers
+from packer.decoders.target import deliver
+from packer.errors import BadInput, CorruptRecord, Refused
+from packer.geometry import View
+from packer.schema import Field, Shape
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = ("number",)
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        if self.argument is not None:
+            raise Refused(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
+        if field.dtype is None or field.shape is None or None in field.shape:
+            raise Refused(
+                f"field {field.name!r}: codec 'number' needs a dtype and a fixed shape; use codec raw or json"
+            )
+        self._shape = tuple(length for length in field.shape if length is not None)
+        self._dtype = np.dtype(field.dtype)
+        self._size_bytes = math.prod(self._shape) * self._dtype.itemsize
+
+    def encode(self, value: Any) -> bytes:
+        """The number's bytes; raises BadInput for a value that the field's dtype or shape cannot hold exactly."""
+        given = cast_exactly(value, self._dtype)
+        if given.shape != self._shape:
+            raise BadInput(f"value has shape {given.shape}, expected {self._shape}; all samples need the same shape")
+        return given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """A Python int, float or bool for shape (), else an array; raises CorruptRecord for another number of bytes."""
+        if view is not None:
+            raise Refused(f"field {self.field.name!r}: a number has no pixels; ask without a view")
+        if len(buffer) != self._size_bytes:
+            raise CorruptRecord(
+                f"field {self.field.name!r}: {len(buffer)} bytes, expected {self._size_bytes}; "
+                "pack again from the source"
+            )
+        value = read_numbers(buffer, self._dtype).reshape(self._shape)
+        if out is None:
+            return value.astype(self._dtype) if self._shape else value.item()
+        return deliver(value.astype(self._dtype, copy=False), out=out)
+
+    def shape(self, buffer: base.Buffer) -> Shape:
+        """The field's shape."""
+        return self._shape

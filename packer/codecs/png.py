@@ -1,0 +1,64 @@
+"""png: lossless PNG; 8 bit images and masks, 8 or 16 bit depth. What PNG cannot hold exactly is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import cv2
+import numpy as np
+
+from packer.codecs import base
+from packer.decoders import decode, sniff
+from packer.decoders.target import form
+from packer.errors import BadInput, Refused
+from packer.geometry import View
+from packer.schema import PIXEL_KINDS, Field, Shape
+
+_DTYPES = {"image": ("uint8",), "mask": ("uint8",), "depth": ("uint8", "uint16")}
+_SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = PIXEL_KINDS
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        if self.argument is not None:
+            raise Refused(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
+        if field.dtype is not None and field.dtype not in _DTYPES[field.kind]:
+            raise Refused(
+                f"field {field.name!r}: codec 'png' holds a {field.kind} as {' or '.join(_DTYPES[field.kind])}, "
+                f"not {field.dtype}; use codec raw"
+            )
+
+    @classmethod
+    def complete(cls, field: Field) -> Field:
+        """uint8 for an image or a mask; a shape of any size where the field has none."""
+        dtype = "uint8" if field.kind != "depth" else field.dtype
+        return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
+
+    def encode(self, value: Any) -> bytes:
+        """A PNG file of uint8 (H, W, 3) RGB, uint8 (H, W), or for a depth uint16 (H, W); Refused for anything else."""
+        field = self.field
+        allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]
+        colour = field.kind == "image"
+        fits = isinstance(value, np.ndarray) and value.ndim == (3 if colour else 2) and value.dtype.name in allowed
+        if not fits or (colour and value.shape[2] != 3):
+            wanted = f"{' or '.join(allowed)} {'(H, W, 3)' if colour else '(H, W)'}"
+            raise Refused(f"field {field.name!r}: codec 'png' holds {wanted}, found {form(value)}")
+        if 0 in value.shape:
+            raise BadInput(f"a picture of {value.shape[1]}x{value.shape[0]} px does not fit a PNG; use codec raw")
+        done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if colour else value)
+        if not done:
+            raise BadInput(f"OpenCV cannot encode {value.dtype} {value.shape} as PNG; use codec raw")
+        return data.tobytes()
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """The pixels in the dtype that was encoded."""
+        return decode(buffer, self.field.kind, strict=self.strict, view=view, invalid=self.field.invalid, out=out)
+
+    def shape(self, buffer: base.Buffer) -> Shape:
+        """(H, W, 3) of an image, (H, W) of a depth or mask, from the header."""
+        found = sniff(buffer)
+        return (found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)

@@ -1,0 +1,110 @@
+"""raw or raw:DTYPE: an array's numbers, little-endian, C order; the dtype is the field's unless one is asked for.
+
+Layout: where the shape is fixed, or only its first length differs between samples, the numbers alone; otherwise, before
+them, one uint32 per dimension: the lengths. `raw:float16` on a float32 depth rounds, since that was asked for; nothing
+else is ever narrowed.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from packer.codecs import base
+from packer.decoders.casting import cast_exactly, read_numbers, round_floats
+from packer.decoders.target import deliver, form
+from packer.errors import BadInput, CorruptRecord, Refused
+from packer.geometry import View
+from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape
+from packer.warping import warp
+
+_DTYPES = {"image": "uint8", "mask": "uint8", "points": "float32", "boxes": "float32"}
+_SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None), "boxes": (None, 4)}
+_LENGTH = np.dtype("<u4")
+_MAX_BYTES = 1 << 62
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = (*PIXEL_KINDS, "points", "boxes", "number")
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        described = self.complete(field)
+        name, dtype, shape = field.name, described.dtype, described.shape
+        if self.argument is not None and self.argument not in DTYPES:
+            raise Refused(f"field {name!r}: codec 'raw:{self.argument}': expected one of {', '.join(DTYPES)}")
+        if dtype is None or shape is None:
+            raise Refused(f"field {name!r}: codec 'raw' needs a dtype and a shape, such as float32 and (None, 4, 2)")
+        if field.kind in ("image", "mask") and dtype != "uint8":
+            raise Refused(f"field {name!r}: a {field.kind} is uint8, found {dtype}; use kind depth")
+        self._dtype = np.dtype(dtype)
+        self._shape = shape
+        row = math.prod(length for length in shape[1:] if length is not None)
+        self._row_bytes = row * self._dtype.itemsize
+        self._bare = None not in shape or (shape[0] is None and None not in shape[1:] and row > 0)
+
+    @classmethod
+    def complete(cls, field: Field) -> Field:
+        """The dtype that was asked for, else the kind's; the shape of pictures and boxes where the field has none."""
+        dtype = field.codec.partition(":")[2] or field.dtype or _DTYPES.get(field.kind)
+        return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
+
+    def encode(self, value: Any) -> bytes:
+        """The numbers of an array; raises Refused for a dtype, BadInput for a shape or a value that does not fit."""
+        given = self._cast(value)
+        fits = len(given.shape) == len(self._shape)
+        fits = fits and all(want in (None, have) for want, have in zip(self._shape, given.shape, strict=True))
+        if not fits or max(given.shape, default=0) >= 1 << 32:
+            raise BadInput(f"value has shape {given.shape}, expected {self._shape}; where None stands any length does")
+        lengths = b"" if self._bare else np.asarray(given.shape, _LENGTH).tobytes()
+        return lengths + given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """The array, with the dtype that is stored; raises CorruptRecord unless the number of bytes is exact."""
+        field, shape = self.field, self.shape(buffer)
+        offset = 0 if self._bare else _LENGTH.itemsize * len(shape)
+        values = read_numbers(buffer, self._dtype, offset=offset).reshape(shape)
+        values = values.astype(self._dtype, copy=False)  # bytes are swapped on a big-endian machine
+        if view is not None:
+            return warp(values, view, field.kind, invalid=field.invalid, out=out)
+        return values.copy() if out is None else deliver(values, out=out)
+
+    def shape(self, buffer: base.Buffer) -> tuple[int, ...]:
+        """The array's shape, from the number of bytes or the lengths before them; raises CorruptRecord."""
+        found = len(buffer)
+        if self._bare:
+            first = found // self._row_bytes if self._shape and self._shape[0] is None else None
+            shape = tuple(length if length is not None else first or 0 for length in self._shape)
+            expected = math.prod(shape) * self._dtype.itemsize
+        else:
+            offset = _LENGTH.itemsize * len(self._shape)
+            shape = tuple(np.frombuffer(buffer, _LENGTH, len(self._shape)).tolist()) if found >= offset else ()
+            expected = offset + math.prod(shape) * self._dtype.itemsize
+        self._check(shape, found=found, expected=expected)
+        return shape
+
+    def _check(self, shape: tuple[int, ...], *, found: int, expected: int) -> None:
+        fits = len(shape) == len(self._shape)
+        fits = fits and all(want in (None, have) for want, have in zip(self._shape, shape, strict=True))
+        bounded = math.prod(max(1, length) for length in shape) * self._dtype.itemsize < _MAX_BYTES
+        if not fits or found != expected or not bounded:
+            raise CorruptRecord(
+                f"field {self.field.name!r}: {found} bytes for shape {shape}, expected {expected} and {self._shape}; "
+                f"pack again from the source"
+            )
+
+    def _cast(self, value: Any) -> np.ndarray[Any, Any]:
+        """The value in the stored dtype: as it is, rounded where that was asked for, or refused."""
+        is_array = isinstance(value, np.ndarray)
+        if self.argument is not None and is_array and value.dtype.kind == self._dtype.kind == "f":
+            return round_floats(value, self._dtype)
+        as_it_is = is_array and np.can_cast(value.dtype, self._dtype, "safe")
+        if self.field.kind in PIXEL_KINDS and self.argument is None and not as_it_is:
+            raise Refused(
+                f"field {self.field.name!r}: codec 'raw' holds {self._dtype}, found {form(value)}, which is never "
+                f"narrowed silently; use raw:{self._dtype} to ask for it"
+            )
+        return cast_exactly(value, self._dtype)

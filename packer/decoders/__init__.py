@@ -1,0 +1,31 @@
+"""Decoders: the bytes of a picture file -> pixels. One outcome for a file, whichever library decodes it.
+
+| input                                                        | outcome                                     |
+|--------------------------------------------------------------|---------------------------------------------|
+| intact, also with zeros or a second picture behind it        | its pixels                                  |
+| JPEG that lacks nothing but its end marker                   | its pixels                                  |
+| anything else that libjpeg warns about; cut, empty or random | DamagedImage                                |
+| a name that says another format than the bytes do            | the bytes count, nobody looks at the name   |
+| EXIF orientation                                             | ignored; Header has it                      |
+| CMYK and everything that is not JPEG                         | OpenCV, whatever decoder was asked for      |
+
+The wall between damaged and sound is libjpeg's: a flipped byte that it does not notice gives other pixels, the same on
+every decoder. That is why packs have a crc32 per record.
+"""
+
+from packer.decoders.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCANS, Header
+from packer.decoders.pixels import NAMES, decode, describe
+from packer.decoders.sniffing import sniff
+from packer.decoders.validation import validate
+
+__all__ = [
+    "MAX_DECODED_BYTES",
+    "MAX_PIXELS",
+    "MAX_SCANS",
+    "NAMES",
+    "Header",
+    "decode",
+    "describe",
+    "sniff",
+    "validate",
+]

@@ -1,0 +1,69 @@
+"""Casting: numbers in another dtype, exactly or not at all."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.decoders.header import Buffer
+from packer.errors import BadInput, CorruptRecord, Refused
+
+_NUMBERS = "biuf"
+
+
+def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """`value` as an array of that dtype, of which every element equals the given one; NaN equals NaN.
+
+    Raises BadInput for an element that does not fit, Refused for what is no number. A copy only where needed.
+    """
+    wanted = np.dtype(dtype)
+    try:
+        given = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"expected numbers of one shape, found {type(value).__name__}: {error}") from error
+    if given.dtype.kind not in _NUMBERS:
+        raise Refused(f"expected {wanted} numbers, found {type(value).__name__} of {given.dtype}")
+    if np.can_cast(given.dtype, wanted, "safe"):
+        return given.astype(wanted, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        made = given.astype(wanted)
+        same = _equal(given, made)
+    if not same.all():
+        place = tuple(int(axis) for axis in np.argwhere(~same)[0])
+        raise BadInput(f"{given.dtype} value {given[place]} does not fit {wanted} exactly; use a wider dtype")
+    return made
+
+
+def _equal(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where the two hold the same number, across kinds; NumPy itself compares int64 with float64 inexactly."""
+    if given.dtype.kind == made.dtype.kind == "f":
+        return np.asarray((given == made) | (np.isnan(given) & np.isnan(made)))
+    if given.dtype.kind == "f" or made.dtype.kind == "f":
+        floats, whole = (given, made) if given.dtype.kind == "f" else (made, given)
+        # below 2**63 a whole float is exactly an int64, and what is not finite is no integer
+        inside = np.isfinite(floats) & (np.abs(floats) < 2.0**63)
+        as_int = np.where(inside, floats, 0).astype(np.int64)
+        fits = whole <= np.iinfo(np.int64).max if whole.dtype == np.uint64 else np.True_
+        return np.asarray(inside & fits & (as_int == floats) & (as_int == whole.astype(np.int64)))
+    return np.asarray(given == made)  # integers: NumPy compares signed with unsigned exactly
+
+
+def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A float array rounded to a narrower float; NaN and infinity are kept. Raises BadInput where a value overflows."""
+    with np.errstate(over="ignore"):
+        made = given.astype(dtype)
+    lost = np.isinf(made) & np.isfinite(given)
+    if lost.any():
+        raise BadInput(f"value {given[lost].flat[0]} is beyond {np.dtype(dtype)}; use raw:{given.dtype}")
+    return made
+
+
+def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> npt.NDArray[Any]:
+    """The bytes from `offset` on as (n,) little-endian numbers, a view of `buffer`.
+
+    Raises CorruptRecord for a truth value that is neither 0 nor 1.
+    """
+    values = np.frombuffer(buffer, dtype.newbyteorder("<"), offset=offset)
+    if dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
+        raise CorruptRecord("a truth value is neither 0 nor 1; pack again from the source")
+    return values

@@ -1,0 +1,63 @@
+"""Header: what the first bytes of a picture file announce, and the limits that it must keep to be decoded."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from packer.errors import DamagedImage
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_PIXELS = 100_000_000
+MAX_DECODED_BYTES = 1 << 30
+MAX_SCANS = 500
+
+
+@dataclass(frozen=True)
+class Header:
+    """One picture file as it announces itself.
+
+    format: jpeg, png, bmp, tiff, webp, pnm or npy, told by magic bytes alone.
+    height, width: px as stored, before any EXIF rotation.
+    channels: as stored, alpha included; 3 for a palette whose entries are colours.
+    dtype: NumPy name of one stored sample; 1, 2 and 4 bit samples are uint8.
+    orientation: EXIF value 1-8; 1 where absent or out of range.
+    lossy: whether the format threw information away; packing it again as JPEG loses little more.
+    palette: whether the stored samples are palette indices. bits: of one stored sample.
+    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data.
+    """
+
+    format: str
+    height: int
+    width: int
+    channels: int
+    dtype: str = "uint8"
+    orientation: int = 1
+    lossy: bool = False
+    palette: bool = False
+    bits: int = 8
+    cmyk: bool = False
+    progressive: bool = False
+    scans: int = 1
+    data_at: int = 0
+
+    def check_limits(self) -> None:
+        """Raise DamagedImage for a picture without pixels or beyond the limits."""
+        if self.height < 1 or self.width < 1:
+            raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
+        if self.height * self.width > MAX_PIXELS:
+            raise damaged(
+                self.format,
+                f"it announces {self.width}x{self.height} px = {self.height * self.width / 1e6:.1f} MP, "
+                f"the limit is {MAX_PIXELS // 1_000_000} MP",
+            )
+        decoded_bytes = self.height * self.width * self.channels * np.dtype(self.dtype).itemsize
+        if decoded_bytes > MAX_DECODED_BYTES:
+            raise damaged(
+                self.format, f"it announces {decoded_bytes} bytes of pixels, the limit is {MAX_DECODED_BYTES}"
+            )
+
+
+def damaged(form: str, cause: str) -> DamagedImage:
+    """The error for a file of that format; the caller puts the path before it."""
+    return DamagedImage(f"cannot decode {form.upper()}: {cause}; replace the file or leave it out")

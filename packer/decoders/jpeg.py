@@ -1,0 +1,138 @@
+"""JPEG headers: segments up to the first scan; for files of several scans, all of them.
+
+Layout: ITU-T T.81 annex B (markers and segments); Adobe APP14 as in Adobe technical note 5116.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+from packer.decoders import exif
+from packer.decoders.header import MAX_SCANS, Buffer, Header, damaged
+
+MAGIC = b"\xff\xd8\xff"
+END = b"\xff\xd9"
+
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_FRAMES = frozenset((_BASELINE, _EXTENDED, _PROGRESSIVE))
+# what the libjpeg-turbo releases in use disagree about: refused, so that there is one outcome for all of them
+_OTHER_FRAMES = {
+    **dict.fromkeys((0xC3, 0xC7, 0xCB, 0xCF), "lossless"),
+    **dict.fromkeys((0xC5, 0xC6, 0xCD, 0xCE), "hierarchical"),
+    **dict.fromkeys((0xC9, 0xCA), "arithmetic coded"),
+}
+_ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
+_SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
+# a marker among entropy-coded bytes: not a stuffed byte, a fill byte or a restart
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+# sampling factors that TurboJPEG takes in all its releases: 4:4:4 in three spellings, 4:2:2, 4:2:0, 4:4:0, 4:1:1, and
+# 4:4:0 and 4:2:2 again; a fourth component has those of the first
+_SAMPLINGS = frozenset(
+    bytes.fromhex(factors)
+    for factors in ("111111", "212121", "121212", "211111", "221111", "121111", "411111", "222121", "221212")
+)
+
+
+def header(buffer: Buffer) -> Header:
+    """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken."""
+    frame, frame_at, orientation = 0, 0, 1
+    for marker, at, length in _segments(buffer):
+        if marker in _FRAMES and not frame:
+            frame, frame_at = marker, at
+        elif marker in _FRAMES or marker in _OTHER_FRAMES:
+            kind = _OTHER_FRAMES.get(marker, "a second frame in one")
+            raise damaged("jpeg", f"{kind} JPEG is not supported, expected baseline or progressive")
+        elif marker == _APP1 and orientation == 1 and buffer[at + 2 : at + 8] == b"Exif\0\0":
+            orientation = exif.orientation(buffer, at + 8, at + length)
+        elif marker == _SOS:
+            if not frame:
+                raise damaged("jpeg", "a scan comes before the frame header")
+            return _assemble(buffer, frame, frame_at, scan=at, orientation=orientation)
+    raise damaged("jpeg", "it ends before its first scan")
+
+
+def _segments(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Marker, offset of the length and length of each segment; strict where libjpeg skips and warns."""
+    at = 2
+    while True:
+        if buffer[at] != 0xFF:
+            raise damaged("jpeg", f"expected a marker at byte {at}, found 0x{buffer[at]:02x}")
+        marker = buffer[at + 1]
+        if marker == 0xFF:  # fill byte
+            at += 1
+            continue
+        at += 2
+        if marker in _ALONE:
+            continue
+        if marker in (_SOI, _EOI):
+            raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
+        length = buffer[at] << 8 | buffer[at + 1]
+        if length < 2:
+            raise damaged("jpeg", f"the segment at byte {at} has length {length}, expected at least 2")
+        yield marker, at, length
+        at += length
+
+
+def _assemble(buffer: Buffer, frame: int, at: int, *, scan: int, orientation: int) -> Header:
+    length, bits, height, width, count = struct.unpack_from(">HBHHB", buffer, at)
+    if count not in (1, 3, 4) or length != 8 + 3 * count:
+        raise damaged("jpeg", f"its frame has {count} components in {length} bytes, expected 1, 3 or 4 components")
+    if bits != 8:
+        raise damaged("jpeg", f"{bits} bit samples are not supported, expected 8")
+    sampling = bytes(buffer[at + 9 : at + 9 + 3 * count : 3])
+    if count > 1 and (sampling[:3] not in _SAMPLINGS or sampling[3:] not in (b"", sampling[:1])):
+        raise damaged("jpeg", f"chroma sampling {sampling.hex(' ')} is not supported, expected 4:4:4, 4:2:2 or 4:2:0")
+    scans = 1
+    scan_length, in_scan = struct.unpack_from(">HB", buffer, scan)
+    if frame == _PROGRESSIVE or in_scan != count:
+        scans = _walk_scans(buffer, scan, bytes(buffer[at + 8 : at + 8 + 3 * count : 3]))
+    return Header(
+        *("jpeg", height, width, count, "uint8", orientation, True),
+        cmyk=count == 4,
+        progressive=frame == _PROGRESSIVE,
+        scans=scans,
+        data_at=scan + scan_length,
+    )
+
+
+def _walk_scans(buffer: Buffer, scan: int, components: bytes) -> int:
+    """The number of scans, the segment of the first at `scan`.
+
+    Raises DamagedImage beyond the limit, since each scan is a pass over the picture, and where they do not bring every
+    coefficient of every component: libjpeg would make up the rest without a warning, each release in its own way.
+    """
+    missing = {component: [1] * 64 for component in components}  # low bits still to come, by coefficient
+    scans, marker, at = 0, _SOS, scan
+    while marker not in (_EOI, _SOI):
+        if marker == _SOS:
+            scans += 1
+            if scans > MAX_SCANS:
+                raise damaged("jpeg", f"it has more than {MAX_SCANS} scans, the limit")
+            _note_scan(buffer, at, missing)
+        match = _MARKER.search(buffer, at + int.from_bytes(buffer[at : at + 2], "big"))
+        if match is None:
+            break
+        at = match.end()
+        marker = buffer[at - 1]
+    if any(map(any, missing.values())):
+        raise damaged("jpeg", f"it is cut: its {scans} scans do not bring all of the picture")
+    return scans
+
+
+def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
+    """Take what the scan at `at` brings out of `missing`; nothing where its segment is cut."""
+    count = buffer[at + 2] if at + 2 < len(buffer) else 0
+    tail = bytes(buffer[at + 3 + 2 * count : at + 6 + 2 * count])  # first and last coefficient, approximation
+    if len(tail) < 3 or not tail[0] <= tail[1] <= 63:
+        return
+    for component in bytes(buffer[at + 3 : at + 3 + 2 * count : 2]):
+        if component in missing:
+            missing[component][tail[0] : tail[1] + 1] = [tail[2] & 15] * (tail[1] + 1 - tail[0])
+
+
+def has_end(buffer: Buffer, found: Header) -> bool:
+    """Whether an end marker follows the first scan; what comes after it (zeros, a second picture) does not matter.
+
+    Entropy-coded bytes cannot hold the marker: a byte FF among them is stuffed.
+    """
+    return buffer[-2:] == END or END in bytes(buffer[found.data_at :])

@@ -1,0 +1,58 @@
+"""OpenCV: every format but JPEG, CMYK JPEG, and JPEG for those who ask for it."""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.decoders import jpeg, png, tiff
+from packer.decoders.header import Buffer, Header, damaged
+from packer.schema import Value
+
+NAME = f"OpenCV {cv2.__version__}"
+
+Pixels = npt.NDArray[Value]
+
+_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+_STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
+
+
+def colour(buffer: Buffer, found: Header) -> Pixels:
+    """uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raises DamagedImage."""
+    return _decode(_prepared(buffer, found), _RGB, found)
+
+
+def stored(buffer: Buffer, found: Header) -> Pixels:
+    """(H, W) or (H, W, C) in the stored dtype, colours in the order BGR; raises DamagedImage."""
+    pixels = _decode(_prepared(buffer, found), _STORED, found)
+    if pixels.dtype != found.dtype:
+        raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header says {found.dtype}")
+    return pixels
+
+
+def indices(buffer: Buffer, found: Header) -> Pixels:
+    """uint8 (H, W): the palette indices of a PNG, which OpenCV itself gives as colours only; raises DamagedImage."""
+    pixels = _decode(png.bare(buffer, as_gray=True), _STORED, found)
+    return pixels // (255 // ((1 << found.bits) - 1)) if found.bits < 8 else pixels
+
+
+def _prepared(buffer: Buffer, found: Header) -> Buffer:
+    if found.format == "png":
+        return png.bare(buffer)
+    if found.format == "tiff":
+        return tiff.as_stored(buffer)
+    if found.format == "jpeg" and buffer[-2:] != jpeg.END:
+        return bytes(buffer) + jpeg.END  # OpenCV refuses what lacks the marker, and overlooks a second one
+    return buffer
+
+
+def _decode(buffer: Buffer, flags: int, found: Header) -> Pixels:
+    try:
+        pixels = cv2.imdecode(np.frombuffer(buffer, np.uint8), flags)
+    except cv2.error as error:
+        raise damaged(found.format, f"OpenCV: {error.err}") from error
+    if pixels is None:
+        raise damaged(found.format, "OpenCV cannot read its pixels")
+    if pixels.shape[:2] != (found.height, found.width):
+        height, width = pixels.shape[:2]
+        raise damaged(found.format, f"OpenCV gives {width}x{height} px, the header says {found.width}x{found.height}")
+    return pixels

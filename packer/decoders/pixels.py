@@ -1,0 +1,136 @@
+"""Pixels of each kind from each format: image as RGB, depth and mask as stored."""
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.decoders import libjpeg, npy
+from packer.decoders.header import Buffer, Header
+from packer.decoders.sniffing import check_end, sniff
+from packer.decoders.target import deliver, target
+from packer.errors import BadInput, Refused
+from packer.geometry import View
+from packer.registry import import_or_explain
+from packer.schema import PIXEL_KINDS
+
+NAMES = ("auto", "turbojpeg", "opencv")
+
+Pixels = npt.NDArray[Any]
+
+
+@functools.cache
+def _opencv() -> ModuleType:
+    """OpenCV's side, loaded when first needed: sniffing and plain JPEG do without."""
+    return import_or_explain("packer.decoders.opencv", "decoding pictures")
+
+
+def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invalid), how (decoder, strict) and where (out)
+    buffer: Buffer,
+    kind: str,
+    *,
+    decoder: str = "auto",
+    strict: bool = True,
+    view: View | None = None,
+    invalid: float | None = None,
+    out: Any = None,
+) -> Pixels:
+    """The pixels of one picture file, never a view of `buffer`.
+
+    kind: image gives uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
+      depth gives (H, W) in the stored dtype, every value and NaN as it is.
+      mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette PNG as its indices, 2 and 4 bit gray scaled
+      to 0-255, three channels only if they are equal.
+    decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
+      in speed only, and only for JPEG.
+    strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
+      decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    view, invalid: the result is `packer.warping.warp`ed with them. EXIF orientation is always left to the caller.
+    out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
+      where a JPEG turns out to be damaged.
+    Raises DamagedImage; BadInput for a picture that is no such kind; Refused for a wrong `out`, kind or decoder.
+    """
+    if decoder not in NAMES:
+        raise Refused(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
+    found = sniff(buffer)
+    check_kind(found, kind)
+    read = _jpeg if found.format == "jpeg" else _other
+    if view is None:
+        return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=out)
+    from packer.warping import warp  # loads OpenCV
+
+    pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=None)
+    return warp(pixels, view, kind, invalid=invalid, out=out)
+
+
+def describe(decoder: str = "auto") -> str:
+    """Names and versions of what decodes JPEG, such as "PyTurboJPEG 1.8.3, libjpeg-turbo 2.1.5"; raises Refused."""
+    if decoder not in NAMES:
+        raise Refused(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
+    if decoder == "opencv":
+        return str(_opencv().NAME)
+    return libjpeg.describe(libjpeg.library())
+
+
+def check_kind(found: Header, kind: str) -> None:
+    """Raise BadInput where a picture with that header is no such kind, Refused for a kind without pixels."""
+    if kind not in PIXEL_KINDS:
+        raise Refused(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
+    what = f"{found.format.upper()} of {found.channels} channels with {found.dtype} samples"
+    if kind == "depth" and (found.channels != 1):
+        raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
+    if kind != "depth" and found.dtype != "uint8":
+        raise BadInput(f"a {what} is no {kind}: expected 8 bit, which is never made by narrowing; use kind depth")
+
+
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
+    in_colour = kind == "image" or found.channels > 1
+    if found.cmyk or use_opencv:
+        if strict:
+            buffer = libjpeg.check(buffer, found)
+        pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
+        return deliver(_as_kind(pixels, kind), out=out)
+    size = (found.height, found.width)
+    if in_colour and kind != "image":
+        pixels = np.empty((*size, 3), np.uint8)
+        libjpeg.decode(buffer, found, pixels)
+        return deliver(_as_kind(pixels, kind), out=out)
+    pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1))
+    return pixels if out is None else out
+
+
+def _other(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
+    del use_opencv  # there is no one else
+    if strict:
+        check_end(buffer, found)
+    if found.format == "npy":
+        pixels = npy.decode(buffer, found)
+        if out is None:
+            pixels = pixels.copy()
+    elif kind == "image":
+        pixels = _opencv().colour(buffer, found)
+    elif kind == "mask" and found.palette and found.format == "png":
+        pixels = _opencv().indices(buffer, found)
+    else:
+        pixels = _opencv().stored(buffer, found)
+    return deliver(_as_kind(pixels, kind), out=out)
+
+
+def _as_kind(pixels: Pixels, kind: str) -> Pixels:
+    """(H, W) or (H, W, C) as (H, W, 3) for an image, else as (H, W); alpha, a second or fourth channel, is dropped."""
+    if kind == "image":
+        if pixels.ndim == 2 or pixels.shape[2] == 1:
+            return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
+        return pixels[:, :, :3]
+    if pixels.ndim == 2:
+        return pixels
+    first = pixels[:, :, 0]
+    for channel in range(1, min(pixels.shape[2], 3)):
+        if not np.array_equal(first, pixels[:, :, channel]):
+            raise BadInput(
+                f"a picture of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
+            )
+    return first

@@ -1,0 +1,30 @@
+"""simplejpeg with the libjpeg-turbo that its wheels bring."""
+
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+
+from packer.decoders.header import Buffer, Header, damaged
+
+
+class Library:
+    """simplejpeg, as packer.decoders.libjpeg.Library."""
+
+    name = f"simplejpeg {simplejpeg.__version__}"
+    binary = "simplejpeg"
+
+    def decode(self, buffer: Buffer, pixels: npt.NDArray[np.uint8]) -> None:
+        form = "GRAY" if pixels.shape[2] == 1 else "RGB"
+        try:
+            written = simplejpeg.decode_jpeg(buffer, form, buffer=pixels, strict=True)
+        except ValueError as error:
+            raise damaged("jpeg", str(error)) from error
+        if written.shape != pixels.shape:
+            raise damaged("jpeg", f"libjpeg-turbo finds shape {written.shape}, the header says {pixels.shape}")
+
+    def check(self, buffer: Buffer, found: Header) -> None:
+        form = "CMYK" if found.cmyk else "GRAY"
+        try:
+            simplejpeg.decode_jpeg(buffer, form, min_height=1, min_width=1, min_factor=8, strict=True)
+        except ValueError as error:
+            raise damaged("jpeg", str(error)) from error
