@@ -1,0 +1,32 @@
+"""Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
+
+A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
+`recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
+recognised, or None. Its int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
+"""
+
+from pathlib import Path
+
+from packer.errors import Refused
+from packer.registry import Registry
+from packer.sources.scanning import described, scan, shown
+
+_HELPERS = ("scanning", "labels", "clouds", "wrapping", "sidecars", "splits")
+
+registry = Registry(__name__, __path__[0], "source", helpers=_HELPERS)
+names = registry.names
+load = registry.load
+
+
+def detect(root: Path) -> tuple[str, str]:
+    """The name of the source that reads `root`, and a line that says what was recognised; raises Refused for none."""
+    listing = scan(root)
+    modules = sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
+    for module, name in modules:
+        sentence = module.recognise(listing.names)
+        if sentence is not None:
+            return name, sentence
+    raise Refused(
+        f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
+        f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
+    )

@@ -1,0 +1,104 @@
+"""Source: an original data set on disk, as samples.
+
+What a source may rely on and what others rely on:
+
+* Making one scans the folder (names only, no file is opened unless a table needs reading) and settles the schema, the
+  order and what is missing. It raises BadInput, naming all culprits, where files contradict each other.
+* The order is stable: it depends on names alone, never on the order in which the folder is listed.
+* `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
+  field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
+  It raises BadInput with the path for a file that cannot be read or parsed.
+* A source is picklable and may be read by several threads at once. It holds no open file.
+* Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
+  since a manifest stores them. `options()` names them; whoever passes on a user's options refuses all others.
+"""
+
+import inspect
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from packer.errors import BadIndex, BadInput, Refused
+from packer.schema import Schema
+
+Sample = dict[str, Any]
+
+
+class Source(ABC):
+    """Base of all sources; see the module's contract."""
+
+    kind: str  # the name that the user types: the module's name
+
+    root: Path
+    schema: Schema  # every field that this set has, with the codec that loses nothing
+    notes: Sequence[str]  # what was found and what is missing, one line each, for the user
+    left_out: Sequence[tuple[str, str]]  # (key, reason) of every sample that the user's choice leaves out
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Names of the options that the constructor takes, in order."""
+        parameters = inspect.signature(cls).parameters.values()
+        return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Sample:
+        """The sample, every field of `schema` in it; raises BadInput, IndexError."""
+
+    @abstractmethod
+    def key(self, index: int) -> str:
+        """The sample's unique text id."""
+
+    @abstractmethod
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Every file that `source[index]` reads, the main one first."""
+
+    @abstractmethod
+    def stem(self, index: int) -> Path:
+        """The path that the sample's files begin with; a sidecar is `stem + suffix`."""
+
+    def missing(self, index: int) -> str | None:
+        """Why the sample is incomplete (an annotation that is not there), None where it is whole."""
+        self.checked(index)
+        return None
+
+    def checked(self, index: int) -> int:
+        """The index itself; raises BadIndex outside 0 ... len - 1."""
+        if not 0 <= index < len(self):
+            raise BadIndex(f"{self.root}: no sample {index}; there are {len(self)}, counted from 0")
+        return index
+
+
+def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    """Raises Refused for a value that the option does not have."""
+    if value not in choices:
+        raise Refused(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file; raises BadInput for anything else, never blocks on a FIFO or device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInput(f"{path}: expected a regular file, found another kind of file; leave it out")
+        data = os.read(descriptor, status.st_size + 1)
+        if len(data) == status.st_size:  # one read is the rule: 100 000 small files are read here
+            return data
+        pieces = [data]
+        while piece := os.read(descriptor, 1 << 20):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+    finally:
+        os.close(descriptor)

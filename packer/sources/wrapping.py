@@ -1,0 +1,70 @@
+"""Wrapping: a source with fewer samples and more fields than the one inside; sidecars and splits are made of it."""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from packer.schema import Field, Schema
+from packer.sources import base
+
+
+class Addition(ABC):
+    """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
+
+    fields: tuple[Field, ...]
+
+    @abstractmethod
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        """The added or changed fields of a sample; raises BadInput."""
+
+    def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
+        """The files that `values` reads."""
+        return ()
+
+
+class Wrapped(base.Source):
+    """The chosen rows of another source, in its order, with the fields of an addition."""
+
+    def __init__(
+        self,
+        source: base.Source,
+        addition: Addition,
+        *,
+        rows: Iterable[int],
+        left_out: Sequence[tuple[str, str]],
+        note: str,
+    ) -> None:
+        """Raises Refused where an added field has the name of another."""
+        self.kind = source.kind
+        self.root = source.root
+        self.schema = Schema((*source.schema, *addition.fields))
+        self.notes = [*source.notes, note]
+        self.left_out = [*source.left_out, *left_out]
+        self._source = source
+        self._addition = addition
+        self._rows = array("q", rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        row = self._row(index)
+        sample = self._source[row]
+        return sample | self._addition.values(sample, self._source, row)
+
+    def key(self, index: int) -> str:
+        return self._source.key(self._row(index))
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        row = self._row(index)
+        return (*self._source.files(row), *self._addition.files(self._source, row))
+
+    def stem(self, index: int) -> Path:
+        return self._source.stem(self._row(index))
+
+    def missing(self, index: int) -> str | None:
+        return self._source.missing(self._row(index))
+
+    def _row(self, index: int) -> int:
+        return self._rows[self.checked(index)]
