@@ -1,0 +1,44 @@
+"""synth: write a synthetic data set in the layout of a real one."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer import synthetic
+from packer.parallel import usable_cores
+
+
+def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None | str:
+    """`WxH` as (height, width), `varied` as None, nothing as ''."""
+    if text is None or text == "varied":
+        return None if text else ""
+    found = re.fullmatch(r"([0-9]{1,5})[xX]([0-9]{1,5})", text)
+    if not found:
+        raise click.BadParameter(f"{text!r}: expected WxH, such as 500x375, or varied")
+    return int(found[2]), int(found[1])
+
+
+@click.command("synth")
+@click.argument("name", metavar="SET", type=click.Choice(synthetic.names()))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--samples", type=click.IntRange(min=1), default=100, show_default=True, help="How many samples.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed, other pictures.")
+@click.option("--threads", type=click.IntRange(min=1), help="Drawing threads.  [default: one per core]")
+@click.option("--size", metavar="WxH|varied", callback=_size, help="folder: size of the photos.  [default: 500x375]")
+@click.option("--classes", type=click.IntRange(min=1), help="folder: number of classes.  [default: 10]")
+@click.option("--missing-grasps", is_flag=True, default=None, help="jacquard: leave one grasp file out, as happens.")
+def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
+    """Write a synthetic data set into DIR, a new or empty folder.
+
+    SET is the layout: cornell (up to 885 RGB-D scenes), jacquard (RGB-D views) or folder (JPEG photos by class). The
+    pictures are rendered from the seed; the same seed gives the same files, and more samples continue the same set.
+    """
+    given = {option: value for option, value in options.items() if value != ("" if option == "size" else None)}
+    write = synthetic.load(name).write
+    unfit = sorted(given.keys() - write.__kwdefaults__.keys())
+    if unfit:
+        raise click.UsageError(f"{name} has no option --{unfit[0].replace('_', '-')}; leave it out")
+    done = write(folder, samples=samples, seed=seed, threads=threads or usable_cores(), **given)
+    click.echo(f"{folder}: {done.samples} samples in {done.files} files, {done.size_bytes / 1e6:.3g} MB")

@@ -1,0 +1,110 @@
+"""Synthetic set: the layout of one real data set, filled with rendered samples.
+
+A set module has `write(folder, *, samples, seed, threads=1, ...) -> Summary`; further keyword-only parameters are the
+set's options. What callers may rely on:
+
+* Sample k depends on (seed, k) and the options alone: neither on `samples` nor on `threads`. On one machine the same
+  call gives the same bytes.
+* The folder appears complete or not at all: work happens in `<name>.partial` beside it.
+* It raises Refused for options that cannot be met, PackExists for a target that is not an empty folder, and
+  StorageFailed where the disk refuses. Memory does not grow with `samples`.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import PackExists, Refused, StorageFailed
+from packer.parallel import ordered_map
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was written: the number of samples and of files, and the files' sizes together."""
+
+    samples: int
+    files: int
+    size_bytes: int
+
+
+def stream(seed: int, *numbers: int) -> np.random.Generator:
+    """Random numbers that depend on these integers alone."""
+    return np.random.default_rng([seed, *numbers])
+
+
+def write_samples(draw: Callable[[int], dict[str, bytes]], folder: Path, *, samples: int, threads: int) -> Summary:
+    """Write the files, by relative POSIX path, that `draw` makes for each sample; samples are drawn by threads.
+
+    Raises StorageFailed.
+    """
+    files = size_bytes = 0
+    for drawn in ordered_map(draw, range(samples), threads=threads):
+        size_bytes += write_files(folder, drawn)
+        files += len(drawn)
+    return Summary(samples, files, size_bytes)
+
+
+def write_files(folder: Path, files: dict[str, bytes]) -> int:
+    """Write files by relative POSIX path and return their size in bytes; raises StorageFailed."""
+    for name, data in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise StorageFailed(f"{path}: cannot write: {error.strerror}; free some space or choose another") from error
+    return sum(map(len, files.values()))
+
+
+@contextmanager
+def publishing(folder: Path) -> Iterator[Path]:
+    """The empty folder to write into; it becomes `folder` at the end and is removed after an exception.
+
+    Raises PackExists, StorageFailed.
+    """
+    partial = folder.absolute().with_name(folder.absolute().name + ".partial")
+    _check_free(folder, partial)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise StorageFailed(f"{partial}: cannot make the folder: {error.strerror}; choose another place") from error
+    try:
+        yield partial
+        _rename(partial, folder)
+    except BaseException:  # Ctrl-C too; the folder was made here, so nothing of the user's goes
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
+    """Raises Refused for a negative seed, or a number of samples below 1 or above `most`."""
+    if samples < 1 or (most is not None and samples > most):
+        limit = "at least 1" if most is None else f"1 to {most}"
+        raise Refused(f"samples {samples}: expected {limit}; choose another number")
+    if seed < 0:
+        raise Refused(f"seed {seed}: expected a number from 0; choose another seed")
+
+
+def _check_free(folder: Path, partial: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise PackExists(f"{folder}: expected a new or empty folder, found a file or a link; choose another target")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise PackExists(f"{folder}: the folder exists and is not empty; choose another target")
+    if partial.exists():
+        raise PackExists(f"{partial}: left by a run that was stopped, or still running; delete it")
+
+
+def _rename(partial: Path, folder: Path) -> None:
+    try:
+        if folder.is_dir():
+            folder.rmdir()  # it was empty at the start; where it no longer is, this refuses
+        os.rename(partial, folder)
+    except OSError as error:
+        raise StorageFailed(
+            f"{folder}: cannot move {partial} there: {error.strerror}; choose another target"
+        ) from error

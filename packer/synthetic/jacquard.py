@@ -1,0 +1,169 @@
+"""Jacquard: rendered things seen from above, with grasps, in the layout of the Jacquard dataset.
+
+    Jacquard_Dataset_K/<hash>/       K from 0 to 11; hash: 32 hex digits, sometimes 31
+        <i>_<hash>_RGB.png           1024x1024 RGB, 8 bit
+        <i>_<hash>_mask.png          0 and 255
+        <i>_<hash>_perfect_depth.tiff    float32, depth along the optical axis in m, LZW, two rows per strip
+        <i>_<hash>_stereo_depth.tiff     the same as a stereo pair sees it; -1.0 where it sees nothing
+        <i>_<hash>_grasps.txt        CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px
+
+The opening direction is (cos theta, sin theta) with y down. Rows that follow each other with equal x, y, theta and
+opening are one grasp at the jaw sizes at which it fits, of 1, 1/2, 3/2, 2 and 3 times 2 cm. A thing has 5 views, or 3.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from packer.synthetic.base import Summary, check_counts, publishing, stream, write_samples
+from packer.synthetic.rendering import image
+from packer.synthetic.rendering.camera import Camera
+from packer.synthetic.rendering.catalogue import THINGS, make, place
+from packer.synthetic.rendering.grasp import Generator, Grasp, Mask, Search, differ, find, fits
+from packer.synthetic.rendering.part import Plane
+from packer.synthetic.rendering.scene import Rendering, Scene, render
+from packer.synthetic.rendering.shadow import Lamp
+from packer.synthetic.rendering.texture import Grain, Picture, concrete
+
+_SIDE = 1024
+_FOCAL = 1920.0  # px: 2 cm are 25.6 px at 1.5 m
+_CAMERA = Camera(
+    1.4775, 0.2605, _FOCAL, (_SIDE, _SIDE)
+)  # 10 degrees off the vertical; the table is 1.43 to 1.57 m away
+_PARTS = 12
+_FINGER = 0.02  # m, length of the default jaw
+_WIDEST = 0.165  # m, the narrow side of a thing: the gripper opens to 270 px
+_JAWS = (1.0, 0.5, 1.5, 2.0, 3.0)
+_SEARCH = Search(tries=150, longest=270, gap=(3.0, 12.0), jaw=(10.0, 10.0), unit=1.5, stride=2)
+_STEP = np.float32(0.0064)  # 1/m between two disparities
+
+
+@dataclass(frozen=True)
+class _Studio:
+    """What all views share: the floor, how the lamp falls on it, and noise."""
+
+    seed: int
+    floor: Picture
+    light: Picture
+    grain: Grain
+
+
+@dataclass(frozen=True)
+class View:
+    """One sample: which thing it shows, under which hash, and the number of the view."""
+
+    thing: int
+    hash: str
+    number: int
+
+
+def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missing_grasps: bool = False) -> Summary:
+    """Write `samples` views, thing by thing.
+
+    missing_grasps: leave out the grasp file of the first view, as happens in the real set.
+    Raises Refused, PackExists, StorageFailed.
+    """
+    check_counts(samples=samples, seed=seed)
+    views = sample_views(samples, seed=seed)
+    with publishing(folder) as partial_folder:
+        random = stream(seed, 0)
+        floor = concrete(random, _SIDE)
+        studio = _Studio(seed, floor, _falloff(), Grain(random, (_SIDE, _SIDE), deviation=0.8))
+        lacking = 0 if missing_grasps else None
+        draw = partial(_draw, studio, views, lacking)
+        return write_samples(draw, partial_folder, samples=samples, threads=threads)
+
+
+def sample_views(samples: int, *, seed: int) -> list[View]:
+    """The first `samples` views, in the order in which they are written."""
+    views: list[View] = []
+    thing = 0
+    while len(views) < samples:
+        random = stream(seed, 2, thing)
+        name = random.bytes(16).hex()[: 31 if random.random() < 0.2 else 32]
+        views += [View(thing, name, number) for number in range(3 if random.random() < 0.1 else 5)]
+        thing += 1
+    return views[:samples]
+
+
+def _falloff() -> Picture:
+    """Light on the floor, uint8 RGB: a little darker towards the corners and the bottom."""
+    y, x = np.mgrid[-1 : 1 : _SIDE * 1j, -1 : 1 : _SIDE * 1j]
+    level = 250 - 14 * (x * x + y * y) - 8 * y
+    return np.asarray(cv2.cvtColor(level.astype(np.uint8), cv2.COLOR_GRAY2BGR))
+
+
+def _draw(studio: _Studio, views: list[View], lacking: int | None, index: int) -> dict[str, bytes]:
+    view = views[index]
+    random = stream(studio.seed, 1, index)
+    drawn = _rendered(studio, view, random)
+    mask = drawn.full_mask()
+    depth = drawn.full_depth(_CAMERA.table_depth())
+    stem = f"Jacquard_Dataset_{view.thing % _PARTS}/{view.hash}/{view.number}_{view.hash}_"
+    files = {
+        f"{stem}RGB.png": image.png(studio.grain.add(drawn.picture, random)),
+        f"{stem}mask.png": image.png(mask),
+        f"{stem}perfect_depth.tiff": image.tiff_lzw(depth),
+        f"{stem}stereo_depth.tiff": image.tiff_lzw(_stereo(depth, mask, random)),
+        f"{stem}grasps.txt": _rows(mask, depth, random),
+    }
+    if index == lacking:
+        del files[f"{stem}grasps.txt"]
+    return files
+
+
+def _rendered(studio: _Studio, view: View, random: Generator) -> Rendering:
+    kinds = tuple(THINGS)
+    shape = stream(studio.seed, 3, view.thing)
+    thing = make(kinds[shape.integers(len(kinds))], shape)
+    corners = np.concatenate([part.corners[:, :2] for part in thing])
+    scale = min(shape.uniform(1.0, 1.9), _WIDEST / float(np.ptp(corners, axis=0).min()))
+    at = random.uniform(-0.09, 0.09, 2)
+    thing = place(thing, turn=random.uniform(0, 2 * math.pi), at=(float(at[0]), float(at[1])), scale=scale)
+    lamp = Lamp(random.uniform(0, 2 * math.pi), random.uniform(0.85, 1.25), sky=0.9, softness=0.45)
+    top, left = random.integers(0, _SIDE, 2)
+    floor = np.rot90(np.roll(studio.floor, (int(top), int(left)), (0, 1)), int(random.integers(4)))
+    table = np.asarray(cv2.multiply(np.ascontiguousarray(floor), studio.light, scale=1 / 255), np.uint8)
+    return render(Scene(_CAMERA, thing, lamp), table)
+
+
+def _rows(mask: Mask, depth: Plane, random: Generator) -> bytes:
+    """The grasp file."""
+    wanted = int(np.clip(random.poisson(27), 9, 59))
+    kept: list[Grasp] = []
+    rows = []
+    for grasp in find(mask, random, search=_SEARCH):
+        if len(kept) == wanted or not all(differ(grasp, other, distance=6) for other in kept):
+            continue
+        jaw = _FINGER * _FOCAL / float(depth[round(grasp.y), round(grasp.x)])
+        sized = [replace(grasp, jaw=jaw * factor) for factor in _JAWS]
+        if fits(mask, sized[0].corners()):
+            kept.append(grasp)
+            rows += [_row(size) for size in sized if fits(mask, size.corners())]
+    return "".join(rows).encode()
+
+
+def _row(grasp: Grasp) -> str:
+    theta = round(math.degrees(grasp.angle), 4)
+    jaw = round(grasp.jaw, 4)
+    return f"{round(grasp.x, 5)};{round(grasp.y, 5)};{90.0 if theta <= -90 else theta};{grasp.opening};{jaw}\r\n"
+
+
+def _stereo(depth: Plane, mask: Mask, random: Generator) -> Plane:
+    """Depth in the steps of a disparity, ragged at the steps; -1.0 along edges and at the left border."""
+    noise = cv2.resize(random.standard_normal((256, 256), np.float32), (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR)
+    inverse = 1 / depth
+    stepped = np.rint(inverse / _STEP + np.float32(0.1) * noise) * _STEP
+    seen = 1 / (np.float32(0.75) * stepped + np.float32(0.25) * inverse)
+    edge = cv2.morphologyEx(mask, cv2.MORPH_GRADIENT, np.ones((3, 9), np.uint8))
+    wrong = (edge > 0) & (noise > 1.3)
+    seen[wrong] *= np.float32(random.uniform(1.0, 1.6))
+    seen[(edge > 0) & (noise > -0.2) & (noise < 1.0)] = -1
+    column, row = np.arange(_SIDE)[None, :], np.arange(_SIDE)[:, None]
+    seen[(column < 2) & (noise[:, :1] > 0.1)] = -1
+    seen[column + row < random.integers(8, 64)] = -1
+    return np.asarray(seen)
