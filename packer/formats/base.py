@@ -1,0 +1,73 @@
+"""Format: the records of one part <-> one file. Knows nothing of pixels, labels or torch.
+
+A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`:
+
+* A Writer makes a new file; it refuses an existing one. Records arrive in order, every field of the schema in each.
+  A part without `finish()` is not complete; `close()` alone never makes it look so. Both may be called twice.
+* The same records give the same bytes, whatever the time, process or machine.
+* A Reader never writes, needs no write permission and leaves nothing beside the part. `read` may be called by many
+  threads at once. A buffer that it returns is valid while the reader is open: codecs copy out of it.
+* A reader checks what it relies on and raises CorruptPack; it never returns bytes of another record. Flipped bytes
+  inside a value are the business of the index's crc32.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packer.schema import Schema
+
+Buffer = bytes | bytearray | memoryview
+Record = Mapping[str, Buffer]
+
+
+class Writer(ABC):
+    """Writes one part; see the module's contract."""
+
+    def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
+        """payload_bytes: about how many bytes of values will come, for formats that reserve space."""
+        self.path = path
+        self.schema = schema
+
+    @abstractmethod
+    def write(self, record: Record) -> None:
+        """Append one record; raises StorageFailed."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Complete the part and close it; the caller syncs it to disk. Raises StorageFailed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back; a part that is not finished stays incomplete."""
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Reader(ABC):
+    """Reads one part; see the module's contract."""
+
+    def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
+        """samples: how many records the manifest says that the part holds; raises CorruptPack where it does not.
+
+        readahead: whether the kernel may read ahead; False suits random reads of packs larger than memory.
+        """
+        self.path = path
+        self.schema = schema
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    @abstractmethod
+    def read(self, row: int, names: Sequence[str]) -> Record:
+        """The named fields of one record; raises CorruptPack."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back; may be called twice, and while buffers that were read still live."""

@@ -1,0 +1,159 @@
+"""LMDB: one memory-mapped B+tree file per part, read by any LMDB library.
+
+Layout of `part-00000.lmdb` (LMDB data format 1, one unnamed database, no subfolder, no lock file):
+    key   8 bytes, big-endian uint64: row * number of fields + position of the field in the schema
+    value the encoded value, as it is
+    last  key b"packer", value JSON {"fields": [names in order], "samples": rows}: written by finish()
+"""
+
+import json
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from packer.errors import CorruptPack, Refused, StorageFailed
+from packer.formats import base
+from packer.schema import Schema
+
+SUFFIX = ".lmdb"
+_END = b"packer"
+_MIB = 1 << 20
+# A commit falls on boundaries that the records alone fix; small ones keep memory flat and cost nothing unsynced.
+_COMMIT_BYTES = 16 * _MIB
+# py-lmdb >= 3 brings two engines and lets an environment variable choose; data format 1 is what every library reads
+_ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
+
+
+class Writer(base.Writer):
+    """Appends records in key order, unsynced: a part counts only when the journal or the manifest names it."""
+
+    def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
+        super().__init__(path, schema, payload_bytes=payload_bytes)
+        self._rows = 0
+        self._pending: list[tuple[bytes, bytes]] = []
+        self._pending_bytes = 0
+        self._finished = False
+        if os.path.lexists(path):
+            raise Refused(f"{path}: a part must be new, found a file; remove it")
+        # the size is kept in the file's meta pages, so it must be a function of the content alone
+        self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
+        options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
+        try:
+            self._env: lmdb.Environment | None = lmdb.open(str(path), subdir=False, map_size=self._map_bytes, **options)
+        except (lmdb.Error, OSError) as error:
+            raise StorageFailed(
+                f"{path}: cannot make the part: {error}; free space or choose another folder"
+            ) from error
+
+    def write(self, record: base.Record) -> None:
+        # bytes() copies what the caller may reuse or unmap, and gives bytes themselves back as they are
+        values = [bytes(record[name]) for name in self.schema.names]
+        first = self._rows * len(values)
+        self._pending += [((first + at).to_bytes(8, "big"), value) for at, value in enumerate(values)]
+        self._pending_bytes += sum(map(len, values))
+        self._rows += 1
+        if self._pending_bytes >= _COMMIT_BYTES:
+            self._commit()
+
+    def finish(self) -> None:
+        if self._finished:
+            return
+        end = json.dumps({"fields": list(self.schema.names), "samples": self._rows}, sort_keys=True).encode()
+        self._commit((_END, end))
+        self._finished = True
+        self.close()
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+        self._pending = []
+
+    def _commit(self, *more: tuple[bytes, bytes]) -> None:
+        if self._env is None:
+            raise Refused(f"{self.path}: the part is closed; write it anew")
+        while not self._try_commit(self._env, [*self._pending, *more]):
+            self._map_bytes *= 2
+            self._env.set_mapsize(self._map_bytes)
+        self._pending = []
+        self._pending_bytes = 0
+
+    def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
+        """One transaction with all values; False where the map is too small, nothing written then."""
+        try:
+            with env.begin(write=True) as transaction:
+                for key, value in items:
+                    transaction.put(key, value, append=True)
+        except lmdb.MapFullError:
+            return False
+        except lmdb.Error as error:
+            raise StorageFailed(f"{self.path}: cannot write: {error}; free space or choose another folder") from error
+        return True
+
+
+class Reader(base.Reader):
+    """Reads through one environment and one read transaction per thread; values are views of the mapped file."""
+
+    def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
+        super().__init__(path, schema, samples=samples, readahead=readahead)
+        self._places = {name: at for at, name in enumerate(schema.names)}
+        self._local = threading.local()
+        options: dict[str, Any] = {"readonly": True, "lock": False, "create": False, "max_spare_txns": 0}
+        try:
+            self._env: lmdb.Environment | None = lmdb.open(str(path), subdir=False, readahead=readahead, **options)
+            try:
+                self._check_end(self._env)
+            except BaseException:
+                self.close()
+                raise
+        except (OSError, lmdb.DiskError, lmdb.MemoryError, lmdb.ReadonlyError) as error:  # the machine, not the part
+            raise StorageFailed(f"{path}: cannot open the part: {error}; see its permissions and ulimit -n") from error
+        except lmdb.Error as error:
+            raise CorruptPack(f"{path}: cannot open the part: {error}; copy or pack it again") from error
+
+    def _check_end(self, env: lmdb.Environment) -> None:
+        entries = env.stat()["entries"]
+        with env.begin() as transaction:
+            end = transaction.get(_END)
+        expected = {"fields": list(self.schema.names), "samples": self.samples}
+        try:
+            found = json.loads(end) if end is not None else None
+        except (ValueError, RecursionError) as error:
+            raise CorruptPack(f"{self.path}: the end record is damaged: {end!r:.60}; pack again") from error
+        if found != expected or entries != self.samples * len(self.schema) + 1:
+            raise CorruptPack(
+                f"{self.path}: the part does not hold what the manifest says: expected {self.samples} samples of "
+                f"{', '.join(self.schema.names)}, found {entries} entries and end record {found!r:.200}; pack again"
+            )
+
+    def read(self, row: int, names: Sequence[str]) -> base.Record:
+        transaction = getattr(self._local, "transaction", None)
+        if transaction is None:
+            transaction = self._begin()
+        first = row * len(self._places)
+        record = {}
+        try:
+            for name in names:
+                value = transaction.get((first + self._places[name]).to_bytes(8, "big"))
+                if value is None:
+                    raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
+                record[name] = value
+        except lmdb.Error as error:
+            raise CorruptPack(f"{self.path}: cannot read row {row}: {error}; pack again") from error
+        return record
+
+    def _begin(self) -> Any:
+        if self._env is None:
+            raise Refused(f"{self.path}: the reader is closed; open it again")
+        transaction = self._local.transaction = self._env.begin(buffers=True)
+        return transaction
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()  # also ends every thread's transaction
+            self._env = None
+        self._local = threading.local()

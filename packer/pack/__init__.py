@@ -1,0 +1,1 @@
+"""A pack on disk: manifest, index, parts; how it is written atomically, opened and verified."""

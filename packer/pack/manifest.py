@@ -1,0 +1,221 @@
+"""packer.json: what a pack is, written last, damaged by any changed byte.
+
+Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these members:
+
+    magic      "packer"                    version    1
+    written_by "packer 0.1.0"              format     "lmdb" ...
+    samples    number of samples           schema     field descriptions, see schema.py
+    options    what the user asked for     source     {kind, samples, files, bytes, digest}
+    parts      [{name, samples, bytes, sha256}]
+    index      [{name, bytes, crc32, sha256}]
+    skipped    [[key, reason], ...]        pack_id    sha256 over the parts, the index and the options
+    sha256     of this file with this value set to 64 zeros
+
+magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
+No time, host, absolute path or random value: the same input gives the same bytes.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packer.errors import CorruptPack, Refused
+from packer.pack.storage import failing, open_file
+from packer.schema import Schema
+
+NAME = "packer.json"
+VERSION = 1
+_MAX_BYTES = 64 << 20
+_MAX_INTEGER = 1 << 62
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_ZEROS = "0" * 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of the format: its name in the pack, samples in it, size, and sha256 of its bytes."""
+
+    name: str
+    samples: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of the index: its name under index/, size, crc32 (checked when opened) and sha256 (by verify)."""
+
+    name: str
+    bytes: int
+    crc32: int
+    sha256: str
+
+
+_File = TypeVar("_File", Part, IndexFile)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of packer.json, without what is computed from it."""
+
+    format: str
+    samples: int
+    schema: Schema
+    options: dict[str, Any]
+    source: dict[str, Any]
+    parts: tuple[Part, ...]
+    index: tuple[IndexFile, ...]
+    written_by: str
+    skipped: tuple[tuple[str, str], ...] = field(default=())
+    pack_id: str = ""
+
+    def sealed(self) -> "Manifest":
+        """The manifest with its pack_id computed."""
+        return replace(self, pack_id=_pack_id(self))
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes, its own hash in them."""
+        data = {
+            "magic": "packer",
+            "version": VERSION,
+            "written_by": self.written_by,
+            "format": self.format,
+            "samples": self.samples,
+            "schema": self.schema.to_json(),
+            "options": self.options,
+            "source": self.source,
+            "parts": [asdict(part) for part in self.parts],
+            "index": [asdict(file) for file in self.index],
+            "skipped": [list(item) for item in self.skipped],
+            "pack_id": self.pack_id,
+        }
+        return _canonical({**data, "sha256": _own_hash(data)})
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a pack.
+
+    Raises CorruptPack, Refused where `folder` is no pack or a newer version, StorageFailed where it cannot be read.
+    """
+    path = folder / NAME
+    if not os.path.lexists(path):
+        raise Refused(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
+    with open_file(path) as file, failing(path, "read"):
+        raw = file.read(_MAX_BYTES + 1)
+    if len(raw) > _MAX_BYTES:
+        raise CorruptPack(f"{path}: expected at most {_MAX_BYTES} bytes, found more; copy or pack it again")
+    data = _parse(path, raw)
+    version = data.get("version")
+    if type(version) is not int or version < 1:
+        raise CorruptPack(f"{path}: hostile or damaged: version {version!r:.40}; copy or pack it again")
+    if version > VERSION:
+        raise Refused(f"{path}: version {version}, this packer reads up to {VERSION}; pip install -U packer")
+    manifest = _build(path, data)
+    if manifest.to_bytes() != raw:  # whatever was not understood as it stands there: unknown members, other types
+        raise CorruptPack(f"{path}: hostile or damaged: not what packer writes; copy or pack it again")
+    return manifest
+
+
+def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+    """The JSON object, its hash checked."""
+    try:
+        data = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        magic = data.get("magic") if isinstance(data, dict) else None
+        if magic != "packer":
+            raise ValueError(f"magic {magic!r:.40}, not 'packer'")
+        if data.get("sha256") != _own_hash(data):
+            raise ValueError("its sha256 is not what it says")
+    except (ValueError, RecursionError) as error:  # both also from encoding, such as for 1e999
+        raise CorruptPack(f"{path}: damaged: not what packer wrote: {error!s:.200}; copy or pack it again") from error
+    return dict(data)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _build(path: Path, data: dict[str, Any]) -> Manifest:
+    try:
+        manifest = Manifest(
+            format=_text(data["format"]),
+            samples=_count(data["samples"]),
+            schema=Schema.from_json(data["schema"]),
+            options=dict(data["options"]),
+            source=dict(data["source"]),
+            parts=_distinct([_part(item) for item in data["parts"]]),
+            index=_distinct([_index_file(item) for item in data["index"]]),
+            written_by=_text(data["written_by"]),
+            skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
+            pack_id=_text(data["pack_id"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptPack(f"{path}: hostile or damaged: {error!s:.200}; copy or pack it again") from error
+    if sum(part.samples for part in manifest.parts) != manifest.samples or manifest.pack_id != _pack_id(manifest):
+        raise CorruptPack(f"{path}: hostile or damaged: counts or pack id do not fit the parts; copy or pack it again")
+    return manifest
+
+
+def _part(item: dict[str, Any]) -> Part:
+    return Part(_file_name(item["name"]), _count(item["samples"]), _count(item["bytes"]), _digest(item["sha256"]))
+
+
+def _index_file(item: dict[str, Any]) -> IndexFile:
+    return IndexFile(_file_name(item["name"]), _count(item["bytes"]), _count(item["crc32"]), _digest(item["sha256"]))
+
+
+def _distinct(files: list[_File]) -> tuple[_File, ...]:
+    if len({file.name for file in files}) != len(files):
+        raise ValueError("a file is listed twice")
+    return tuple(files)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {value!r:.40}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MAX_INTEGER:
+        raise TypeError(f"expected a count, found {value!r:.40}")
+    return value
+
+
+def _file_name(value: Any) -> str:
+    if not _FILE_NAME.fullmatch(_text(value)):
+        raise ValueError(f"file name {value!r:.140} is not one that packer writes")
+    return str(value)
+
+
+def _digest(value: Any) -> str:
+    if not _SHA256.fullmatch(_text(value)):
+        raise ValueError(f"expected a sha256, found {value!r:.80}")
+    return str(value)
+
+
+def _canonical(data: dict[str, Any]) -> bytes:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)  # ASCII: names may be no UTF-8
+    return text.encode("ascii") + b"\n"
+
+
+def _own_hash(data: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical({**data, "sha256": _ZEROS})).hexdigest()
+
+
+def _pack_id(manifest: Manifest) -> str:
+    files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index)
+    digests = [[file.name, file.sha256] for file in files]
+    return hashlib.sha256(_canonical({"files": digests, "options": manifest.options})).hexdigest()

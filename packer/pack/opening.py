@@ -1,0 +1,129 @@
+"""An open pack: manifest, index and readers, with every size checked before a part is mapped."""
+
+import os
+import stat
+import weakref
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+
+from packer import formats
+from packer.errors import CorruptPack, CorruptRecord, Refused, StorageFailed
+from packer.formats.base import Reader, Record
+from packer.pack import handles, manifest
+from packer.pack.index import Index
+from packer.pack.manifest import Part
+
+VERIFY = ("first", "always", "never")
+
+
+class Pack:
+    """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
+
+    def __init__(self, folder: Path, *, verify: str = "first") -> None:
+        """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
+
+        Raises Refused where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
+        """
+        if verify not in VERIFY:
+            raise Refused(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+        self.folder = folder
+        self.verify = verify
+        self.pid = os.getpid()
+        self.manifest = manifest.read(folder)
+        self.schema = self.manifest.schema
+        self.index = Index(folder, self.manifest)
+        self._module = formats.load(self.manifest.format)
+        self._parts = [(folder / part.name, part) for part in self.manifest.parts]
+        self._keys = [check_part(path, part) for path, part in self._parts]
+        self._ends = list(accumulate(part.samples for part in self.manifest.parts))
+        self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
+        self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
+        handles.table.own(self._keys)
+        self.close = weakref.finalize(self, _disown, self._keys, self.pid)
+
+    def __len__(self) -> int:
+        return self.manifest.samples
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """Part number and row in it of a sample, 0 <= index < len."""
+        number = bisect_right(self._ends, index)
+        return number, index - (self._ends[number - 1] if number else 0)
+
+    def reader(self, number: int) -> Reader:
+        """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
+        path, part = self._parts[number]
+        if check_part(path, part) != self._keys[number]:  # --overwrite may have put another pack in the place of ours
+            raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
+        reader: Reader = self._module.Reader(path, self.schema, samples=part.samples, readahead=self._readahead)
+        return reader
+
+    @contextmanager
+    def record(self, index: int, names: Sequence[str]) -> Iterator[Record]:
+        """The named encoded values of a sample, valid inside the block; raises CorruptRecord, CorruptPack."""
+        number, row = self.locate(index)
+        with handles.table.pinned(self._keys[number], lambda: self.reader(number)) as reader:
+            values = reader.read(row, names)
+            if self.verify != "never":
+                self._verify(index, values)
+            yield values
+
+    def _verify(self, index: int, values: Record) -> None:
+        first = index * len(self.schema)
+        for name, value in values.items():
+            bit = first + self.index.position(name)
+            if self.verify == "first" and self._checked[bit >> 3] >> (bit & 7) & 1:
+                continue
+            found = zlib.crc32(value)
+            if found != self.index.crc32(index, name):
+                raise CorruptRecord(
+                    f"{self.where(index, name)}: damaged record: crc32 {found:08x}, "
+                    f"the index says {self.index.crc32(index, name):08x}; pack again from the source"
+                )
+            # two threads may lose one of two bits here: then a value is checked once more than needed
+            self._checked[bit >> 3] |= 1 << (bit & 7)
+
+    def where(self, index: int, name: str) -> str:
+        """Part, sample, key and field, for messages."""
+        path, _ = self._parts[self.locate(index)[0]]
+        return f"{path} {self.index.describe(index, name)}"
+
+
+def check_part(path: Path, part: Part) -> handles.Key:
+    """Compare a part's size with the manifest (mapping a cut file would kill the process); returns its identity.
+
+    Raises CorruptPack, StorageFailed where the file system does not answer.
+    """
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CorruptPack(f"{path}: part is missing; copy the pack again") from error
+    except OSError as error:
+        raise StorageFailed(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
+    if status.st_size != part.bytes:
+        raise CorruptPack(
+            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack again"
+        )
+    return status.st_dev, status.st_ino
+
+
+def available_bytes() -> int:
+    """Memory that the system can still give, MemAvailable of /proc/meminfo; a large number where it does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 1 << 62
+
+
+def _disown(keys: list[handles.Key], pid: int) -> None:
+    if pid == os.getpid():  # a child after fork has a table of its own
+        handles.table.disown(keys)

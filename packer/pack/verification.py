@@ -1,0 +1,152 @@
+"""verify: read a pack without changing it, and list every problem.
+
+quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index
+default  and the sha256 of each part, and where that differs the crc32 of every value, to name samples and fields
+data     and the crc32 and a strict decode of every value, whatever the sha256 says
+"""
+
+import hashlib
+import zlib
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from packer import codecs, formats
+from packer.codecs.base import Buffer, Codec
+from packer.errors import CorruptPack, PackerError, Refused
+from packer.formats.base import Reader
+from packer.pack import handles
+from packer.pack import manifest as manifests
+from packer.pack.index import FOLDER, Index
+from packer.pack.manifest import IndexFile, Manifest, Part
+from packer.pack.opening import check_part
+from packer.pack.storage import failing, open_file
+
+DEPTHS = ("quick", "default", "data")
+
+
+def problems(folder: Path, *, depth: str = "default") -> Iterator[str]:
+    """One line per problem, as it is found; a damaged file does not keep the others from being looked at.
+
+    Raises Refused where `folder` is no pack at all, or one of a newer version or unknown format.
+    """
+    if depth not in DEPTHS:
+        raise Refused(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
+    try:
+        manifest = manifests.read(folder)
+    except CorruptPack as error:
+        yield str(error)
+        return
+    yield from _unknown(folder, manifest)
+    index = yield from _index(folder, manifest)
+    parts = _Parts(folder, manifest, index, depth)
+    first = 0
+    for part in manifest.parts:
+        yield from parts.problems(part, first)
+        first += part.samples
+
+
+def _unknown(folder: Path, manifest: Manifest) -> Iterator[str]:
+    known = {manifests.NAME, *(part.name for part in manifest.parts)}
+    known |= {f"{FOLDER}/{file.name}" for file in manifest.index}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in known and not (name == FOLDER and path.is_dir()):
+            yield f"{path}: unknown file: the manifest does not list it; remove it"
+
+
+def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | None]:
+    """Problems of the index files; returns the index where there are none."""
+    sound = True
+    for file in manifest.index:
+        problem = _index_file(folder / FOLDER / file.name, file)
+        if problem:
+            sound = False
+            yield problem
+    try:
+        return Index(folder, manifest) if sound else None
+    except PackerError as error:
+        yield str(error)
+        return None
+
+
+def _index_file(path: Path, file: IndexFile) -> str | None:
+    try:
+        if _sha256(path) == file.sha256:
+            return None
+    except PackerError as error:
+        return str(error)
+    found = path.stat().st_size
+    what = f"{found} bytes, expected {file.bytes}" if found != file.bytes else "its sha256 is not the manifest's"
+    return f"{path}: damaged index file: {what}; run packer index, or copy it again"
+
+
+class _Parts:
+    """What is wrong with the parts of one pack."""
+
+    def __init__(self, folder: Path, manifest: Manifest, index: Index | None, depth: str) -> None:
+        """index: None where it is damaged; then values cannot be checked one by one."""
+        self._folder = folder
+        self._schema = manifest.schema
+        self._index = index
+        self._depth = depth
+        self._module = formats.load(manifest.format)
+        self._codecs: dict[str, Codec] = {}
+        if depth == "data":
+            self._codecs = {
+                field.name: codecs.load(field.codec.partition(":")[0]).Codec(field) for field in self._schema
+            }
+
+    def problems(self, part: Part, first: int) -> Iterator[str]:
+        """Problems of one part; first: index of its first sample in the pack."""
+        path = self._folder / part.name
+        try:
+            key = check_part(path, part)
+            whole = self._depth == "quick" or _sha256(path) == part.sha256
+        except PackerError as error:
+            yield str(error)
+            return
+        if not whole:
+            yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
+        if self._index is not None and (self._depth == "data" or not whole):
+            yield from self._records(self._index, path, part, key=key, first=first)
+
+    def _records(self, index: Index, path: Path, part: Part, *, key: handles.Key, first: int) -> Iterator[str]:
+        def make() -> Reader:
+            reader: Reader = self._module.Reader(path, self._schema, samples=part.samples)
+            return reader
+
+        try:
+            with handles.table.pinned(key, make) as reader:  # a data set of this process may have the part open
+                for row in range(part.samples):
+                    for name, problem in self._record(index, reader, row, first + row):
+                        yield f"{path} {index.describe(first + row, name)}: {problem}"
+        except PackerError as error:
+            yield str(error)
+
+    def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
+        for name in self._schema.names:
+            try:
+                problem = self._value(reader.read(row, (name,))[name], name, index.crc32(at, name))
+            except CorruptPack as error:
+                problem = f"cannot be read: {error}"
+            if problem:
+                yield name, problem
+
+    def _value(self, value: Buffer, name: str, expected: int) -> str | None:
+        found = zlib.crc32(value)
+        if found != expected:
+            return f"damaged record: crc32 {found:08x}, the index says {expected:08x}; pack again from the source"
+        try:
+            if name in self._codecs:
+                self._codecs[name].decode(value)
+        except PackerError as error:
+            return f"does not decode: {error}"
+        return None
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open_file(path) as file, failing(path, "read"):
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
