@@ -1,0 +1,1 @@
+"""Source -> pack: plan the parts, build each one, publish them all at once."""

@@ -1,0 +1,37 @@
+"""estimate: how large a pack will be, from a few samples, before anything is written."""
+
+from dataclasses import dataclass
+
+from packer.conversion.encoding import Encoded, Encoder
+from packer.conversion.plan import Plan, probe_indices
+from packer.schema import PIXEL_KINDS
+
+_RECORD_OVERHEAD = 80  # index entry, tree entry and page rounding of one sample, roughly
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """pack_bytes: about what the pack will take; samples and source_bytes as planned."""
+
+    samples: int
+    source_bytes: int
+    pack_bytes: int
+
+
+def estimate(plan: Plan) -> Estimate:
+    """Kept bytes are known; what is encoded anew is judged from at most 16 samples spread over the source."""
+    samples = len(plan.source)
+    keeps = not plan.moves_pixels and all(
+        field.codec == "encoded" for field in plan.schema if field.kind in PIXEL_KINDS
+    )
+    ratio = 1.0 if keeps else _ratio(plan)
+    pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD
+    return Estimate(samples, plan.source_bytes, pack_bytes)
+
+
+def _ratio(plan: Plan) -> float:
+    encoder = Encoder(plan)
+    results = [encoder(index) for index in probe_indices(len(plan.source))]
+    encoded = [result for result in results if isinstance(result, Encoded)]
+    read = sum(result.source_bytes for result in encoded)
+    return sum(len(value) for result in encoded for value in result.record.values()) / read if read else 1.0

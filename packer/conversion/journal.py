@@ -1,0 +1,81 @@
+"""Journal: which parts of an interrupted conversion are finished, so that the next run goes on after them.
+
+`.<name>.partial/` beside the target, locked while a conversion runs:
+    journal         a line of JSON with the plan's fingerprint, then one per finished part, each synced
+    pieces/<part>/  the index entries of a finished part
+    pack/           the parts; becomes the target by one rename
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packer.errors import Refused
+from packer.pack.manifest import Part
+from packer.pack.storage import append_line, make_folder, remove, sync, write_file
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished part, and what became of its samples."""
+
+    part: Part
+    bytes_in: int
+    bytes_out: int
+    skipped: list[list[str]] = field(default_factory=list)
+
+
+class Journal:
+    """The state of one conversion in its `.partial` folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pack = folder / "pack"
+        self.pieces = folder / "pieces"
+        self._path = folder / "journal"
+        self.finished: dict[str, Finished] = {}
+
+    def begin(self, fingerprint: str, *, restart: bool) -> None:
+        """Take up the work of an earlier run, or start anew; raises Refused where source or options changed."""
+        lines = [] if restart else self._lines()
+        if not lines:
+            for path in (self.pack, self.pieces, self._path):
+                remove(path)
+            make_folder(self.pack)
+            make_folder(self.pieces)
+            write_file(self._path, json.dumps({"fingerprint": fingerprint}).encode() + b"\n")
+            sync(self.folder)
+            return
+        if lines[0].get("fingerprint") != fingerprint:
+            raise Refused(
+                f"{self.folder}: an interrupted conversion with another source state, options or packer version lies "
+                "here; --restart throws its work away"
+            )
+        for line in lines[1:]:
+            done = Finished(Part(**line["part"]), line["bytes_in"], line["bytes_out"], line["skipped"])
+            self.finished[done.part.name] = done
+        self._sweep()
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """Whole lines only: one that a kill cut short does not count."""
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) != len(text):
+            self._path.write_bytes(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def _sweep(self) -> None:
+        """Remove what an interrupted run left unfinished."""
+        for folder in (self.pack, self.pieces):
+            for path in folder.iterdir():
+                if path.name not in self.finished:
+                    remove(path)
+
+    def add(self, done: Finished) -> None:
+        """A part and its piece are on disk."""
+        append_line(self._path, json.dumps(asdict(done)).encode())
+        self.finished[done.part.name] = done

@@ -1,0 +1,43 @@
+"""Options: what the user asked of a conversion; stored in the manifest, compared when a conversion is resumed."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from packer.errors import Refused
+
+DEFAULT_PART_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that decides a pack's bytes, besides the source. All JSON.
+
+    to: format. fields: names to pack, None for all. codecs: (field, codec) pairs as typed.
+    resize: "N" or "WxH", see geometry.Resize. exif: "ignore" keeps pixels as stored, "rotate" bakes the orientation in.
+    validate: "full" decodes every image strictly once, "header" looks at its header and end only.
+    on_error: "raise" packs nothing when anything is bad, "skip" leaves bad samples out and lists them.
+    part_bytes: source bytes per part, 0 for one part. source: what was asked of the source, see sourcing.Request.
+    """
+
+    to: str = "lmdb"
+    fields: tuple[str, ...] | None = None
+    codecs: tuple[tuple[str, str], ...] = ()
+    resize: str | None = None
+    exif: str = "ignore"
+    validate: str = "full"
+    on_error: str = "raise"
+    part_bytes: int = DEFAULT_PART_BYTES
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choices = {"exif": ("ignore", "rotate"), "validate": ("full", "header"), "on_error": ("raise", "skip")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        if self.part_bytes < 0:
+            raise Refused(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
+
+    def to_json(self) -> dict[str, Any]:
+        """All options, in JSON's types."""
+        return {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}

@@ -1,0 +1,192 @@
+"""Plan: which samples go into which part and how each field is stored, settled before anything is written.
+
+A plan depends on the source and the options alone, never on threads, time or machine.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import __version__, codecs, formats
+from packer.conversion.options import Options
+from packer.errors import BadInput, PackerError, Refused
+from packer.geometry import Resize
+from packer.schema import PIXEL_KINDS, Field, Schema, Shape
+from packer.sources.base import Source
+
+ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
+MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
+SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
+_PROBES = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """parts: first and last + 1 sample of each. sizes: source bytes of each sample. defaulted: fields whose codec was
+    chosen here, so that a lossless file is not made lossy without being asked."""
+
+    source: Source
+    options: Options
+    schema: Schema
+    parts: tuple[range, ...]
+    sizes: npt.NDArray[np.int64]
+    file_count: int
+    digest: str
+    fingerprint: str
+    defaulted: frozenset[str]
+
+    @cached_property
+    def resize(self) -> Resize | None:
+        """The geometry of --resize."""
+        return Resize.parse(self.options.resize) if self.options.resize else None
+
+    @property
+    def moves_pixels(self) -> bool:
+        """Whether stored pixels may lie elsewhere than in the source."""
+        return self.options.resize is not None or self.options.exif == "rotate"
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of all files that will be read."""
+        return int(self.sizes.sum())
+
+    def part_name(self, number: int) -> str:
+        """File name of a part."""
+        return f"part-{number:05d}{formats.load(self.options.to).SUFFIX}"
+
+
+def make_plan(source: Source, options: Options) -> Plan:
+    """Settle everything; raises Refused for options that do not fit the source, BadInput for a file that vanished."""
+    if not len(source):
+        raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
+    formats.load(options.to)
+    schema, defaulted = _stored_schema(source, options)
+    sizes, files, digest, fingerprint = _measure(source, options)
+    return Plan(
+        source=source,
+        options=options,
+        schema=schema,
+        parts=tuple(_cut(sizes, options.part_bytes)),
+        sizes=sizes,
+        file_count=files,
+        digest=digest,
+        fingerprint=fingerprint,
+        defaulted=defaulted,
+    )
+
+
+def probe_indices(count: int) -> list[int]:
+    """At most 16 samples spread evenly over the source."""
+    return sorted({number * count // _PROBES for number in range(_PROBES)})
+
+
+def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[str]]:
+    moves = options.resize is not None or options.exif == "rotate"
+    chosen = dict(options.codecs)
+    wanted = _wanted(source.schema, options.fields)
+    if unknown := sorted(set(chosen) - {field.name for field in wanted}):
+        names = ", ".join(field.name for field in wanted)
+        raise Refused(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
+    lossy = _lossy_fields(source) if options.resize else frozenset()
+    stored: list[Field] = []
+    defaulted = set()
+    for field in wanted:
+        if moves and field.hidden and field.kind == "bytes":
+            continue  # label files verbatim would contradict the moved pixels
+        if field.name not in chosen and options.resize and field.kind in PIXEL_KINDS:
+            defaulted.add(field.name)
+        stored.append(_with_codec(field, chosen.get(field.name) or _default_codec(field, options, lossy), options))
+    if any(field.kind == "image" for field in stored):
+        stored.append(ORIENTATION)
+    if moves and any(field.kind in PIXEL_KINDS for field in stored):
+        stored += [MATRIX, SOURCE_SIZE]
+    return Schema(tuple(stored)), frozenset(defaulted)
+
+
+def _wanted(schema: Schema, names: tuple[str, ...] | None) -> list[Field]:
+    if names is None:
+        return list(schema)
+    missing = [name for name in names if name not in schema]
+    if missing:
+        raise Refused(f"--fields: the source has no field {missing[0]!r}; there are: {', '.join(schema.names)}")
+    return [field for field in schema if field.name in names or field.name == "key"]
+
+
+def _default_codec(field: Field, options: Options, lossy: frozenset[str]) -> str:
+    if options.resize is None or field.kind not in PIXEL_KINDS:
+        return field.codec
+    return "jpeg:95" if field.kind == "image" and field.name in lossy else "raw"
+
+
+def _with_codec(field: Field, codec: str, options: Options) -> Field:
+    changed = replace(field, codec=codec)
+    if codec != field.codec and field.kind in PIXEL_KINDS:
+        resize = Resize.parse(options.resize) if options.resize else None
+        size: Shape = (resize.height, resize.width) if resize and resize.width else (None, None)
+        shape = (*size, 3) if field.kind == "image" else size
+        dtype = "uint8" if field.kind != "depth" else field.dtype or "float32"
+        changed = replace(changed, dtype=dtype, shape=shape)
+    completed: Field = codecs.load(codec.partition(":")[0]).Codec.complete(changed)
+    codecs.load(codec.partition(":")[0]).Codec(completed)  # refuses a kind or an argument that it cannot hold
+    return completed
+
+
+def _lossy_fields(source: Source) -> frozenset[str]:
+    """Image fields whose files are mostly lossy, judged from a few samples that can be read."""
+    from packer.decoders import sniff  # noqa: PLC0415  only a resize needs it
+
+    votes: dict[str, int] = {}
+    for index in probe_indices(len(source)):
+        try:
+            sample = source[index]
+            for field in source.schema:
+                if field.kind == "image" and isinstance(sample[field.name], bytes):
+                    vote = 1 if sniff(sample[field.name]).lossy else -1
+                    votes[field.name] = votes.get(field.name, 0) + vote
+        except PackerError:
+            continue  # the conversion itself reports bad files, all of them
+    return frozenset(name for name, vote in votes.items() if vote > 0)
+
+
+def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], int, str, str]:
+    """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
+    sizes = np.zeros(len(source), np.int64)
+    content = hashlib.sha256()
+    identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
+    count = 0
+    root = str(source.root)
+    for index in range(len(source)):
+        content.update(os.fsencode(source.key(index)) + b"\0")
+        for path in source.files(index):
+            try:
+                status = os.stat(path)
+            except OSError as error:
+                raise BadInput(f"{path}: cannot read: {error.strerror}; the folder changed, run again") from error
+            name = os.fsencode(_relative(str(path), root))
+            content.update(b"%s\0%d\n" % (name, status.st_size))
+            identity.update(b"%d\n" % status.st_mtime_ns)
+            sizes[index] += status.st_size
+            count += 1
+    identity.update(content.digest())
+    identity.update(json.dumps(source.schema.to_json(), sort_keys=True).encode())
+    return sizes, count, content.hexdigest(), identity.hexdigest()
+
+
+def _relative(path: str, root: str) -> str:
+    return path[len(root) + 1 :] if path.startswith(root + "/") else os.path.relpath(path, root)
+
+
+def _cut(sizes: npt.NDArray[np.int64], part_bytes: int) -> Iterator[range]:
+    first, filled = 0, 0
+    for index, size in enumerate(sizes.tolist()):
+        if part_bytes and index > first and filled + size > part_bytes:
+            yield range(first, index)
+            first, filled = index, 0
+        filled += size
+    yield range(first, len(sizes))

@@ -1,0 +1,68 @@
+"""Request: what the user says of the source, made into a Source with its sidecars and splits."""
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packer import sources
+from packer.errors import Refused
+from packer.sources.base import Source, read_file
+from packer.sources.sidecars import Sidecar, add_sidecars
+from packer.sources.splits import Split, add_splits
+
+
+@dataclass(frozen=True)
+class Request:
+    """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
+
+    sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each.
+    """
+
+    kind: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sidecars: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+
+    def open(self, root: Path) -> tuple[Source, str]:
+        """The source, and a line that says what was recognised; raises Refused, BadInput."""
+        if not root.is_dir():
+            raise Refused(f"{root}: not a folder; give the folder of the data set")
+        kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else sources.detect(root)
+        sidecars = [Sidecar.parse(text) for text in self.sidecars]
+        module = sources.load(kind)
+        options = self._options(module.Source, kind)
+        if sidecars and "ignore_suffixes" in _parameters(module.Source):
+            options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
+        source: Source = module.Source(root, **options)
+        if sidecars:
+            policy = self.options.get("missing", "error")
+            source = add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error")
+        if self.splits:
+            source = add_splits(source, [Split.parse(text) for text in self.splits])
+        return source, found
+
+    def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
+        taken = _parameters(maker)
+        unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
+        if unfit:
+            known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - {"ignore_suffixes"}))
+            raise Refused(f"source {kind!r} has no option --{unfit[0].replace('_', '-')}; it has: {known or 'none'}")
+        return {name: value for name, value in self.options.items() if name in taken}
+
+    def to_json(self, source: Source) -> dict[str, Any]:
+        """For the manifest and for resuming: list files by their content, nothing of the machine."""
+        splits = [Split.parse(text) for text in self.splits]
+        return {
+            "kind": source.kind,
+            "options": dict(self.options),
+            "sidecars": list(self.sidecars),
+            "splits": {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits},
+        }
+
+
+def _parameters(maker: type[Source]) -> set[str]:
+    found = inspect.signature(maker).parameters.values()
+    return {parameter.name for parameter in found if parameter.kind is parameter.KEYWORD_ONLY}
