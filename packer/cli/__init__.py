@@ -1,0 +1,75 @@
+"""The command line: one command per file of this folder, loaded when it is called.
+
+Exit codes: 0 ok, 1 unexpected, 2 usage or refused, 3 damaged data, 4 no space or I/O error, 5 locked by another
+process, 128 + n interrupted by signal n.
+"""
+
+import contextlib
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+from packer import __version__
+from packer.errors import Interrupted, PackerError
+from packer.registry import Registry
+
+registry = Registry(__name__, __path__[0], "command")
+
+
+class Main(click.Group):
+    """Lists the folder's commands and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(registry.names())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in registry.names():
+            return None
+        command: click.Command = registry.load(cmd_name).command
+        return command
+
+
+@click.command(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="packer")
+def main() -> None:
+    """Pack image folders once, read them back at the speed of the machine."""
+
+
+def run() -> None:
+    """Entry point of the console script: one line per error, and its exit code."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
+    sys.exit(_code())
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    raise Interrupted(number)
+
+
+def _code() -> int:
+    try:
+        main.main(prog_name="packer", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PackerError as error:
+        click.echo(f"packer: {error}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
+        cause = error if isinstance(error, Interrupted) else error.__cause__
+        click.echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
+        return cause.exit_code if isinstance(cause, Interrupted) else 130
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        return 141
+    except Exception:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
+        traceback.print_exc()
+        click.echo("packer: unexpected error, please report it with the lines above", err=True)
+        return 1
+    return 0

@@ -1,0 +1,84 @@
+"""What several commands share: how progress and results are shown."""
+
+import json
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import click
+
+_PLAIN_SECONDS = 5.0
+
+
+def size_text(size: float) -> str:
+    """Bytes for people: 1.5 MB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} TB"
+
+
+def parse_size(text: str) -> int:
+    """Bytes from 256M, 1.5GiB, 0; raises click.BadParameter."""
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    number = text.strip().upper().removesuffix("IB").removesuffix("B")
+    unit = number[-1:] if number[-1:] in units and number[-1:] else ""
+    try:
+        size = float(number.removesuffix(unit)) * units[unit]
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: expected a size such as 256M or 1G, or 0") from None
+    if not 0 <= size < 1 << 62:
+        raise click.BadParameter(f"{text!r}: expected a size such as 256M or 1G, or 0")
+    return int(size)
+
+
+def print_json(data: Any) -> None:
+    """One line of JSON on stdout, for machines."""
+    click.echo(json.dumps(data, sort_keys=True))
+
+
+class Progress:
+    """Samples and bytes done so far: a bar on a terminal, a line every 5 seconds elsewhere, nothing when quiet.
+
+    Goes to stderr, so that what is printed to stdout stays usable.
+    """
+
+    def __init__(self, samples: int, *, quiet: bool = False) -> None:
+        self._samples = samples
+        self._quiet = quiet
+        self._done = 0
+        self._bytes = 0
+        self._started = self._shown = time.monotonic()
+        self._bar: Any = None
+        if not quiet and sys.stderr.isatty():
+            from tqdm import tqdm  # noqa: PLC0415  50 ms that a run without terminal does not pay
+
+            self._bar = tqdm(total=samples, unit=" samples", file=sys.stderr, leave=False, dynamic_ncols=True)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, samples: int, size: int) -> None:
+        """samples more are done, and `size` more source bytes."""
+        self._done += samples
+        self._bytes += size
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{self._bytes / 1e6 / max(now - self._started, 1e-9):.1f} MB/s", refresh=False)
+            self._bar.update(samples)
+        elif not self._quiet and now - self._shown >= _PLAIN_SECONDS:
+            self._shown = now
+            click.echo(self._line(now - self._started), err=True)
+
+    def _line(self, seconds: float) -> str:
+        left = seconds / max(self._done, 1) * (self._samples - self._done)
+        return (
+            f"{self._done}/{self._samples} samples, {self._done / seconds:.0f} samples/s, "
+            f"{self._bytes / 1e6 / seconds:.1f} MB/s, {left:.0f} s left"
+        )

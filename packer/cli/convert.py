@@ -1,0 +1,192 @@
+"""packer convert: an image folder into a pack."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer import formats, sources
+from packer.cli.base import Progress, parse_size, print_json, size_text
+
+_SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty")
+
+
+def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(value.partition("=")[::2] for value in values)
+    if not all(name and value for name, value in pairs):
+        raise click.BadParameter(f"{values[-1]!r}: expected FIELD=CODEC, such as rgb=jpeg:95")
+    return pairs
+
+
+def _size(_: click.Context, parameter: click.Parameter, value: str) -> int:
+    return parse_size(value)
+
+
+def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("pack", type=click.Path(path_type=Path))
+@click.option("--to", type=click.Choice(formats.names()), default="lmdb", show_default=True, help="Format of the pack.")
+@click.option(
+    "--from",
+    "kind",
+    type=click.Choice(("auto", *sources.names())),
+    default="auto",
+    show_default=True,
+    help="What SOURCE is.",
+)
+@click.option("--fields", callback=_names, metavar="A,B", help="Pack only these fields (the key always).")
+@click.option(
+    "--codec",
+    "codecs",
+    multiple=True,
+    callback=_pairs,
+    metavar="FIELD=CODEC",
+    help="Store a field so: encoded (the file's bytes), jpeg:95, png, raw, raw:float16. Lossy only if asked.",
+)
+@click.option(
+    "--resize",
+    metavar="N|WxH",
+    help="Store pictures smaller: shorter side N, or exactly WxH px; labels are scaled along. Keep what "
+    "training still needs: random zoom down to 0.5 for an output of 300 wants 600.",
+)
+@click.option(
+    "--exif",
+    type=click.Choice(("ignore", "rotate")),
+    default="ignore",
+    show_default=True,
+    help="Ignore the EXIF orientation (it is recorded), or turn pictures and labels upright.",
+)
+@click.option(
+    "--validate",
+    type=click.Choice(("full", "header")),
+    default="full",
+    show_default=True,
+    help="Decode every image strictly once, or look at headers and ends only.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    show_default=True,
+    help="What a bad file does: end the run with a list of all, or be left out and listed in the pack.",
+)
+@click.option(
+    "--sidecar",
+    "sidecars",
+    multiple=True,
+    metavar="NAME=SUFFIX:KIND",
+    help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask.",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="Pack only the samples that FILE lists (keys or paths, one a line), as split NAME.",
+)
+@click.option(
+    "--depth-from",
+    type=click.Choice(("tiff", "pcd", "none")),
+    help="cornell: depth from d.tiff files, built from the point clouds, or none.",
+)
+@click.option(
+    "--missing", type=click.Choice(("keep", "skip", "error")), help="What a sample without labels or sidecar file does."
+)
+@click.option(
+    "--duplicates",
+    type=click.Choice(("error", "first", "skip")),
+    help="cornell, jacquard: what a sample that is there twice does.",
+)
+@click.option(
+    "--labels",
+    type=click.Choice(("strict", "lenient")),
+    help="cornell, jacquard: an ill-formed label line is an error, or is dropped.",
+)
+@click.option(
+    "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
+)
+@click.option("--allow-empty", is_flag=True, default=None, help="folder: a class may have no image.")
+@click.option(
+    "--part-size",
+    "part_bytes",
+    default="256M",
+    show_default=True,
+    callback=_size,
+    metavar="SIZE",
+    help="Source bytes per part; 0 for one part.",
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
+@click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
+@click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
+def command(source: Path, pack: Path, **options: Any) -> None:
+    """Pack the image folder SOURCE into the new folder PACK.
+
+    Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
+    silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
+    """
+    from packer.conversion.options import Options  # noqa: PLC0415  keeps `packer --help` light
+    from packer.conversion.sourcing import Request  # noqa: PLC0415
+
+    given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
+    request = Request(options["kind"], given, options["sidecars"], options["splits"])
+    opened, found = request.open(source)
+    names = ("to", "fields", "codecs", "resize", "exif", "validate", "on_error", "part_bytes")
+    asked = Options(**{name: options[name] for name in names}, source=request.to_json(opened))
+    quiet = options["as_json"]
+    if not quiet:
+        for line in (f"{source}: {found}", *opened.notes):
+            click.echo(line, err=True)
+    if options["dry_run"]:
+        _dry_run(opened, pack, asked, as_json=quiet)
+    else:
+        _convert(opened, pack, asked, options)
+
+
+def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
+    from packer.conversion.run import convert  # noqa: PLC0415
+
+    existing = "overwrite" if options["overwrite"] else "refuse"
+    existing = f"{existing}+restart" if options["restart"] else existing
+    with Progress(len(source), quiet=options["as_json"]) as progress:
+        summary = convert(source, pack, asked, threads=options["threads"], existing=existing, progress=progress)
+    if options["as_json"]:
+        skipped = [list(item) for item in summary.skipped]
+        print_json({**vars(summary), "pack": str(pack), "skipped": skipped})
+        return
+    for key, reason in summary.skipped[:20]:
+        click.echo(f"skipped {key}: {reason}", err=True)
+    if len(summary.skipped) > 20:
+        click.echo(f"... and {len(summary.skipped) - 20} more; packer info lists them", err=True)
+    resumed = f", {summary.resumed_samples} of them by an earlier run" if summary.resumed_samples else ""
+    rate = (summary.samples - summary.resumed_samples) / max(summary.seconds, 1e-9)
+    click.echo(
+        f"{pack}: {summary.samples} samples packed{resumed}, {len(summary.skipped)} skipped, "
+        f"{size_text(summary.bytes_in)} in, {size_text(summary.bytes_out)} out, {summary.parts} part(s), "
+        f"{summary.seconds:.1f} s ({rate:.0f} samples/s)"
+    )
+
+
+def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
+    from packer.conversion.estimate import estimate  # noqa: PLC0415
+    from packer.conversion.plan import make_plan  # noqa: PLC0415
+    from packer.pack.storage import free_bytes  # noqa: PLC0415
+
+    plan = make_plan(source, asked)
+    size, free = estimate(plan), free_bytes(pack.absolute().parent)
+    if as_json:
+        fields = plan.schema.to_json()
+        data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": free}
+        print_json({**data, "left_out": [list(item) for item in source.left_out]})
+        return
+    for field in plan.schema:
+        click.echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
+    click.echo(
+        f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of about "
+        f"{size_text(size.pack_bytes)}; {len(source.left_out)} left out; {size_text(free)} free; nothing was written"
+    )

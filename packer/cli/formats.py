@@ -1,0 +1,25 @@
+"""packer formats: what packer can read and write here."""
+
+import click
+
+from packer.cli.base import print_json
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+def command(*, as_json: bool) -> None:
+    """List the formats, codecs and sources that are installed."""
+    from packer import codecs, formats, sources  # noqa: PLC0415  keeps `packer --help` light
+
+    rooms = {"format": formats, "codec": codecs, "source": sources}
+    found = {
+        noun: {name: (room.load(name).__doc__ or "").strip().partition("\n")[0] for name in room.names()}
+        for noun, room in rooms.items()
+    }
+    if as_json:
+        print_json(found)
+        return
+    for noun, entries in found.items():
+        click.echo(f"{noun}s")
+        for name, line in entries.items():
+            click.echo(f"  {name:<10} {line}")

@@ -1,0 +1,66 @@
+"""packer info: what is in a pack."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import print_json, size_text
+
+
+@click.command()
+@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+def command(pack: Path, *, keys: bool, as_json: bool) -> None:
+    """Show what is in PACK: format, fields, counts, options, skipped samples."""
+    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+
+    if keys:
+        from packer.pack.opening import Pack  # noqa: PLC0415
+
+        opened = Pack(pack)
+        for index in range(len(opened)):
+            click.echo(opened.index.key(index).encode("utf-8", "surrogateescape"))
+        return
+    manifest = manifests.read(pack)
+    data = _describe(manifest)
+    if as_json:
+        print_json(data)
+    else:
+        _print(pack, data)
+
+
+def _describe(manifest: Any) -> dict[str, Any]:
+    sizes = [part.bytes for part in manifest.parts]
+    return {
+        "format": manifest.format,
+        "samples": manifest.samples,
+        "parts": len(manifest.parts),
+        "bytes": sum(sizes) + sum(file.bytes for file in manifest.index),
+        "fields": manifest.schema.to_json(),
+        "options": manifest.options,
+        "source": manifest.source,
+        "skipped": [list(item) for item in manifest.skipped],
+        "written_by": manifest.written_by,
+        "pack_id": manifest.pack_id,
+    }
+
+
+def _print(pack: Path, data: dict[str, Any]) -> None:
+    source = data["source"]
+    click.echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
+    click.echo(f"  parts    {data['parts']}")
+    click.echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
+    click.echo(f"  pack id  {data['pack_id']}")
+    click.echo(f"  by       {data['written_by']}")
+    click.echo("  fields")
+    for field in data["fields"]:
+        shape = "x".join("?" if length is None else str(length) for length in field.get("shape") or ()) or "-"
+        extra = f"  {len(field['classes'])} classes" if "classes" in field else ""
+        extra += "  (bookkeeping)" if field.get("hidden") else ""
+        click.echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {shape}{extra}")
+    chosen = {name: value for name, value in data["options"].items() if value not in (None, {}, [])}
+    click.echo("  options  " + ", ".join(f"{name}={value}" for name, value in sorted(chosen.items())))
+    for key, reason in data["skipped"]:
+        click.echo(f"  skipped  {key}: {reason}")

@@ -1,0 +1,236 @@
+"""torch data sets over packs: random access, picklable, the same under fork, spawn, forkserver and threads."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset, get_worker_info
+
+from packer.batching import Batch, as_pil, as_torch, read_batch
+from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey
+from packer.pack import manifest as manifests
+from packer.pack.opening import Pack
+from packer.pack.samples import SampleReader
+from packer.registry import import_or_explain
+from packer.schema import Schema
+
+OUTPUTS = ("torch", "numpy", "pil")
+Transform = Callable[[Any], Any]
+
+
+class PackDataset(Dataset[Any]):
+    """The samples of a pack of any format, as dicts.
+
+    | kind   | output="torch"          | "numpy"            | "pil"      |
+    |--------|-------------------------|--------------------|------------|
+    | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   |
+    | depth  | float32 (1, H, W)       | (H, W)             | mode F     |
+    | mask   | uint8 (H, W)            | (H, W)             | mode L     |
+    | points | float32 (..., 2), x, y in px of the picture that is returned  | | |
+    | number | int or float; arrays as a tensor | as an array | as an array |
+    | text, json, bytes | as they are  |                    |            |
+
+    Everything that is returned is the caller's own memory. The object holds the folder and the options, nothing open:
+    it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as grey or stale pixels.
+    """
+
+    format: ClassVar[str | None] = None  # the format that the pack must have, None for any
+
+    def __init__(  # noqa: PLR0913  what a data set can do is said in one call
+        self,
+        path: str | PathLike[str],
+        fields: Sequence[str] | None = None,
+        *,
+        split: str | None = None,
+        transform: Transform | None = None,
+        output: str = "torch",
+        as_tuple: Sequence[str] | None = None,
+        decoder: str = "auto",
+        verify: str = "first",
+    ) -> None:
+        """fields: names to read, None for all that are not bookkeeping.
+
+        split: only the samples that --split gave this name. transform: called with the sample that would be returned;
+        with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field names; samples are tuples.
+        decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. verify: compare a value's crc32 the
+        "first" time that a process reads it, "always" or "never".
+        Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
+        """
+        if output not in OUTPUTS:
+            raise Refused(f"output={output!r}: expected one of {', '.join(OUTPUTS)}")
+        self.path = Path(path).absolute()
+        self.transform = transform
+        self.output = output
+        self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
+        names = fields if fields is not None else self.as_tuple
+        self.fields = tuple(dict.fromkeys(names)) if names is not None else None
+        self.split = split
+        self._decoder = decoder
+        self._verify = verify
+        self._reader_or_none: SampleReader | None = None
+        self._indices: npt.NDArray[np.int64] | None = None
+        self._pack_id: str | None = None
+        self._count = len(self._chosen(self._reader()))
+
+    # ---- opening: per process, on first use
+
+    def _reader(self) -> SampleReader:
+        reader = self._reader_or_none
+        if reader is None or reader.pack.pid != os.getpid():
+            self._reader_or_none = None  # an inherited one must be gone before the pack is opened again
+            reader = self._reader_or_none = self._open()
+        return reader
+
+    def _open(self) -> SampleReader:
+        if self.format is not None and (found := manifests.read(self.path).format) != self.format:
+            raise Refused(
+                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
+                "packer.open reads any"
+            )
+        pack = Pack(self.path, verify=self._verify)
+        if self._pack_id not in (None, pack.manifest.pack_id):
+            raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
+        self._pack_id = pack.manifest.pack_id
+        if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
+            import_or_explain("cv2", "a data loader worker").setNumThreads(0)
+        self._check_names(pack)
+        return SampleReader(pack, self.fields, decoder=self._decoder)
+
+    def _check_names(self, pack: Pack) -> None:
+        missing = set(self.as_tuple or ()) - set(self.fields or pack.schema.names)
+        if missing:
+            raise UnknownKey(f"as_tuple names {sorted(missing)[0]!r}, which is not among fields")
+
+    def _chosen(self, reader: SampleReader) -> npt.NDArray[np.int64] | range:
+        if self.split is None:
+            return range(len(reader.pack))
+        if self._indices is None:
+            self._indices = _split(reader.pack, self.split)
+        return self._indices
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reader_or_none": None, "_indices": None}
+
+    # ---- samples
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        reader = self._reader()
+        return self._finished(reader, reader.sample(self._place(reader, index)))
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
+        if self.transform is not None or self.output != "torch":
+            return [self[index] for index in indices]
+        reader = self._reader()
+        places = np.asarray([self._place(reader, index) for index in indices], np.int64)
+        fields = read_batch(reader, places, shared=get_worker_info() is not None)
+        return Batch(fields, len(places), self.as_tuple)
+
+    def _place(self, reader: SampleReader, index: int) -> int:
+        if not -self._count <= index < self._count:
+            raise BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
+        return int(self._chosen(reader)[index])
+
+    def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
+        if self.output != "numpy":
+            convert = as_torch if self.output == "torch" else as_pil
+            sample = {field.name: convert(field, sample[field.name]) for field in reader.schema}
+        if self.as_tuple is None:
+            return self.transform(sample) if self.transform else sample
+        first, *rest = (sample[name] for name in self.as_tuple)
+        return (self.transform(first) if self.transform else first, *rest)
+
+    # ---- what is known of all samples without reading any
+
+    @property
+    def schema(self) -> Schema:
+        """The fields that samples have, in order; see packer.schema."""
+        return self._reader().schema
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names of the field `label`, by value; empty where there are none."""
+        schema = self._reader().pack.schema
+        return schema["label"].classes or () if "label" in schema else ()
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""
+        reader = self._reader()
+        values = reader.pack.index.column(name)
+        chosen = self._chosen(reader)
+        dtype = values.dtype.newbyteorder("=")
+        return (values if isinstance(chosen, range) else values[chosen]).astype(dtype)
+
+    def index_of(self, key: str) -> int:
+        """The index of the sample with that key, found by bisection; raises UnknownKey."""
+        reader = self._reader()
+        place = reader.pack.index.index_of(key)
+        if self.split is None:
+            return place
+        chosen = np.asarray(self._chosen(reader))
+        position = int(np.searchsorted(chosen, place))
+        if position == len(chosen) or chosen[position] != place:
+            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
+        return position
+
+    def keys(self) -> "Keys":
+        """The keys of all samples, in order: a sequence that holds no Python object per sample."""
+        return Keys(self)
+
+    def key(self, index: int) -> str:
+        """The key of one sample."""
+        reader = self._reader()
+        return reader.pack.index.key(self._place(reader, index))
+
+    def __repr__(self) -> str:
+        split = f", split={self.split!r}" if self.split else ""
+        return f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples)"
+
+
+class LMDBDataset(PackDataset):
+    """A pack of format lmdb; see PackDataset."""
+
+    format = "lmdb"
+
+
+class Keys(Sequence[str]):
+    """The keys of a data set, read from the mapped index one at a time."""
+
+    def __init__(self, dataset: PackDataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self._dataset.key(at) for at in range(*index.indices(len(self)))]
+        return self._dataset.key(index)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._dataset.key(index) for index in range(len(self)))
+
+
+def open_pack(path: str | PathLike[str], **options: Any) -> PackDataset:
+    """The data set class of the pack's format where there is one, else PackDataset; options as of PackDataset."""
+    wanted = manifests.read(Path(path)).format
+    classes = {cls.format: cls for cls in PackDataset.__subclasses__()}
+    return classes.get(wanted, PackDataset)(path, **options)
+
+
+def _split(pack: Pack, name: str) -> npt.NDArray[np.int64]:
+    names = pack.schema["split"].classes if "split" in pack.schema else None
+    if not names or name not in names:
+        raise UnknownKey(f"{pack.folder}: no split {name!r}; splits: {', '.join(names or ()) or 'none'}")
+    return np.flatnonzero(pack.index.column("split") == names.index(name))
