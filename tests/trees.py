@@ -1,0 +1,146 @@
+"""Small trees of files as the sources meet them, made by code: pictures are noise, labels are invented."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+HASH_32 = "1d0a4c5e6b7f8899aabbccddeeff0011"
+HASH_31 = "2f486fc43af412df22ebff72a57eff4"
+NAN_RECTANGLE = "NaN NaN \n256 313 \n277 313 \nNaN NaN\n"
+RECTANGLES = "253 319.7 \n309 324 \n307 350 \n251 345.7\n10 10 \n10 30 \n2.5 30 \n2.5 10\n"  # both windings
+CLOUD_HEADER = (
+    "# .PCD v.7 - Point Cloud Data file format\nFIELDS x y z rgb index\nSIZE 4 4 4 4 4\nTYPE F F F F U\n"
+    "COUNT 1 1 1 1 1\nWIDTH {0}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {0}\nDATA ascii\n"
+)
+
+
+def write(root: Path, files: Mapping[str, bytes | str]) -> Path:
+    """Write files by relative path; returns root."""
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return root
+
+
+def encoded(suffix: str, array: npt.NDArray[np.uint8] | npt.NDArray[np.float32]) -> bytes:
+    """An image file as OpenCV writes it."""
+    done, data = cv2.imencode(suffix, array)
+    if not done:
+        raise ValueError(f"cannot encode {suffix}")
+    return data.tobytes()
+
+
+def picture(seed: int, *, suffix: str = ".png", height: int = 48, width: int = 64) -> bytes:
+    """A colour picture of noise."""
+    return encoded(suffix, np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
+
+
+def depth(seed: int, *, height: int = 48, width: int = 64) -> bytes:
+    """A float32 TIFF in metres with a few pixels of the wrong 0.03 m."""
+    values = np.random.default_rng(seed).uniform(0.7, 2.1, (height, width)).astype(np.float32)
+    values[-1, :3] = 0.033
+    return encoded(".tiff", values)
+
+
+def stereo_depth(seed: int, *, height: int = 48, width: int = 64) -> bytes:
+    """A float32 TIFF in metres with a patch of -1."""
+    values = np.random.default_rng(seed).uniform(1.2, 1.6, (height, width)).astype(np.float32)
+    values[5:9, 7:20] = -1
+    return encoded(".tiff", values)
+
+
+def mask(seed: int, *, height: int = 48, width: int = 64) -> bytes:
+    """A gray PNG of 0 and 255."""
+    values = np.zeros((height, width), np.uint8)
+    values[10 : 20 + seed % 10, 20:40] = 255
+    return encoded(".png", values)
+
+
+def cloud(*, height: int = 48, width: int = 64, seed: int = 0) -> str:
+    """A point cloud as text: ascending indices with holes in blocks, millimetres, one colour that is NaN."""
+    random = np.random.default_rng(seed)
+    valid = np.ones((height, width), bool)
+    valid[8:14, 10:30] = False
+    valid[30:33, :] = False
+    lines = [
+        f"{x:.3f} {y:.3f} {z:.4f} {'NaN' if index == 5 else '2.35099e-38' if index == 9 else '0'} {index}"
+        for index, (x, y, z) in zip(
+            np.flatnonzero(valid), random.uniform(-900, 1900, (valid.sum(), 3)).tolist(), strict=True
+        )
+    ]
+    return CLOUD_HEADER.format(len(lines)) + "\n".join(lines) + "\n"
+
+
+def scene(number: str, seed: int, *, cpos: str = RECTANGLES, cneg: str = RECTANGLES[:42]) -> dict[str, bytes | str]:
+    """The five files of a Cornell scene, by name."""
+    return {
+        f"pcd{number}r.png": picture(seed),
+        f"pcd{number}d.tiff": depth(seed),
+        f"pcd{number}cpos.txt": cpos,
+        f"pcd{number}cneg.txt": cneg,
+        f"pcd{number}.txt": cloud(seed=seed),
+    }
+
+
+def cornell(root: Path) -> Path:
+    """The Cornell set as it was published, with few scenes: numbers with gaps, a NaN rectangle, an empty cneg."""
+    for folder, number in (("01", "0100"), ("01", "0101"), ("02", "0200"), ("10", "1034")):
+        cpos = RECTANGLES + NAN_RECTANGLE if number == "0101" else RECTANGLES
+        files = scene(number, int(number), cpos=cpos, cneg="" if number == "0200" else RECTANGLES)
+        write(root / folder, files)
+    table = "".join(f"{number} {obj} {name} pcdb_0002\n" * 2 for number, obj, name in CORNELL_OBJECTS)
+    write(root, {"processedData/z.txt": table, "backgrounds/pcdb0002r.png": picture(1)})
+    return write(root / "01", {"pcd0100vis.png": b"foreign", "pcd0100rCropped320.png": b"foreign"}).parent
+
+
+CORNELL_OBJECTS = (
+    ("0000", 0, "Aluminum_Can"),  # no such scene
+    ("0100", 26, "Plastic_Cup"),
+    ("0101", 26, "Plastic_Cup"),
+    ("0200", 27, "Plastic_Cup"),
+    ("1034", 281, "Marker"),
+)
+JACQUARD_ROWS = "52.5;40.25;68.2203;25.5;26.0661\r\n52.5;40.25;68.2203;25.5;13.03305\r\n20;30;-89.94;12;24\r\n"
+
+
+def view(key: str, seed: int, *, grasps: str | None = JACQUARD_ROWS) -> dict[str, bytes | str]:
+    """The files of a Jacquard view, by name."""
+    files: dict[str, bytes | str] = {
+        f"{key}_RGB.png": picture(seed),
+        f"{key}_mask.png": mask(seed),
+        f"{key}_perfect_depth.tiff": depth(seed),
+        f"{key}_stereo_depth.tiff": stereo_depth(seed),
+    }
+    return files if grasps is None else files | {f"{key}_grasps.txt": grasps}
+
+
+def jacquard(root: Path) -> Path:
+    """Two objects in two parts, hashes of 32 and 31 characters, one view without grasps, foreign files."""
+    for part, name, count in (("Jacquard_Dataset_0", HASH_32, 2), ("Jacquard_Dataset_11", HASH_31, 2)):
+        for number in range(count):
+            grasps = None if (name, number) == (HASH_31, 1) else JACQUARD_ROWS
+            write(root / part / name, view(f"{number}_{name}", number, grasps=grasps))
+    return write(root, {".DS_Store": b"", f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_mask_d.png": b"foreign"})
+
+
+def image_folder(root: Path) -> Path:
+    """Three classes with a nested folder, upper-case suffixes, apostrophes, spaces, Unicode and a newline in names."""
+    return write(
+        root,
+        {
+            "cat/b.jpg": picture(1, suffix=".jpg"),
+            "cat/A.JPEG": picture(2, suffix=".jpg", height=20),
+            "cat/deep er/c.png": picture(3),
+            "dog's/ünï.png": picture(4),
+            "dog's/new\nline.bmp": picture(5, suffix=".bmp"),
+            "Zebra/1.webp": picture(6, suffix=".webp"),
+            "cat/notes.txt": "no image",
+        },
+    )
+
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {"cornell": cornell, "folder": image_folder, "jacquard": jacquard}
