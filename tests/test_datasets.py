@@ -186,7 +186,11 @@ def test_columns_keys_and_lookups(pack: Path) -> None:
     assert dataset.keys()[2:4] == keys[2:4]
     assert [dataset.index_of(key) for key in keys] == list(range(40))
     assert dataset.column("label").tolist() == [sample["label"] for sample in dataset]
-    for wrong in (lambda: dataset.index_of("nothing"), lambda: dataset.column("image"), lambda: LMDBDataset(pack, ["x"])):
+    for wrong in (
+        lambda: dataset.index_of("nothing"),
+        lambda: dataset.column("image"),
+        lambda: LMDBDataset(pack, ["x"]),
+    ):
         with pytest.raises(UnknownKey):
             wrong()
     assert same(dataset[-1], dataset[39])

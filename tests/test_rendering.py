@@ -40,7 +40,7 @@ def bar(degrees):
 def test_the_ray_through_a_projected_point_meets_that_point(x, y, z):
     point = np.array([x, y, z])
     ((column, row),) = CAMERA.project(point[None])
-    direction = CAMERA.directions(np.array([[column]], np.float32), np.array([[row]], np.float32), np.eye(3))
+    direction = CAMERA.directions(np.array([[column]], np.float32), np.array([[row]], np.float32), rotation=np.eye(3))
     depth = (point - CAMERA.position) @ CAMERA.axes[2]
     met = CAMERA.position + depth * np.array([float(d[0, 0]) for d in direction])
     assert met == pytest.approx(point, abs=1e-5)
@@ -55,7 +55,7 @@ def test_the_homography_agrees_with_the_projection(x, y):
 def test_the_depth_of_the_table_is_that_of_its_points():
     depth = CAMERA.table_depth()
     for row in (0, 50, 95):
-        direction = CAMERA.directions(np.array([[7]], np.float32), np.array([[row]], np.float32), np.eye(3))
+        direction = CAMERA.directions(np.array([[7]], np.float32), np.array([[row]], np.float32), rotation=np.eye(3))
         assert CAMERA.position[2] + depth[row, 0] * direction[2][0, 0] == pytest.approx(0, abs=1e-6)
     assert CAMERA.ray_lengths().min() == pytest.approx(1, abs=1e-4)
 
@@ -125,12 +125,30 @@ def test_a_box_is_nearer_than_the_table_by_its_height():
     assert np.array_equal(drawn.full_mask() > 0, depth < high.table_depth() - 1e-4)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_nearer_of_two_parts_is_seen(order):
+    low = Part("box", (0.03, 0.03, 0.01), WHITE, (0, 0, 0.01))
+    high = Part("box", (0.01, 0.01, 0.05), Material((0.01, 0.01, 0.01), gloss=0.0), (0, 0, 0.05))
+    camera = Camera(0.5, 1e-6, 200.0, (96, 128))
+    drawn = render(Scene(camera, [low, high][::order], Lamp(0.3, 1.0)), table(camera))
+    assert drawn.full_depth(camera.table_depth())[48, 64] == pytest.approx(0.4, abs=1e-3)
+    assert drawn.picture[48, 64].mean() < 60
+
+
 def test_a_shadow_falls_on_the_side_away_from_the_lamp():
     box = Part("box", (0.02, 0.02, 0.04), WHITE, (0, 0, 0.04))
     for azimuth, column in ((0.0, 40), (math.pi, 88)):
         picture = render(Scene(CAMERA, [box], Lamp(azimuth, 0.8)), table()).picture
         assert picture[52, column].mean() < 190 < picture[52, 127 - column].mean()
         assert (picture[2, 2] == 200).all()
+
+
+def test_a_thing_shades_the_one_behind_it():
+    plate = Part("box", (0.06, 0.04, 0.005), WHITE, (0, 0, 0.005))
+    post = Part("box", (0.01, 0.04, 0.03), WHITE, (0.04, 0, 0.03))
+    camera = Camera(0.5, 1e-6, 200.0, (96, 128))
+    lit, shaded = (render(Scene(camera, [plate, post], Lamp(at, 0.8)), table(camera)).picture for at in (math.pi, 0.0))
+    assert shaded[48, 72].mean() < lit[48, 72].mean() - 30
 
 
 def test_a_thing_outside_the_picture_changes_nothing_in_its_middle():

@@ -137,7 +137,14 @@ def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
 
 def test_one_of_many_converters_wins_and_the_others_are_told(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 40, height=300, width=400)
-    command = [sys.executable, "-c", "from packer.cli import run; run()", "convert", str(root), str(tmp_path / "o.pack")]
+    command = [
+        sys.executable,
+        "-c",
+        "from packer.cli import run; run()",
+        "convert",
+        str(root),
+        str(tmp_path / "o.pack"),
+    ]
     children = [
         subprocess.Popen([*command, "--resize", "200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(4)
@@ -154,7 +161,14 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     root = photos(tmp_path / "in", 400, height=200, width=300)
-    command = [sys.executable, "-c", "from packer.cli import run; run()", "convert", str(root), str(tmp_path / "o.pack")]
+    command = [
+        sys.executable,
+        "-c",
+        "from packer.cli import run; run()",
+        "convert",
+        str(root),
+        str(tmp_path / "o.pack"),
+    ]
     with subprocess.Popen(
         [*command, "--resize", "150", "--part-size", "50000", "--threads", "1"], stderr=subprocess.PIPE, text=True
     ) as child:

@@ -94,7 +94,7 @@ def test_cornell_depth_is_uncompressed_float32_metres_with_a_few_wrong_pixels(sc
     for path in scenes.glob("0?/pcd*d.tiff"):
         depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         assert depth.dtype == np.float32 and depth.shape == (480, 640)
-        assert tiff_tags(path)[259] == 1
+        assert (tiff_tags(path)[259], tiff_tags(path)[278]) == (1, 480)
         assert np.isfinite(depth).all() and 0.03 < depth.min() < 0.04 and 1.5 < depth.max() < 2.3
         assert 0 < (depth < 0.5).sum() < 20
 
@@ -115,6 +115,11 @@ def test_cornell_has_nan_rectangles_and_an_empty_negative_file(scenes):
     assert lost[1].tolist() == [[True, True], [False, False], [False, False], [True, True]]
     assert (scenes / "01/pcd0103cneg.txt").read_bytes() == b""
     assert corners_of(scenes / "01/pcd0100cneg.txt").size
+
+
+def test_cornell_scenes_with_lost_rectangles_keep_some_whole_ones():
+    plans = [cornell._plan(seed, number) for seed in range(40) for number in cornell._WITH_NAN]
+    assert min(plan.positives for plan in plans) == 5
 
 
 def test_cornell_rectangles_wind_both_ways(scenes):

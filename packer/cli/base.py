@@ -8,7 +8,25 @@ from typing import Any
 
 import click
 
+from packer.registry import Registry
+
 _PLAIN_SECONDS = 5.0
+
+
+class Name(click.ParamType):
+    """A name of a registry, or one of the further words; nothing is imported to check it."""
+
+    name = "name"
+
+    def __init__(self, registry: Registry, *further: str) -> None:
+        self._registry = registry
+        self._further = further
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value in self._further else self._registry.check(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join((*self._further, *self._registry.names()))}]"
 
 
 def size_text(size: float) -> str:

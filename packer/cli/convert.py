@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from packer import formats, sources
-from packer.cli.base import Progress, parse_size, print_json, size_text
+from packer.cli.base import Name, Progress, parse_size, print_json, size_text
 
+_SHOWN = 20
 _SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty")
 
 
@@ -29,11 +30,11 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(formats.names()), default="lmdb", show_default=True, help="Format of the pack.")
+@click.option("--to", type=Name(formats.registry), default="lmdb", show_default=True, help="Format of the pack.")
 @click.option(
     "--from",
     "kind",
-    type=click.Choice(("auto", *sources.names())),
+    type=Name(sources.registry, "auto"),
     default="auto",
     show_default=True,
     help="What SOURCE is.",
@@ -156,13 +157,13 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
     with Progress(len(source), quiet=options["as_json"]) as progress:
         summary = convert(source, pack, asked, threads=options["threads"], existing=existing, progress=progress)
     if options["as_json"]:
-        skipped = [list(item) for item in summary.skipped]
-        print_json({**vars(summary), "pack": str(pack), "skipped": skipped})
+        print_json({**vars(summary), "pack": str(pack)})
         return
-    for key, reason in summary.skipped[:20]:
-        click.echo(f"skipped {key}: {reason}", err=True)
-    if len(summary.skipped) > 20:
-        click.echo(f"... and {len(summary.skipped) - 20} more; packer info lists them", err=True)
+    for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
+        for key, reason in entries[:_SHOWN]:
+            click.echo(f"{noun} {key}: {reason}", err=True)
+        if len(entries) > _SHOWN:
+            click.echo(f"... and {len(entries) - _SHOWN} more {noun}; packer info lists them", err=True)
     resumed = f", {summary.resumed_samples} of them by an earlier run" if summary.resumed_samples else ""
     rate = (summary.samples - summary.resumed_samples) / max(summary.seconds, 1e-9)
     click.echo(

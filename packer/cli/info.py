@@ -42,6 +42,7 @@ def _describe(manifest: Any) -> dict[str, Any]:
         "options": manifest.options,
         "source": manifest.source,
         "skipped": [list(item) for item in manifest.skipped],
+        "incomplete": [list(item) for item in manifest.incomplete],
         "written_by": manifest.written_by,
         "pack_id": manifest.pack_id,
     }
@@ -62,5 +63,6 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
         click.echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {shape}{extra}")
     chosen = {name: value for name, value in data["options"].items() if value not in (None, {}, [])}
     click.echo("  options  " + ", ".join(f"{name}={value}" for name, value in sorted(chosen.items())))
-    for key, reason in data["skipped"]:
-        click.echo(f"  skipped  {key}: {reason}")
+    for noun in ("skipped", "incomplete"):
+        for key, reason in data[noun]:
+            click.echo(f"  {noun} {key}: {reason}")

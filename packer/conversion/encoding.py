@@ -21,12 +21,14 @@ _LOSSY = "jpeg:95"
 
 @dataclass(frozen=True)
 class Encoded:
-    """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it."""
+    """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
+    incomplete says what its files lack."""
 
     key: bytes
     record: Mapping[str, bytes]
     crc32s: tuple[int, ...]
     source_bytes: int
+    incomplete: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Encoder:
                     "--on-error skip leaves it out"
                 ) from error
         crc32s = tuple(map(zlib.crc32, record.values()))
-        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]))
+        incomplete = self._source.missing(index)
+        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")

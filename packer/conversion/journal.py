@@ -24,6 +24,7 @@ class Finished:
     bytes_in: int
     bytes_out: int
     skipped: list[list[str]] = field(default_factory=list)
+    incomplete: list[list[str]] = field(default_factory=list)
 
 
 class Journal:
@@ -53,7 +54,7 @@ class Journal:
                 "here; --restart throws its work away"
             )
         for line in lines[1:]:
-            done = Finished(Part(**line["part"]), line["bytes_in"], line["bytes_out"], line["skipped"])
+            done = Finished(**{**line, "part": Part(**line["part"])})
             self.finished[done.part.name] = done
         self._sweep()
 

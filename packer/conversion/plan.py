@@ -18,7 +18,7 @@ from packer.conversion.options import Options
 from packer.errors import BadInput, PackerError, Refused
 from packer.geometry import Resize
 from packer.schema import PIXEL_KINDS, Field, Schema, Shape
-from packer.sources.base import Source
+from packer.sources.base import Source, read_file
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
@@ -161,6 +161,8 @@ def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], i
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     count = 0
     root = str(source.root)
+    for path in source.tables():
+        content.update(b"%s\0%b\n" % (os.fsencode(_relative(str(path), root)), hashlib.sha256(read_file(path)).digest()))
     for index in range(len(source)):
         content.update(os.fsencode(source.key(index)) + b"\0")
         for path in source.files(index):

@@ -30,7 +30,10 @@ _CHUNK_SAMPLES = 32
 
 @dataclass(frozen=True)
 class Summary:
-    """What a conversion did. skipped: (key, reason); bytes_in were read, bytes_out are on disk."""
+    """What a conversion did. bytes_in were read, bytes_out are on disk.
+
+    skipped: (key, reason) of samples that are not in the pack. incomplete: (key, what is missing) of samples that are.
+    """
 
     samples: int
     parts: int
@@ -40,6 +43,7 @@ class Summary:
     pack_id: str
     resumed_samples: int = 0
     skipped: Sequence[tuple[str, str]] = field(default=())
+    incomplete: Sequence[tuple[str, str]] = field(default=())
 
 
 def convert(
@@ -79,6 +83,7 @@ def convert(
         pack_id=manifest.pack_id,
         resumed_samples=resumed,
         skipped=manifest.skipped,
+        incomplete=manifest.incomplete,
     )
 
 
@@ -164,6 +169,8 @@ class _Job:
             writer.write(result.record)
             written.piece.add(result.key, result.crc32s, result.record)
             written.samples += 1
+            if result.incomplete:
+                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), result.incomplete])
 
     def _finish(self, written: "_Written") -> Finished | None:
         """Hash a part and bring it to disk with its index piece, both at once."""
@@ -175,7 +182,7 @@ class _Job:
         digest, _ = ordered_map(_call, work, threads=2)
         size = path.stat().st_size
         part = Part(written.name, written.samples, size, str(digest))
-        return Finished(part, written.bytes_in, size, written.skipped)
+        return Finished(part, written.bytes_in, size, written.skipped, written.incomplete)
 
     def _manifest(self) -> Manifest:
         """Merge the index and put the manifest together; what an earlier try left of them was swept away."""
@@ -194,6 +201,7 @@ class _Job:
             index=index,
             written_by=f"packer {__version__}",
             skipped=(*self.plan.source.left_out, *skipped),
+            incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
         ).sealed()
 
     def _describe_source(self) -> dict[str, object]:
@@ -225,6 +233,7 @@ class _Written:
     piece: Piece
     samples: int = 0
     skipped: list[list[str]] = field(default_factory=list)
+    incomplete: list[list[str]] = field(default_factory=list)
 
 
 def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:

@@ -1,7 +1,6 @@
 """Request: what the user says of the source, made into a Source with its sidecars and splits."""
 
 import hashlib
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,7 @@ class Request:
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
         options = self._options(module.Source, kind)
-        if sidecars and "ignore_suffixes" in _parameters(module.Source):
+        if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         source: Source = module.Source(root, **options)
         if sidecars:
@@ -45,7 +44,7 @@ class Request:
         return source, found
 
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
-        taken = _parameters(maker)
+        taken = set(maker.options())
         unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
         if unfit:
             known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - {"ignore_suffixes"}))
@@ -61,8 +60,3 @@ class Request:
             "sidecars": list(self.sidecars),
             "splits": {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits},
         }
-
-
-def _parameters(maker: type[Source]) -> set[str]:
-    found = inspect.signature(maker).parameters.values()
-    return {parameter.name for parameter in found if parameter.kind is parameter.KEYWORD_ONLY}

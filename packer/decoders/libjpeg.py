@@ -81,7 +81,7 @@ def decode(buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8]) -> None
         try:
             use.decode(buffer, pixels)
         except DamagedImage:
-            if has_end(buffer, found):
+            if not _may_lack_end(buffer, found):
                 raise
             use.decode(bytes(buffer) + END, pixels)
     except DamagedImage:
@@ -95,8 +95,16 @@ def check(buffer: Buffer, found: Header) -> Buffer:
     try:
         use.check(buffer, found)
     except DamagedImage:
-        if has_end(buffer, found):
+        if not _may_lack_end(buffer, found):
             raise
         buffer = bytes(buffer) + END
         use.check(buffer, found)
     return buffer
+
+
+def _may_lack_end(buffer: Buffer, found: Header) -> bool:
+    """Whether a second try with an end marker is due; not where zeros end the file, which can pass for picture data.
+
+    A file that was cut and filled up (a hole left by a crash) ends so; entropy-coded data ends with padding of ones.
+    """
+    return not has_end(buffer, found) and buffer[-2:] != b"\0\0"

@@ -8,7 +8,8 @@ Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these mem
     options    what the user asked for     source     {kind, samples, files, bytes, digest}
     parts      [{name, samples, bytes, sha256}]
     index      [{name, bytes, crc32, sha256}]
-    skipped    [[key, reason], ...]        pack_id    sha256 over the parts, the index and the options
+    skipped    [[key, reason], ...]        incomplete [[key, what its files lacked], ...]
+    pack_id    sha256 over the parts, the index and the options
     sha256     of this file with this value set to 64 zeros
 
 magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
@@ -73,6 +74,7 @@ class Manifest:
     index: tuple[IndexFile, ...]
     written_by: str
     skipped: tuple[tuple[str, str], ...] = field(default=())
+    incomplete: tuple[tuple[str, str], ...] = field(default=())
     pack_id: str = ""
 
     def sealed(self) -> "Manifest":
@@ -93,6 +95,7 @@ class Manifest:
             "parts": [asdict(part) for part in self.parts],
             "index": [asdict(file) for file in self.index],
             "skipped": [list(item) for item in self.skipped],
+            "incomplete": [list(item) for item in self.incomplete],
             "pack_id": self.pack_id,
         }
         return _canonical({**data, "sha256": _own_hash(data)})
@@ -159,6 +162,7 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
             index=_distinct([_index_file(item) for item in data["index"]]),
             written_by=_text(data["written_by"]),
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
+            incomplete=tuple((_text(key), _text(reason)) for key, reason in data["incomplete"]),
             pack_id=_text(data["pack_id"]),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -63,6 +63,10 @@ class Source(ABC):
     def stem(self, index: int) -> Path:
         """The path that the sample's files begin with; a sidecar is `stem + suffix`."""
 
+    def tables(self) -> tuple[Path, ...]:
+        """Every file that was read when the source was made: lists that say something of many samples."""
+        return ()
+
     def missing(self, index: int) -> str | None:
         """Why the sample is incomplete (an annotation that is not there), None where it is whole."""
         self.checked(index)

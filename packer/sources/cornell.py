@@ -83,6 +83,7 @@ class Source(base.Source):
         objects = _read_table(root, tables, strict=self._strict)
         self._scenes = [_Scene(scene.key, scene.paths, *objects.get(scene.key, (-1, ""))) for scene in scenes]
         self._has_objects = bool(tables)
+        self._tables = tables
         self.schema = _schema(self._depth, has_objects=self._has_objects)
         self.notes = [*listing.notes(), *self._found(len(found), set(others) - set(tables))]
 
@@ -118,6 +119,9 @@ class Source(base.Source):
     def stem(self, index: int) -> Path:
         scene = self._scenes[self.checked(index)]
         return (self.root / scene.paths["rgb"]).with_name(f"pcd{scene.key}")
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._tables)
 
     def missing(self, index: int) -> str | None:
         """Absent and dropped grasps; reads the label files."""

@@ -63,6 +63,9 @@ class Wrapped(base.Source):
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))
 
+    def tables(self) -> tuple[Path, ...]:
+        return self._source.tables()
+
     def missing(self, index: int) -> str | None:
         return self._source.missing(self._row(index))
 

@@ -62,16 +62,16 @@ def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> Sum
     ids = scene_ids()[:samples]
     with publishing(folder) as partial_folder:
         random = stream(seed, 0)
-        draw = partial(_desk, seed, sheets(random))
+        draw = partial(_desk, seed, textures=sheets(random))
         desks = tuple(ordered_map(draw, range(len(_BACKGROUNDS)), threads=threads))
-        studio = _Studio(seed, desks, Grain(random, (480, 640), deviation=3.4, blur=0.7))
+        studio = _Studio(seed, desks, Grain(random, (480, 640), deviation=2.8, blur=0.7))
         extra = _backgrounds(studio) | {"processedData/z.txt": _table(seed)}
         size_bytes = write_files(partial_folder, extra)
-        done = write_samples(partial(_draw, studio, ids), partial_folder, samples=samples, threads=threads)
+        done = write_samples(partial(_draw, studio, ids=ids), partial_folder, samples=samples, threads=threads)
         return Summary(samples, done.files + len(extra), done.size_bytes + size_bytes)
 
 
-def _desk(seed: int, textures: Sheets, index: int) -> Desk:
+def _desk(seed: int, index: int, *, textures: Sheets) -> Desk:
     return draw_desk(stream(seed, 6, index), textures=textures)
 
 
@@ -127,12 +127,12 @@ def _backgrounds(studio: _Studio) -> dict[str, bytes]:
     }
 
 
-def _draw(studio: _Studio, ids: list[tuple[str, int]], index: int) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int, *, ids: list[tuple[str, int]]) -> dict[str, bytes]:
     folder, number = ids[index]
     plan = _plan(studio.seed, number)
     random = stream(studio.seed, 1, number)
     desk = studio.desks[plan.background]
-    drawn = render(Scene(desk.camera, _posed(studio.seed, plan, random), desk.lamp), desk.picture)
+    drawn = render(Scene(desk.camera, _posed(studio.seed, plan, random=random), desk.lamp), desk.picture)
     mask = drawn.full_mask()
     positives = _positives(mask, random, count=plan.positives)
     for lost in _WITH_NAN.get(number, ()):
@@ -140,13 +140,13 @@ def _draw(studio: _Studio, ids: list[tuple[str, int]], index: int) -> dict[str, 
     stem = f"{folder}/pcd{number:04d}"
     return {
         f"{stem}r.png": image.png(studio.grain.add(drawn.picture, random)),
-        f"{stem}d.tiff": image.tiff(_measured(drawn, desk, random)),
+        f"{stem}d.tiff": image.tiff(_measured(drawn, desk, random=random)),
         f"{stem}cpos.txt": lines(positives),
         f"{stem}cneg.txt": lines(_negatives(mask, random, count=plan.negatives)),
     }
 
 
-def _posed(seed: int, plan: _Plan, random: Generator) -> Thing:
+def _posed(seed: int, plan: _Plan, *, random: Generator) -> Thing:
     thing = make(plan.kind, stream(seed, 5, plan.object_id))
     at = (random.uniform(-0.12, 0.08), random.uniform(-0.14, 0.04))
     return place(thing, turn=random.uniform(0, 2 * math.pi), at=at)
@@ -180,7 +180,7 @@ def _negatives(mask: Mask, random: Generator, *, count: int) -> list[Floats]:
     return [snapped(grasp, mirrored=random.random() < 0.75) for grasp in found[:count]]
 
 
-def _measured(drawn: Rendering, desk: Desk, random: Generator) -> Plane:
+def _measured(drawn: Rendering, desk: Desk, *, random: Generator) -> Plane:
     """Distance from the camera in m, in the steps of a Kinect, with a few wrong pixels at the bottom left."""
     inverse = 1 / drawn.full_depth(desk.depth)
     noise = cv2.resize(random.standard_normal((60, 80), np.float32), (640, 480), interpolation=cv2.INTER_LINEAR)

@@ -84,7 +84,7 @@ def _draw(studio: _Studio, index: int) -> dict[str, bytes]:
     shift[1] -= max(part.corners[:, 2].max() for part in thing) / 2 * camera.back / camera.height
     thing = place(thing, turn=random.uniform(0, 2 * math.pi), at=(float(shift[0]), float(shift[1])))
     lamp = Lamp(random.uniform(0, 2 * math.pi), random.uniform(0.7, 1.15), sky=random.uniform(0.4, 0.75))
-    table = _table(studio.tables[random.integers(len(studio.tables))], camera, random)
+    table = _table(studio.tables[random.integers(len(studio.tables))], camera, random=random)
     picture = render(Scene(camera, thing, lamp, step=2 if min(size) >= 200 else 1), table).picture
     name = kind if colour is None else f"{colour}_{kind}"
     number = index // len(studio.classes)
@@ -101,7 +101,7 @@ def _camera(thing: Thing, random: np.random.Generator, *, size: Size) -> Camera:
     return Camera(distance * math.sin(elevation), distance * math.cos(elevation), focal, size)
 
 
-def _table(texture: Picture, camera: Camera, random: np.random.Generator) -> Picture:
+def _table(texture: Picture, camera: Camera, *, random: np.random.Generator) -> Picture:
     """The empty table as the camera sees it, under uneven and slightly tinted light."""
     size = (camera.size[1], camera.size[0])
     to_picture = camera.table_to_picture()

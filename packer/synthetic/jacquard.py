@@ -74,7 +74,7 @@ def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missin
         floor = concrete(random, _SIDE)
         studio = _Studio(seed, floor, _falloff(), Grain(random, (_SIDE, _SIDE), deviation=0.8))
         lacking = 0 if missing_grasps else None
-        draw = partial(_draw, studio, views, lacking)
+        draw = partial(_draw, studio, views=views, lacking=lacking)
         return write_samples(draw, partial_folder, samples=samples, threads=threads)
 
 
@@ -97,10 +97,10 @@ def _falloff() -> Picture:
     return np.asarray(cv2.cvtColor(level.astype(np.uint8), cv2.COLOR_GRAY2BGR))
 
 
-def _draw(studio: _Studio, views: list[View], lacking: int | None, index: int) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int, *, views: list[View], lacking: int | None) -> dict[str, bytes]:
     view = views[index]
     random = stream(studio.seed, 1, index)
-    drawn = _rendered(studio, view, random)
+    drawn = _rendered(studio, view, random=random)
     mask = drawn.full_mask()
     depth = drawn.full_depth(_CAMERA.table_depth())
     stem = f"Jacquard_Dataset_{view.thing % _PARTS}/{view.hash}/{view.number}_{view.hash}_"
@@ -108,15 +108,15 @@ def _draw(studio: _Studio, views: list[View], lacking: int | None, index: int) -
         f"{stem}RGB.png": image.png(studio.grain.add(drawn.picture, random)),
         f"{stem}mask.png": image.png(mask),
         f"{stem}perfect_depth.tiff": image.tiff_lzw(depth),
-        f"{stem}stereo_depth.tiff": image.tiff_lzw(_stereo(depth, mask, random)),
-        f"{stem}grasps.txt": _rows(mask, depth, random),
+        f"{stem}stereo_depth.tiff": image.tiff_lzw(_stereo(depth, mask, random=random)),
+        f"{stem}grasps.txt": _rows(mask, depth, random=random),
     }
     if index == lacking:
         del files[f"{stem}grasps.txt"]
     return files
 
 
-def _rendered(studio: _Studio, view: View, random: Generator) -> Rendering:
+def _rendered(studio: _Studio, view: View, *, random: Generator) -> Rendering:
     kinds = tuple(THINGS)
     shape = stream(studio.seed, 3, view.thing)
     thing = make(kinds[shape.integers(len(kinds))], shape)
@@ -131,7 +131,7 @@ def _rendered(studio: _Studio, view: View, random: Generator) -> Rendering:
     return render(Scene(_CAMERA, thing, lamp), table)
 
 
-def _rows(mask: Mask, depth: Plane, random: Generator) -> bytes:
+def _rows(mask: Mask, depth: Plane, *, random: Generator) -> bytes:
     """The grasp file."""
     wanted = int(np.clip(random.poisson(27), 9, 59))
     kept: list[Grasp] = []
@@ -153,7 +153,7 @@ def _row(grasp: Grasp) -> str:
     return f"{round(grasp.x, 5)};{round(grasp.y, 5)};{90.0 if theta <= -90 else theta};{grasp.opening};{jaw}\r\n"
 
 
-def _stereo(depth: Plane, mask: Mask, random: Generator) -> Plane:
+def _stereo(depth: Plane, mask: Mask, *, random: Generator) -> Plane:
     """Depth in the steps of a disparity, ragged at the steps; -1.0 along edges and at the left border."""
     noise = cv2.resize(random.standard_normal((256, 256), np.float32), (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR)
     inverse = 1 / depth

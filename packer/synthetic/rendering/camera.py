@@ -52,7 +52,7 @@ class Camera:
         local = (points - self.position) @ self.axes.T
         return np.asarray(local[:, :2] / local[:, 2:] * self.focal + np.array(self.centre))
 
-    def directions(self, x: Plane, y: Plane, rotation: Vector) -> tuple[Plane, Plane, Plane]:
+    def directions(self, x: Plane, y: Plane, *, rotation: Vector) -> tuple[Plane, Plane, Plane]:
         """Ray directions in the frame whose axes are the columns of `rotation`; x (1, w) and y (h, 1) in px."""
         right, down, forward = (self.axes @ rotation).astype(np.float32)
         across = (x - np.float32(self.centre[0])) / np.float32(self.focal)

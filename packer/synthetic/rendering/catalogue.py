@@ -287,7 +287,7 @@ def make(kind: str, random: Generator, *, colour: str | None = None) -> Thing:
 
 def place(thing: Thing, *, turn: float, at: tuple[float, float], scale: float = 1.0) -> Thing:
     """The thing scaled, turned by `turn` rad about the vertical and moved to `at` (x, y) on the table in m."""
-    return [part.moved(about_z(turn), np.array([*at, 0.0]), scale) for part in thing]
+    return [part.moved(about_z(turn), np.array([*at, 0.0]), scale=scale) for part in thing]
 
 
 def _usual(kind: str, random: Generator) -> str:

@@ -57,7 +57,7 @@ def draw_desk(random: Generator, *, textures: Sheets) -> Desk:
     high = camera.raised(_FLOOR)
     floor = _spread(textures.carpet, high, metres=0.7)
     drawn = render(Scene(high, _furniture(random), lamp), floor)
-    picture = _smudge(drawn.picture, camera, textures.board, random)
+    picture = _smudge(drawn.picture, camera, sheet=textures.board, random=random)
     depth = drawn.full_depth(high.table_depth())
     return Desk(camera, lamp, picture, depth)
 
@@ -83,7 +83,7 @@ def _spread(texture: Picture, camera: Camera, *, metres: float) -> Picture:
     return np.asarray(cv2.warpPerspective(texture, to_picture, size, borderMode=cv2.BORDER_WRAP))
 
 
-def _smudge(picture: Picture, camera: Camera, sheet: Picture, random: Generator) -> Picture:
+def _smudge(picture: Picture, camera: Camera, *, sheet: Picture, random: Generator) -> Picture:
     """Light and dirt on the bright surfaces: falls off towards the back and to one side."""
     dirt = _spread(np.roll(sheet, tuple(random.integers(0, sheet.shape[0], 2)), (0, 1)), camera, metres=0.9)
     lightened = cv2.addWeighted(dirt, 1.0, dirt, 0.0, 255.0 - float(sheet.mean()))

@@ -61,7 +61,7 @@ def find(mask: Mask, random: Generator, *, search: Search) -> list[Grasp]:
 
     Both ends of a grasp's axis lie beside the thing and its centre on it; whether the jaws do, see `fits`.
     """
-    starts, angles, before, after = _chords(mask, random, search)
+    starts, angles, before, after = _chords(mask, random, search=search)
     chord = before + after
     found = []
     for i, k in enumerate(_narrow(chord, random)):
@@ -76,7 +76,7 @@ def find(mask: Mask, random: Generator, *, search: Search) -> list[Grasp]:
 
 def find_misses(mask: Mask, random: Generator, *, search: Search) -> list[Grasp]:
     """Rectangles that do not grasp: along the thing instead of across it, with both ends on it; may be empty."""
-    starts, angles, before, after = _chords(mask, random, search)
+    starts, angles, before, after = _chords(mask, random, search=search)
     shorter = np.minimum(before, after)
     shorter[shorter >= _BEYOND] = search.longest
     found = []
@@ -107,7 +107,7 @@ def differ(a: Grasp, b: Grasp, *, distance: float) -> bool:
     return math.hypot(a.x - b.x, a.y - b.y) > distance or turn > math.pi / 6
 
 
-def _chords(mask: Mask, random: Generator, search: Search) -> tuple[Floats, Floats, Floats, Floats]:
+def _chords(mask: Mask, random: Generator, *, search: Search) -> tuple[Floats, Floats, Floats, Floats]:
     """Random points (N, 2) of the thing, angles (N, A), and how far it goes backwards and forwards there (N, A)."""
     rows, columns = np.nonzero(mask)
     chosen = random.integers(0, max(1, len(rows)), search.tries if len(rows) else 0)

@@ -23,8 +23,9 @@ def png(picture: Picture) -> bytes:
 
 
 def tiff(depth: Plane) -> bytes:
-    """A TIFF of float32 (H, W): uncompressed."""
-    return _encoded(".tiff", depth, (cv2.IMWRITE_TIFF_COMPRESSION, 1))
+    """A TIFF of float32 (H, W): uncompressed, in one strip."""
+    settings = (cv2.IMWRITE_TIFF_COMPRESSION, 1, cv2.IMWRITE_TIFF_ROWSPERSTRIP, depth.shape[0])
+    return _encoded(".tiff", depth, settings)
 
 
 def tiff_lzw(depth: Plane) -> bytes:

@@ -58,7 +58,7 @@ class Part:
         """The rotation as float32, for many points."""
         return self.rotation.astype(np.float32)
 
-    def moved(self, turn: Vector, shift: Vector, scale: float) -> "Part":
+    def moved(self, turn: Vector, shift: Vector, *, scale: float) -> "Part":
         """The part scaled about the origin, then turned, then shifted."""
         centre = turn @ np.array(self.centre) * scale + shift
         x, y, z = (float(length) * scale for length in self.half)
@@ -76,9 +76,9 @@ class Part:
         """Smallest t > 0 at which origin + t direction (both local) meets the surface; inf where it does not."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a miss is inf or nan; both compare false
             if self.form == "box":
-                return _hit_box(origin, direction, self.half)
+                return _hit_box(origin, direction, half=self.half)
             if self.form == "ellipsoid":
-                return _hit_ellipsoid(origin, direction, self.half)
+                return _hit_ellipsoid(origin, direction, half=self.half)
             return self._hit_frustum(origin, direction)
 
     def normal(self, points: Planes) -> Planes:
@@ -121,7 +121,7 @@ class Part:
         return _unit(side * x / reach, side * y / reach, cap - side * np.float32(growth))
 
 
-def _hit_box(origin: Planes, direction: Planes, half: tuple[float, float, float]) -> Plane:
+def _hit_box(origin: Planes, direction: Planes, *, half: tuple[float, float, float]) -> Plane:
     near, far = -_FAR, _FAR
     for o, d, h in zip(origin, direction, half, strict=True):
         inverse = 1 / d
@@ -130,7 +130,7 @@ def _hit_box(origin: Planes, direction: Planes, half: tuple[float, float, float]
     return np.asarray(np.where((near <= far) & (far > _NEAR), np.where(near > _NEAR, near, far), _FAR))
 
 
-def _hit_ellipsoid(origin: Planes, direction: Planes, half: tuple[float, float, float]) -> Plane:
+def _hit_ellipsoid(origin: Planes, direction: Planes, *, half: tuple[float, float, float]) -> Plane:
     ox, oy, oz = (o / np.float32(h) for o, h in zip(origin, half, strict=True))
     dx, dy, dz = (d / np.float32(h) for d, h in zip(direction, half, strict=True))
     a, b, c = dx * dx + dy * dy + dz * dz, ox * dx + oy * dy + oz * dz, ox * ox + oy * oy + oz * oz - 1
@@ -150,8 +150,7 @@ def _hit_cone(origin: Planes, direction: Planes, *, radius: float, growth: float
     best = _FAR
     for t in ((-b - root) / a, (-b + root) / a):
         z = oz + t * dz
-        # the other sheet of the double cone has a negative radius
-        valid = (np.abs(z) <= np.float32(half)) & (t > _NEAR) & (np.float32(radius) + slope * z >= 0)
+        valid = (np.abs(z) <= np.float32(half)) & (t > _NEAR)  # the cone's other sheet is beyond the half height
         best = np.minimum(best, np.where(valid, t, _FAR))
     return np.asarray(best)
 

@@ -115,7 +115,7 @@ def _trace(scene: Scene, window: Window) -> tuple[Plane, npt.NDArray[np.int16]]:
         (left, top), (right, bottom) = pixels.min(0) - 1, pixels.max(0) + 1
         columns = slice(*np.searchsorted(window.x[0], [left, right]))
         rows = slice(*np.searchsorted(window.y[:, 0], [top, bottom]))
-        direction = scene.camera.directions(window.x[:, columns], window.y[rows], part.rotation)
+        direction = scene.camera.directions(window.x[:, columns], window.y[rows], rotation=part.rotation)
         position = scene.camera.position.astype(np.float32)
         t = part.hit(part.to_local((position[0], position[1], position[2])), direction)
         nearer = t < depth[rows, columns]
@@ -128,13 +128,13 @@ def _shade(scene: Scene, window: Window, *, depth: Plane, owner: npt.NDArray[np.
     """Colours of the M rays that meet a part, uint8 (M, 3), after gamma."""
     rows, columns = np.nonzero(owner >= 0)
     owners = owner[rows, columns]
-    directions = scene.camera.directions(window.x[0, columns], window.y[rows, 0], np.eye(3))
+    directions = scene.camera.directions(window.x[0, columns], window.y[rows, 0], rotation=np.eye(3))
     t = depth[rows, columns]
     px, py, pz = (np.float32(o) + t * d for o, d in zip(scene.camera.position, directions, strict=True))
     look = _Surface.empty(len(rows))
     for number in np.unique(owners):
         chosen = np.flatnonzero(owners == number)
-        look.fill(chosen, scene.parts[number], (px[chosen], py[chosen], pz[chosen]))
+        look.fill(chosen, scene.parts[number], points=(px[chosen], py[chosen], pz[chosen]))
     seen = lit(scene.parts, scene.lamp, points=(px, py, pz), normals=look.normals)
     return _light(scene.lamp, look, directions=directions, seen=seen)
 
@@ -152,7 +152,7 @@ class _Surface:
         x, y, z = (np.zeros(count, np.float32) for _ in range(3))
         return cls((x, y, z), np.zeros((count, 3), np.float32), np.zeros(count, np.float32))
 
-    def fill(self, chosen: npt.NDArray[np.intp], part: Part, points: Planes) -> None:
+    def fill(self, chosen: npt.NDArray[np.intp], part: Part, *, points: Planes) -> None:
         local = part.to_local(points)
         normal = part.normal(local)
         turn = part.turn

@@ -1,0 +1,171 @@
+"""The command line: what people see, exit codes, lightness."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trees
+from click.testing import CliRunner, Result
+from test_convert import photos
+
+from packer.cli import main, registry
+from packer.cli.base import Progress, parse_size, size_text
+
+
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    """A packer command in a process of its own."""
+    command = [sys.executable, "-c", "from packer.cli import run; run()", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def called(*words: object) -> Result:
+    """A packer command in this process, without the outer error handling."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_every_command_has_help() -> None:
+    assert set(registry.names()) >= {"convert", "info", "verify", "synth", "formats"}
+    for name in registry.names():
+        result = called(name, "--help")
+        assert result.exit_code == 0
+        assert len(result.output.splitlines()) > 3
+
+
+def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:
+    root = trees.cornell(tmp_path / "in")
+    done = run("convert", root, tmp_path / "out.pack")
+    assert done.returncode == 0, done.stderr
+    assert "4 samples packed, 0 skipped" in done.stdout
+    assert "Cornell grasps: 4 scenes" in done.stderr
+    info = run("info", tmp_path / "out.pack")
+    assert "4 samples, format lmdb" in info.stdout
+    assert "grasps" in info.stdout
+    assert run("info", tmp_path / "out.pack", "--keys").stdout.split() == ["0100", "0101", "0200", "1034"]
+    assert run("verify", tmp_path / "out.pack").stdout.endswith("ok\n")
+
+
+def test_json_is_one_line_that_machines_read(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    (root / "class0/0003.jpg").write_bytes(b"")
+    plan = run("convert", root, tmp_path / "out.pack", "--dry-run", "--json")
+    assert json.loads(plan.stdout)["samples"] == 6
+    assert not (tmp_path / "out.pack").exists()
+    done = run("convert", root, tmp_path / "out.pack", "--json", "--on-error", "skip")
+    found = json.loads(done.stdout)
+    assert (found["samples"], found["skipped"][0][0]) == (5, "class0/0003.jpg")
+    assert done.stderr == ""
+    assert json.loads(run("info", tmp_path / "out.pack", "--json").stdout)["pack_id"] == found["pack_id"]
+    assert json.loads(run("verify", tmp_path / "out.pack", "--json").stdout)["ok"] is True
+    assert "lmdb" in json.loads(run("formats", "--json").stdout)["format"]
+
+
+def test_a_dry_run_names_fields_size_and_space_and_writes_nothing(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    done = run("convert", root, tmp_path / "out.pack", "--resize", "16", "--dry-run")
+    assert "would pack 6 samples" in done.stdout
+    assert "jpeg:95" in done.stdout
+    assert "nothing was written" in done.stdout
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    cases: dict[tuple[object, ...], str] = {
+        ("convert", root): "Missing argument",
+        ("convert", tmp_path / "no", tmp_path / "out.pack"): "not a folder",
+        ("convert", root, tmp_path / "out.pack", "--to", "lmbd"): "did you mean 'lmdb'?",
+        ("convert", root, tmp_path / "out.pack", "--from", "imagenet"): "imagenet",
+        ("convert", root, tmp_path / "out.pack", "--resize", "big"): "expected N",
+        ("convert", root, tmp_path / "out.pack", "--codec", "image"): "FIELD=CODEC",
+        ("convert", root, tmp_path / "out.pack", "--codec", "image=jpg"): "unknown codec",
+        ("convert", root, tmp_path / "out.pack", "--part-size", "lots"): "expected a size",
+        ("convert", root, tmp_path / "out.pack", "--depth-from", "pcd"): "no option --depth-from",
+        ("convert", root, tmp_path / "in" / "x.pack"): "inside the source",
+        ("info", tmp_path): "not a pack",
+        ("nothing",): "No such command",
+    }
+    for words, text in cases.items():
+        done = run(*words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_damaged_input_and_damaged_packs_exit_3(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    run("convert", root, tmp_path / "out.pack")
+    (root / "class0/0000.jpg").write_bytes(b"")
+    (root / "class2/0002.jpg").write_bytes(b"GIF89a")
+    bad = run("convert", root, tmp_path / "other.pack")
+    assert bad.returncode == 3
+    assert "2 of 6 samples" in bad.stderr
+    assert "class0/0000.jpg" in bad.stderr
+    assert "class2/0002.jpg" in bad.stderr
+    part = tmp_path / "out.pack/part-00000.lmdb"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    found = run("verify", tmp_path / "out.pack")
+    assert found.returncode == 3
+    assert "part-00000.lmdb" in found.stderr
+
+
+def test_a_lock_that_another_process_holds_exits_5(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    partial = tmp_path / ".out.pack.partial"
+    partial.mkdir()
+    descriptor = os.open(partial, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        done = run("convert", root, tmp_path / "out.pack")
+    finally:
+        os.close(descriptor)
+    assert done.returncode == 5
+    assert "another process" in done.stderr
+    assert run("convert", root, tmp_path / "out.pack").returncode == 0
+
+
+def test_an_unexpected_error_shows_itself_whole_and_exits_1(tmp_path: Path) -> None:
+    code = (
+        "import packer.cli as c; from packer.cli import formats\n"
+        "def broken(**_): raise RuntimeError('planted')\n"
+        "formats.command.callback = broken\n"
+        "import sys; sys.argv = ['packer', 'formats']; c.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: planted" in done.stderr
+    assert "please report" in done.stderr
+
+
+def test_sizes_are_read_and_shown() -> None:
+    assert [parse_size(text) for text in ("0", "1k", "256M", "1.5GiB", "10")] == [0, 1024, 256 << 20, 3 << 29, 10]
+    assert [size_text(size) for size in (0, 999, 1500, 2.5e6, 3.1e12)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "2.5 MB",
+        "3.10 TB",
+    ]
+
+
+def test_progress_without_a_terminal_is_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("packer.cli.base.time.monotonic", lambda: now[0])
+    with Progress(1000) as progress:
+        now[0] += 2
+        progress(100, 5_000_000)
+        assert capsys.readouterr().err == ""
+        now[0] += 8
+        progress(100, 5_000_000)
+    assert capsys.readouterr().err == "200/1000 samples, 20 samples/s, 1.0 MB/s, 40 s left\n"
+    with Progress(10, quiet=True) as progress:
+        now[0] += 60
+        progress(5, 10)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,93 @@
+"""The documentation is complete, and its examples run."""
+
+import re
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import click
+import pytest
+import trees
+from test_convert import photos
+
+import packer
+from packer.cli import main, registry
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = (ROOT / "docs/commands.md").read_text()
+
+
+def section(name: str) -> str:
+    """The part of docs/commands.md about one command."""
+    found = re.search(rf"^## packer {name}\b.*?(?=^## |\Z)", COMMANDS, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/commands.md has no section on packer {name}"
+    return found[0]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_option_is_documented_and_every_documented_option_exists(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    options = {text for option in command.params if isinstance(option, click.Option) for text in option.opts}
+    documented = set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE))
+    assert documented == options
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """Every `packer` line and every Python block of the README, in order, on small sets of the names it uses."""
+    trees.cornell(tmp_path / "cornell")
+    trees.write(tmp_path / "jacquard/abc", trees.view("0_abc", 1) | trees.view("1_abc", 2))
+    root = photos(tmp_path / "photos", 12)
+    for number, path in enumerate(sorted(photos(tmp_path / "rgbd", 6).rglob("*.jpg"))):
+        path.with_name(f"{path.stem}_d.tiff").write_bytes(trees.depth(number))
+    keys = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.jpg"))]
+    (tmp_path / "train.txt").write_text("\n".join(keys[:8]))
+    (tmp_path / "val.txt").write_text("\n".join(keys[8:]))
+    ran = 0
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE):
+        if kind == "python":
+            code = block.replace("num_workers=2", "num_workers=0").replace("batch_size=8", "batch_size=1")
+            subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True)
+            ran += 1
+            continue
+        for line in block.splitlines():
+            words = line.partition("#")[0].split()
+            if words[:1] == ["packer"]:
+                subprocess.run(
+                    [sys.executable, "-c", "from packer.cli import run; run()", *words[1:]], cwd=tmp_path, check=True
+                )
+                ran += 1
+    assert ran >= 10
+
+
+def test_files_that_the_documentation_names_exist() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text()
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for name in re.findall(r"`((?:scripts|tests|benchmarks|packer|docs)/[\w./]+)`", text):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_versions_agree() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == packer.__version__
+
+
+def test_pinned_versions_are_within_the_floors() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    floors = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", config["options"]["install_requires"], re.MULTILINE))
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    wanted = {"lmdb": "2.1.1", "torch": "2.6", "opencv-python": "4.12"}  # the floors that close known holes
+
+    def number(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split(".")))
+
+    for name, floor in floors.items():
+        assert number(pinned[name]) >= number(floor), name
+        assert number(floor) >= number(wanted.get(name, "0")), name
+    assert "PyTurboJPEG >= 1.8.2, < 2" in config["options"]["install_requires"]

@@ -1,0 +1,84 @@
+"""Errors: exit codes, builtin bases, one line of text, and that they travel between processes."""
+
+import copy
+import pickle
+
+import pytest
+
+from packer import errors
+from packer.errors import BadInputs, Interrupted, PackerError
+
+CODES = {
+    "PackerError": 1,
+    "Refused": 2,
+    "PackExists": 2,
+    "MissingPackage": 2,
+    "BadIndex": 2,
+    "UnknownKey": 2,
+    "BadInput": 3,
+    "DamagedImage": 3,
+    "BadInputs": 3,
+    "CorruptPack": 3,
+    "CorruptRecord": 3,
+    "StorageFailed": 4,
+    "Locked": 5,
+}
+BASES = {
+    "Refused": ValueError,
+    "PackExists": FileExistsError,
+    "MissingPackage": ImportError,
+    "BadIndex": IndexError,
+    "UnknownKey": KeyError,
+    "BadInput": ValueError,
+    "CorruptPack": ValueError,
+    "StorageFailed": OSError,
+    "Locked": BlockingIOError,
+}
+
+
+def found() -> dict[str, type[PackerError]]:
+    """Every class of errors.py that descends from PackerError."""
+    classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
+    return {name: value for name, value in classes.items() if issubclass(value, PackerError)}
+
+
+def test_every_error_has_its_exit_code() -> None:
+    assert {name: value.exit_code for name, value in found().items()} == CODES
+
+
+@pytest.mark.parametrize("name", sorted(BASES))
+def test_an_except_clause_for_the_builtin_catches_it(name: str) -> None:
+    with pytest.raises(BASES[name]):
+        raise found()[name]("something")
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_the_text_is_the_message_without_decoration(name: str) -> None:
+    message = "part: 'x' is cut: expected 3, found 2; copy it again"
+    assert str(found()[name](message)) == message
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_an_error_survives_pickling_and_copying(name: str) -> None:
+    error = found()[name]("a: b; c")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is type(error)
+        assert str(other) == str(error)
+
+
+def test_an_error_without_message_shows_its_class() -> None:
+    assert str(PackerError()) == "PackerError"
+
+
+def test_bad_inputs_lists_every_reason_also_after_pickling() -> None:
+    error = pickle.loads(pickle.dumps(BadInputs("set: 2 samples cannot be packed:", ["a.jpg: cut", "b.jpg: empty"])))
+    assert error.reasons == ("a.jpg: cut", "b.jpg: empty")
+    assert str(error) == "set: 2 samples cannot be packed:\na.jpg: cut\nb.jpg: empty"
+
+
+def test_an_interrupt_is_no_exception_that_a_handler_of_errors_eats() -> None:
+    error = pickle.loads(pickle.dumps(Interrupted(15)))
+    assert not isinstance(error, Exception)
+    assert isinstance(error, KeyboardInterrupt)
+    assert error.exit_code == 143
+    assert str(error) == "interrupted by signal 15"

@@ -1,0 +1,126 @@
+"""Field and Schema: what is accepted, and that they survive JSON."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.errors import Refused, UnknownKey
+from packer.schema import DTYPES, KINDS, Field, Schema
+
+names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,63}", fullmatch=True)
+shapes = st.none() | st.lists(st.none() | st.integers(0, 20), max_size=8).map(tuple)
+fields = st.builds(
+    Field,
+    name=names,
+    kind=st.sampled_from(KINDS),
+    codec=st.text(max_size=20),
+    dtype=st.none() | st.sampled_from(DTYPES),
+    shape=shapes,
+    classes=st.none() | st.lists(st.text(), max_size=4).map(tuple),
+    invalid=st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**18), 10**18),
+    hidden=st.booleans(),
+)
+
+
+@given(st.lists(fields, unique_by=lambda field: field.name, max_size=5))
+def test_a_schema_survives_json(given_fields: list[Field]) -> None:
+    schema = Schema(tuple(given_fields))
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+
+
+def test_a_description_holds_only_what_differs_from_the_defaults() -> None:
+    assert Field("key", "text", "text").to_json() == {"name": "key", "kind": "text", "codec": "text"}
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a-b", "a b", "_x", "x" * 65, "é", "a\n", "../a", "a/b"])
+def test_a_name_that_is_no_plain_word_is_refused(name: str) -> None:
+    with pytest.raises(Refused, match="field name"):
+        Field(name, "text", "text")
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"kind": "picture"}, "unknown kind 'picture'"),
+        ({"dtype": "complex64"}, "unknown dtype 'complex64'"),
+        ({"dtype": "<f4"}, "unknown dtype"),
+        ({"shape": (-1,)}, "bad shape"),
+        ({"shape": (1.0,)}, "bad shape"),
+        ({"shape": (True,)}, "bad shape"),
+        ({"shape": (1,) * 9}, "bad shape"),
+        ({"shape": (1 << 70,)}, "bad shape"),
+        ({"shape": (1 << 32, 1 << 32)}, "bad shape"),
+        ({"shape": (0, 1 << 50)}, "bad shape"),
+        ({"invalid": math.nan}, "finite number"),
+        ({"invalid": math.inf}, "finite number"),
+        ({"invalid": 10**400}, "finite number"),
+    ],
+)
+def test_a_member_out_of_range_is_refused(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        Field(**{"name": "x", "kind": "number", "codec": "number", **members})
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "key",
+        ["name"],
+        None,
+        3,
+        {},
+        {"name": "x", "kind": "text"},
+        {"name": "x", "kind": "text", "codec": 1},
+        {"name": None, "kind": "text", "codec": "text"},
+        {"name": "x", "kind": "text", "codec": "text", "colour": "red"},
+        {"name": "x", "kind": "text", "codec": "text", "hidden": 1},
+        {"name": "x", "kind": "depth", "codec": "raw", "invalid": True},
+        {"name": "x", "kind": "depth", "codec": "raw", "invalid": "0"},
+        {"name": "x", "kind": "number", "codec": "raw", "shape": 3},
+        {"name": "x", "kind": "number", "codec": "raw", "shape": ["3"]},
+        {"name": "x", "kind": "number", "codec": "raw", "shape": [[3]]},
+        {"name": "x", "kind": "number", "codec": "raw", "shape": [2**80]},
+        {"name": "x", "kind": "number", "codec": "raw", "classes": [1]},
+        {"name": "x", "kind": "number", "codec": "raw", "classes": "ab"},
+    ],
+)
+def test_an_ill_typed_description_is_refused(description: Any) -> None:
+    with pytest.raises(Refused):
+        Field.from_json(description)
+
+
+def test_two_fields_of_one_name_are_refused() -> None:
+    with pytest.raises(Refused, match="not unique: x, x"):
+        Schema((Field("x", "text", "text"), Field("x", "json", "json")))
+
+
+def test_fields_are_found_by_name_and_in_order() -> None:
+    schema = Schema((Field("b", "text", "text"), Field("a", "json", "json")))
+    assert schema.names == ("b", "a")
+    assert [field.name for field in schema] == ["b", "a"]
+    assert len(schema) == 2
+    assert "a" in schema
+    assert "c" not in schema
+    assert schema["a"].kind == "json"
+    assert schema.select(["a"]).names == ("a",)
+    with pytest.raises(UnknownKey, match="no field 'c'; there are: b, a"):
+        schema["c"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "shape", "expected"),
+    [
+        ("number", "int64", (), True),
+        ("number", "int64", (2, 3), True),
+        ("number", "int64", (None, 3), False),
+        ("number", "int64", None, False),
+        ("number", None, (), False),
+        ("points", "float32", (4, 2), False),
+    ],
+)
+def test_only_numbers_of_fixed_dtype_and_shape_are_columns(kind: str, dtype: Any, shape: Any, expected: bool) -> None:
+    assert Field("x", kind, "raw", dtype=dtype, shape=shape).is_column is expected
