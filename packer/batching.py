@@ -104,7 +104,7 @@ def allocate(field: Field, count: int, shape: tuple[int, ...], *, shared: bool) 
     # what torch's own collate does in a worker; empty().share_memory_() would copy the uninitialised bytes
     new_shared: Any = torch.UntypedStorage._new_shared
     storage: torch.UntypedStorage = new_shared(elements * dtype.itemsize, device="cpu")
-    return torch.empty(0, dtype=dtype).set_(storage, 0, size)
+    return torch.empty(0, dtype=dtype).set_(storage).view(size)
 
 
 def as_torch(field: Field, value: Any) -> Any:

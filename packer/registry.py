@@ -38,7 +38,7 @@ class Registry:
 
     def check(self, name: str) -> str:
         """The name itself; raises Refused for one that is not there. Imports nothing."""
-        # a name may come from a manifest: only an identifier can be a file here. No look at the entry points: that takes 40 ms
+        # a name may come from a manifest: only an identifier can be a file here. Entry points would take 40 ms
         if name.isidentifier() and name not in self._not_members and (self._folder / f"{name}.py").exists():
             return name
         if name not in self.names():

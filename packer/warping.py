@@ -50,7 +50,7 @@ def warp(array: Pixels, view: View, kind: str, *, invalid: float | None = None, 
     cut = turned[rows, columns]
     result = resize(cut, view.size) if resize else _depth(cut, view.size, invalid=invalid)
     if out is None and np.may_share_memory(result, array):
-        return np.array(result)
+        return np.array(result, order="C")
     return deliver(result, out=out)
 
 

@@ -1,5 +1,6 @@
 """Runs a function in a forked child and tells how it ended: with a value, an error, a signal, or not at all."""
 
+import faulthandler
 import json
 import os
 import resource
@@ -36,6 +37,7 @@ def child(function: Callable[[], Any], *, timeout_seconds: float = 60.0) -> Outc
     pid = fork()
     if pid == 0:
         os.close(reading)
+        faulthandler.disable()  # pytest has switched it on; a signal is an outcome here
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _answer(writing, function)
         os._exit(0)

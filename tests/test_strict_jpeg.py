@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import simplejpeg
 import turbojpeg
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packer.decoders import decode, describe, libjpeg, simple, sniff, turbo, validate
@@ -212,8 +212,24 @@ def fails(library: libjpeg.Library, file: bytes) -> tuple[bool, bool]:
     return results[0], results[1]
 
 
-@given(st.sampled_from([name for name in JPEGS if name != "cmyk"]), st.data())
-def test_the_quick_check_raises_exactly_when_the_full_decode_does(name: str, data: st.DataObject) -> None:
+MUTATED = st.tuples(st.sampled_from([name for name in JPEGS if name != "cmyk"]), st.data())
+
+
+@given(MUTATED)
+def test_the_quick_check_raises_exactly_when_the_full_decode_does(drawn: tuple[str, st.DataObject]) -> None:
+    quick_check_equals_full_decode(*drawn)
+
+
+@pytest.mark.full
+@settings(max_examples=20_000, suppress_health_check=[HealthCheck.too_slow])
+@given(MUTATED)
+def test_the_quick_check_raises_exactly_when_the_full_decode_does_20_000_times(
+    drawn: tuple[str, st.DataObject],
+) -> None:
+    quick_check_equals_full_decode(*drawn)
+
+
+def quick_check_equals_full_decode(name: str, data: st.DataObject) -> None:
     file = bytearray(JPEGS[name])
     action = data.draw(st.sampled_from(["flip", "cut", "insert", "delete", "marker"]))
     at = data.draw(st.integers(160, len(file) - 1))

@@ -13,7 +13,7 @@ from packer.registry import Registry
 _PLAIN_SECONDS = 5.0
 
 
-class Name(click.ParamType):
+class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
     """A name of a registry, or one of the further words; nothing is imported to check it."""
 
     name = "name"

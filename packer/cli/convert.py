@@ -19,8 +19,8 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     return pairs
 
 
-def _size(_: click.Context, parameter: click.Parameter, value: str) -> int:
-    return parse_size(value)
+def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else parse_size(value)
 
 
 def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -114,11 +114,9 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
 @click.option(
     "--part-size",
     "part_bytes",
-    default="256M",
-    show_default=True,
     callback=_size,
     metavar="SIZE",
-    help="Source bytes per part; 0 for one part.",
+    help="Source bytes per part; 0 for one part.  [default: a sixteenth of SOURCE, but 32M to 256M]",
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from packer.codecs import base
 from packer.decoders import decode, sniff
-from packer.errors import Refused
+from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape
 
@@ -33,12 +33,16 @@ class Codec(base.Codec):
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """The bytes themselves."""
+        """The bytes themselves; raises BadInput for a depth whose header says another dtype than the field."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise Refused(
                 f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "
                 f"use codec raw, png or jpeg for arrays"
             )
+        if self.field.kind == "depth" and self.field.dtype is not None:
+            found = sniff(value).dtype
+            if found != self.field.dtype:
+                raise BadInput(f"a depth of {found}, expected {self.field.dtype}, which the field has; leave it out")
         return bytes(value)
 
     def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:

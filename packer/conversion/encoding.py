@@ -2,8 +2,9 @@
 
 import io
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.decoders import Header
 from packer.errors import BadInput, PackerError
 from packer.geometry import View, identity, upright
 from packer.schema import PIXEL_KINDS, Field
@@ -39,13 +41,18 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Picture:
-    """What the sample's first pixel field says: its size and EXIF orientation."""
+    """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file."""
 
     height: int
     width: int
     orientation: int
+    header: Header | None
+
+
+_NO_PICTURE = _Picture(0, 0, 1, None)  # of a sample without pixel fields
+_Step = Callable[[Sample, _Picture], bytes]
 
 
 class Encoder:
@@ -54,33 +61,35 @@ class Encoder:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._source = plan.source
-        self._codecs: dict[str, Codec] = {field.name: _codec(field) for field in plan.schema}
-        self._pixels = [field for field in plan.schema if field.kind in PIXEL_KINDS]
+        pixels = [field.name for field in plan.schema if field.kind in PIXEL_KINDS]
+        self._main = pixels[0] if pixels else None
         self._full = plan.options.validate == "full"
+        self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
     def __call__(self, index: int) -> Encoded | Failure:
         """Encode one sample; a damaged or unfitting file becomes a Failure, anything unexpected is raised."""
         try:
-            return self._encode(index)
+            sample = self._source[index]
+            record = self._record(index, sample)
         except BadInput as error:
             return Failure(self._source.key(index), str(error))
-
-    def _encode(self, index: int) -> Encoded:
-        sample = self._source[index]
-        picture = self._picture(index, sample)
-        record: dict[str, bytes] = {}
-        for field in self._plan.schema:
-            try:
-                record[field.name] = self._field(field, sample, picture)
-            except BadInput as error:
-                where = self._path(index, sample, field.name)
-                raise BadInput(
-                    f"{where}: cannot pack (sample {index}, field {field.name!r}): {error}; "
-                    "--on-error skip leaves it out"
-                ) from error
         crc32s = tuple(map(zlib.crc32, record.values()))
         incomplete = self._source.missing(index)
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
+
+    def _record(self, index: int, sample: Sample) -> dict[str, bytes]:
+        record = {}
+        name = self._main or ""
+        try:
+            picture = _picture(sample[name]) if name else _NO_PICTURE
+            for name, step in self._steps:
+                record[name] = step(sample, picture)
+        except BadInput as error:
+            where = self._path(index, sample, name)
+            raise BadInput(
+                f"{where}: cannot pack (sample {index}, field {name!r}): {error}; --on-error skip leaves it out"
+            ) from error
+        return record
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
@@ -88,34 +97,19 @@ class Encoder:
             return str(self._source.root / files[name])
         return str(self._source.files(index)[0])
 
-    def _picture(self, index: int, sample: Sample) -> _Picture | None:
-        for field in self._pixels:
-            value = sample[field.name]
-            try:
-                if isinstance(value, bytes):
-                    header = decoders.sniff(value)
-                    return _Picture(header.height, header.width, header.orientation)
-                return _Picture(value.shape[0], value.shape[1], 1)
-            except BadInput as error:
-                where = self._path(index, sample, field.name)
-                raise BadInput(
-                    f"{where}: cannot pack (sample {index}, field {field.name!r}): {error}; "
-                    "--on-error skip leaves it out"
-                ) from error
-        return None
-
-    def _field(self, field: Field, sample: Sample, picture: _Picture | None) -> bytes:
-        codec = self._codecs[field.name]
-        if picture is not None:
-            if field.kind in PIXEL_KINDS:
-                return self._pixel(field, codec, sample[field.name], picture)
-            if field == ORIENTATION:
-                return codec.encode(picture.orientation)
-            if field == MATRIX:
-                return codec.encode(self._view(picture.height, picture.width, picture).array)
-            if field == SOURCE_SIZE:
-                return codec.encode(np.asarray([picture.height, picture.width], np.int64))
-        return codec.encode(sample[field.name])
+    def _step(self, field: Field) -> _Step:
+        """How one field's bytes come about."""
+        codec = _codec(field)
+        if field.kind in PIXEL_KINDS:
+            return partial(self._pixel, field, codec)
+        if field == ORIENTATION:
+            return lambda sample, picture: codec.encode(picture.orientation)
+        if field == MATRIX:
+            return lambda sample, picture: codec.encode(self._view(picture.height, picture.width, picture).array)
+        if field == SOURCE_SIZE:
+            return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
+        name = field.name
+        return lambda sample, picture: codec.encode(sample[name])
 
     def _view(self, height: int, width: int, picture: _Picture) -> View:
         view = identity(height, width)
@@ -125,17 +119,19 @@ class Encoder:
             view = view.then(self._plan.resize.view(*view.size))
         return view
 
-    def _pixel(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
+    def _pixel(self, field: Field, codec: Codec, sample: Sample, picture: _Picture) -> bytes:
+        value = sample[field.name]
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
         name = field.codec.partition(":")[0]
-        header = decoders.sniff(value)
-        view = self._view(header.height, header.width, picture)
-        moved = not view.is_identity(header.height, header.width)
-        if name == "encoded" and not moved:
-            decoders.validate(value, field.kind, full=self._full)
+        header = picture.header if field.name == self._main and picture.header else decoders.sniff(value)
+        view = self._view(header.height, header.width, picture) if self._plan.moves_pixels else None
+        if view is not None and view.is_identity(header.height, header.width):
+            view = None
+        if name == "encoded" and view is None:
+            decoders.validate(value, field.kind, full=self._full, header=header)
             return codec.encode(value)
-        array = decoders.decode(value, field.kind, view=view if moved else None, invalid=field.invalid)
+        array = decoders.decode(value, field.kind, view=view, invalid=field.invalid)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
         if name == "encoded":
             return _as_file(field, array, lossy=header.lossy)
@@ -152,6 +148,13 @@ class Encoder:
         if field.codec == "encoded":
             return _as_file(field, value, lossy=False)
         return codec.encode(value)
+
+
+def _picture(value: Any) -> _Picture:
+    if isinstance(value, bytes):
+        header = decoders.sniff(value)
+        return _Picture(header.height, header.width, header.orientation, header)
+    return _Picture(value.shape[0], value.shape[1], 1, None)
 
 
 def _codec(field: Field) -> Codec:

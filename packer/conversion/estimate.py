@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from packer.conversion.encoding import Encoded, Encoder
 from packer.conversion.plan import Plan, probe_indices
-from packer.schema import PIXEL_KINDS
 
 _RECORD_OVERHEAD = 80  # index entry, tree entry and page rounding of one sample, roughly
 
@@ -21,10 +20,7 @@ class Estimate:
 def estimate(plan: Plan) -> Estimate:
     """Kept bytes are known; what is encoded anew is judged from at most 16 samples spread over the source."""
     samples = len(plan.source)
-    keeps = not plan.moves_pixels and all(
-        field.codec == "encoded" for field in plan.schema if field.kind in PIXEL_KINDS
-    )
-    ratio = 1.0 if keeps else _ratio(plan)
+    ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
     pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD
     return Estimate(samples, plan.source_bytes, pack_bytes)
 

@@ -2,11 +2,12 @@
 
 `.<name>.partial/` beside the target, locked while a conversion runs:
     journal         a line of JSON with the plan's fingerprint, then one per finished part, each synced
-    pieces/<part>/  the index entries of a finished part
+    pieces/<part>   the index entries of a finished part
     pack/           the parts; becomes the target by one rename
 """
 
 import json
+import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Journal:
         self.pack = folder / "pack"
         self.pieces = folder / "pieces"
         self._path = folder / "journal"
+        self._lock = threading.Lock()
         self.finished: dict[str, Finished] = {}
 
     def begin(self, fingerprint: str, *, restart: bool) -> None:
@@ -77,6 +79,9 @@ class Journal:
                     remove(path)
 
     def add(self, done: Finished) -> None:
-        """A part and its piece are on disk."""
-        append_line(self._path, json.dumps(asdict(done)).encode())
-        self.finished[done.part.name] = done
+        """A part and its piece are on disk, and so are their names. Any thread may say so."""
+        for path in (self.pack, self.pieces):
+            sync(path)
+        with self._lock:
+            append_line(self._path, json.dumps(asdict(done)).encode())
+            self.finished[done.part.name] = done

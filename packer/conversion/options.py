@@ -6,7 +6,11 @@ from typing import Any
 
 from packer.errors import Refused
 
-DEFAULT_PART_BYTES = 256 << 20
+# Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
+# set of any size has few parts to keep open.
+LEAST_PART_BYTES = 32 << 20
+MOST_PART_BYTES = 256 << 20
+PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Options:
     resize: "N" or "WxH", see geometry.Resize. exif: "ignore" keeps pixels as stored, "rotate" bakes the orientation in.
     validate: "full" decodes every image strictly once, "header" looks at its header and end only.
     on_error: "raise" packs nothing when anything is bad, "skip" leaves bad samples out and lists them.
-    part_bytes: source bytes per part, 0 for one part. source: what was asked of the source, see sourcing.Request.
+    part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
+    source: what was asked of the source, see sourcing.Request.
     """
 
     to: str = "lmdb"
@@ -27,7 +32,7 @@ class Options:
     exif: str = "ignore"
     validate: str = "full"
     on_error: str = "raise"
-    part_bytes: int = DEFAULT_PART_BYTES
+    part_bytes: int | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -35,8 +40,14 @@ class Options:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
-        if self.part_bytes < 0:
+        if self.part_bytes is not None and self.part_bytes < 0:
             raise Refused(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
+
+    def part_limit(self, source_bytes: int) -> int:
+        """Source bytes per part for a source of that size; 0 for one part."""
+        if self.part_bytes is not None:
+            return self.part_bytes
+        return min(MOST_PART_BYTES, max(LEAST_PART_BYTES, source_bytes // PARTS))
 
     def to_json(self) -> dict[str, Any]:
         """All options, in JSON's types."""

@@ -52,6 +52,17 @@ class Plan:
         return self.options.resize is not None or self.options.exif == "rotate"
 
     @property
+    def keeps_bytes(self) -> bool:
+        """Whether every picture is stored as the bytes of its file."""
+        pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
+        return not self.moves_pixels and all(field.codec == "encoded" for field in pictures)
+
+    @property
+    def only_copies(self) -> bool:
+        """Whether no picture is decoded at all."""
+        return self.keeps_bytes and self.options.validate == "header"
+
+    @property
     def source_bytes(self) -> int:
         """Bytes of all files that will be read."""
         return int(self.sizes.sum())
@@ -72,7 +83,7 @@ def make_plan(source: Source, options: Options) -> Plan:
         source=source,
         options=options,
         schema=schema,
-        parts=tuple(_cut(sizes, options.part_bytes)),
+        parts=tuple(_cut(sizes, options.part_limit(int(sizes.sum())))),
         sizes=sizes,
         file_count=files,
         digest=digest,
@@ -162,7 +173,7 @@ def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], i
     count = 0
     root = str(source.root)
     for path in source.tables():
-        content.update(b"%s\0%b\n" % (os.fsencode(_relative(str(path), root)), hashlib.sha256(read_file(path)).digest()))
+        content.update(os.fsencode(_relative(str(path), root)) + b"\0" + hashlib.sha256(read_file(path)).digest())
     for index in range(len(source)):
         content.update(os.fsencode(source.key(index)) + b"\0")
         for path in source.files(index):

@@ -57,7 +57,8 @@ def convert(
 ) -> Summary:
     """Pack `source` into the new folder `target`.
 
-    threads: None for as many as this process may use; the pack does not depend on it.
+    threads: None for as many as this process may use, or one where bytes are kept and only headers are looked at: then
+    there is too little to do per file for threads to be worth their switching. The pack does not depend on it.
     existing: what to do about a pack or unfinished work that is there: "refuse" (but go on with unfinished work of the
     same plan), "restart" (throw unfinished work away), "overwrite" (replace a pack), "overwrite+restart".
     Raises PackExists, Refused, BadInputs (all bad samples), StorageFailed, Locked.
@@ -68,7 +69,8 @@ def convert(
     plan = make_plan(source, options)
     with locked(target.with_name(f".{target.name}.partial")):
         _check_target(source, target, overwrite=overwrite)
-        job = _Job(plan, target, threads or usable_cores(), progress or (lambda samples, size: None))
+        wanted = threads or (1 if plan.only_copies else usable_cores())
+        job = _Job(plan, target, wanted, progress or (lambda samples, size: None))
         job.journal.begin(plan.fingerprint, restart=restart)
         job.check_space()
         resumed = sum(done.part.samples for done in job.journal.finished.values())
@@ -114,9 +116,8 @@ class _Job:
     def build(self) -> Manifest:
         """Build the parts that are missing, then the index and the manifest."""
         todo = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
-        for done in ordered_map(self._finish, self._written(todo), threads=2, window=2):
-            if done is not None:
-                self.journal.add(done)
+        for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
+            pass
         root = self.plan.source.root
         if self._failures and self.plan.options.on_error == "raise":
             count = f"{len(self._failures)} of {len(self.plan.source)} samples cannot be packed:"
@@ -172,17 +173,17 @@ class _Job:
             if result.incomplete:
                 written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), result.incomplete])
 
-    def _finish(self, written: "_Written") -> Finished | None:
-        """Hash a part and bring it to disk with its index piece, both at once."""
+    def _finish(self, written: "_Written") -> None:
+        """Hash a part and bring it to disk with its index piece, both at once; then the journal names it."""
         if self._failures and self.plan.options.on_error == "raise":
-            return None
+            return
         path = self.journal.pack / written.name
         piece = self.journal.pieces / written.name
         work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
         digest, _ = ordered_map(_call, work, threads=2)
         size = path.stat().st_size
         part = Part(written.name, written.samples, size, str(digest))
-        return Finished(part, written.bytes_in, size, written.skipped, written.incomplete)
+        self.journal.add(Finished(part, written.bytes_in, size, written.skipped, written.incomplete))
 
     def _manifest(self) -> Manifest:
         """Merge the index and put the manifest together; what an earlier try left of them was swept away."""
@@ -269,9 +270,9 @@ def _call(work: Callable[[], str | None]) -> str | None:
     return work()
 
 
-def _save(path: Path, folder: Path, piece: Piece) -> None:
+def _save(path: Path, piece_path: Path, piece: Piece) -> None:
     sync(path)
-    piece.save(folder)
+    piece.save(piece_path)
 
 
 def _size(result: Encoded | Failure) -> int:

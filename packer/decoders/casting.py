@@ -23,7 +23,8 @@ def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise Refused(f"expected numbers of one shape, found {type(value).__name__}: {error}") from error
     if given.dtype.kind not in _NUMBERS:
         raise Refused(f"expected {wanted} numbers, found {type(value).__name__} of {given.dtype}")
-    if np.can_cast(given.dtype, wanted, "safe"):
+    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # NumPy calls this safe
+    if np.can_cast(given.dtype, wanted, "safe") and not loses:
         return given.astype(wanted, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         made = given.astype(wanted)

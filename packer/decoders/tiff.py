@@ -14,6 +14,13 @@ _STRIP_OFFSETS, _ORIENTATION, _SAMPLES, _STRIP_ROWS, _STRIP_BYTES = 273, 274, 27
 _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_BYTES = 322, 323, 324, 325
 _EXTRA, _FORMAT = 338, 339
 _CODES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # BYTE, SHORT, LONG, LONG8
+_SIZES = {  # bytes of one value by field type
+    **dict.fromkeys((1, 2, 6, 7), 1),
+    **dict.fromkeys((3, 8), 2),
+    **dict.fromkeys((4, 9, 11, 13), 4),
+    **dict.fromkeys((5, 10, 12, 16, 17, 18), 8),
+}
+_MAX_TAGS = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
 _PALETTE, _YCBCR = 3, 6
@@ -49,22 +56,27 @@ def header(buffer: Buffer) -> Header:
 
 
 def _directory(buffer: Buffer) -> tuple[str, Directory]:
+    """Byte order and tags of the first directory; raises DamagedImage unless all of it and its values are there."""
     order = "<" if buffer[:2] == b"II" else ">"
     big = 43 in (buffer[2], buffer[3])
-    (at,) = struct.unpack_from(order + ("Q" if big else "I"), buffer, 8 if big else 4)
-    (count,) = struct.unpack_from(order + ("Q" if big else "H"), buffer, at)
-    start, size = (at + 8, 20) if big else (at + 2, 12)
-    if count > 4096 or start + count * size > len(buffer):
-        raise damaged("tiff", f"its directory at byte {at} has {count} entries, more than the file holds")
+    offset, short, size = ("Q", "Q", 20) if big else ("I", "H", 12)
+    (at,) = struct.unpack_from(order + offset, buffer, 8 if big else 4)
+    (count,) = struct.unpack_from(order + short, buffer, at)
+    start = at + struct.calcsize(short)
+    end = start + count * size
+    if count > _MAX_TAGS or end + struct.calcsize(offset) > len(buffer):
+        raise damaged("tiff", f"its directory at byte {at} with {count} tags is not all in its {len(buffer)} bytes")
     tags: Directory = {}
-    for entry in range(start, start + count * size, size):
-        tag, kind, number = struct.unpack_from(order + ("HHQ" if big else "HHI"), buffer, entry)
-        if kind not in _CODES or tag in tags:
-            continue
-        inline = number * struct.calcsize(_CODES[kind]) <= (8 if big else 4)
-        place = entry + (12 if big else 8)
-        where = place if inline else struct.unpack_from(order + ("Q" if big else "I"), buffer, place)[0]
-        tags[tag] = (_CODES[kind], number, where)
+    for entry in range(start, end, size):
+        tag, kind, number = struct.unpack_from(order + "HH" + offset, buffer, entry)
+        place = entry + size - struct.calcsize(offset)
+        needed = number * _SIZES.get(kind, 0)
+        if needed > struct.calcsize(offset):
+            (place,) = struct.unpack_from(order + offset, buffer, place)
+        if place + needed > len(buffer):
+            raise damaged("tiff", f"{number} values of tag {tag} at byte {place} are beyond its {len(buffer)} bytes")
+        if kind in _CODES:
+            tags.setdefault(tag, (_CODES[kind], number, place))
     return order, tags
 
 
@@ -73,8 +85,8 @@ def _values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, l
         return ()
     code, number, where = entry
     number = min(number, limit) if limit else number
-    if number < 1 or where + number * struct.calcsize(code) > len(buffer):
-        raise damaged("tiff", f"{number} values at byte {where} are beyond its {len(buffer)} bytes")
+    if number < 1:
+        raise damaged("tiff", "a tag that describes the pixels has no value")
     values: tuple[int, ...] = struct.unpack_from(f"{order}{number}{code}", buffer, where)
     return values
 

@@ -6,15 +6,16 @@ from packer.decoders.pixels import check_kind, decode
 from packer.decoders.sniffing import check_end, sniff
 
 
-def validate(buffer: Buffer, kind: str, *, full: bool = True) -> Header:
+def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:
     """The header of a file that `decode(buffer, kind)` takes; raises DamagedImage, BadInput or Refused as that does.
 
     full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), every chunk's crc32
       of a PNG, and the pixels of the other formats. One outcome, whichever JPEG library is installed.
       False looks at the header and at the end only: a truncated file is found, damage in the middle is not. A JPEG
       without its end marker is read in full, since then only its data can tell whether more is missing.
+    header: what sniff(buffer) gave, where the caller has it.
     """
-    found = sniff(buffer)
+    found = header or sniff(buffer)
     check_kind(found, kind)
     if found.format == "jpeg":
         gray = kind != "image" and found.channels > 1  # whether the channels are equal is not in the header

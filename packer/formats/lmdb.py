@@ -6,6 +6,7 @@ Layout of `part-00000.lmdb` (LMDB data format 1, one unnamed database, no subfol
     last  key b"packer", value JSON {"fields": [names in order], "samples": rows}: written by finish()
 """
 
+import errno
 import json
 import os
 import threading
@@ -22,8 +23,11 @@ from packer.schema import Schema
 SUFFIX = ".lmdb"
 _END = b"packer"
 _MIB = 1 << 20
-# A commit falls on boundaries that the records alone fix; small ones keep memory flat and cost nothing unsynced.
-_COMMIT_BYTES = 16 * _MIB
+# A commit falls on boundaries that the records alone fix. Small ones keep memory flat and in the caches: 2 MiB is twice
+# as fast as 16 MiB here, and unsynced a commit costs next to nothing.
+_COMMIT_BYTES = 2 * _MIB
+# what py-lmdb says, without an errno, when the part is not at fault
+_OF_THE_MACHINE = tuple(map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EIO)))
 # py-lmdb >= 3 brings two engines and lets an environment variable choose; data format 1 is what every library reads
 _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
@@ -110,9 +114,9 @@ class Reader(base.Reader):
             except BaseException:
                 self.close()
                 raise
-        except (OSError, lmdb.DiskError, lmdb.MemoryError, lmdb.ReadonlyError) as error:  # the machine, not the part
-            raise StorageFailed(f"{path}: cannot open the part: {error}; see its permissions and ulimit -n") from error
         except lmdb.Error as error:
+            if str(error).endswith(_OF_THE_MACHINE):
+                raise StorageFailed(f"{path}: cannot open: {error}; see its permissions and ulimit -n") from error
             raise CorruptPack(f"{path}: cannot open the part: {error}; copy or pack it again") from error
 
     def _check_end(self, env: lmdb.Environment) -> None:

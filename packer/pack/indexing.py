@@ -1,14 +1,15 @@
 """How an index is written: one piece per part while packing, then merged file by file into the pack's index.
 
-A piece is a folder of plain binary files, named as the index's files but without header, beside the parts. Merging
-reads one file at a time, so memory does not grow with the number of parts.
+A piece is one file, brought to disk with one fsync. Layout: for each of keys, key_ends, crc32 and the number columns,
+in the order of `file_dtypes`: uint64 little-endian length in bytes, then the data as in the index's file of that name,
+without its header. Merging copies piece by piece, so memory does not grow with the number of parts.
 """
 
 import hashlib
 import math
-import shutil
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,23 +19,21 @@ from packer.errors import BadInput, Refused
 from packer.pack.index import FOLDER, file_dtypes
 from packer.pack.manifest import IndexFile
 from packer.pack.npy import write_header
-from packer.pack.storage import failing, make_folder, sync
+from packer.pack.storage import failing, make_folder, sync, write_file
 from packer.schema import Schema
-
-_COPY_BYTES = 4 << 20
 
 
 class Piece:
     """Collects the index entries of one part; `save` writes them."""
 
     def __init__(self, schema: Schema) -> None:
-        self._files = file_dtypes(schema)
+        self._schema = schema
         self._widths = {
             field.name: np.dtype(field.dtype).itemsize * math.prod(length or 0 for length in field.shape or ())
             for field in schema
             if field.is_column
         }
-        self._data = {name: bytearray() for name in (*self._files, "keys")}
+        self._data = {name: bytearray() for name in _names(schema)}
 
     def add(self, key: bytes, crc32s: Sequence[int], numbers: Mapping[str, bytes | bytearray | memoryview]) -> None:
         """One sample: its key, the crc32 of each value in schema order, the encoded value of each column."""
@@ -47,44 +46,65 @@ class Piece:
                 raise Refused(f"field {name!r}: a column's value has {len(numbers[name])} bytes, expected {width}")
             self._data[f"number-{name}"] += numbers[name]
 
-    def save(self, folder: Path) -> None:
-        """Write the piece into a new folder, synced; raises StorageFailed."""
-        make_folder(folder)
-        for name, data in self._data.items():
-            with failing(folder / name, "write"):
-                (folder / name).write_bytes(data)
-            sync(folder / name)
-        sync(folder)
+    def save(self, path: Path) -> None:
+        """Write the piece into a new file, synced; raises StorageFailed."""
+        sections = (self._data[name] for name in _names(self._schema))
+        write_file(path, b"".join(len(data).to_bytes(8, "little") + data for data in sections))
 
 
 def merge(pieces: Sequence[Path], folder: Path, schema: Schema) -> tuple[IndexFile, ...]:
     """Write `folder`/index from the pieces in order; raises BadInput where two samples have one key."""
     target = folder / FOLDER
     make_folder(target)
-    ends = _joined_ends(pieces)
-    files = [_write(target / "key_ends.npy", "<u8", ends.shape, [ends])]
-    keys = b"".join(_read(piece / "keys") for piece in pieces)
-    files.append(_write(target / "keys.npy", "|u1", (len(keys),), [np.frombuffer(keys, np.uint8)]))
+    sections = [_sections(piece, schema) for piece in pieces]
+    ends = _joined_ends(sections)
+    keys = b"".join(section["keys"].read() for section in sections)
     order = _order(keys, ends)
-    files.append(_write(target / "key_order.npy", "<u8", order.shape, [order]))
+    files = [
+        _write(target / "key_ends.npy", "<u8", ends.shape, [ends]),
+        _write(target / "keys.npy", "|u1", (len(keys),), [np.frombuffer(keys, np.uint8)]),
+        _write(target / "key_order.npy", "<u8", order.shape, [order]),
+    ]
     for name, (dtype, shape) in file_dtypes(schema).items():
         if name != "key_ends":
-            sources = [piece / name for piece in pieces]
-            files.append(_write(target / f"{name}.npy", dtype, (len(ends), *shape), sources))
+            blocks = [section[name] for section in sections]
+            files.append(_write(target / f"{name}.npy", dtype, (len(ends), *shape), blocks))
     sync(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
 
-def _joined_ends(pieces: Sequence[Path]) -> "np.ndarray[Any, np.dtype[np.uint64]]":
-    ends = [np.frombuffer(_read(piece / "key_ends"), "<u8") for piece in pieces]
+def _names(schema: Schema) -> tuple[str, ...]:
+    return ("keys", *file_dtypes(schema))
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A range of a piece's file."""
+
+    path: Path
+    start: int
+    size: int
+
+    def read(self) -> bytes:
+        with failing(self.path, "read"), self.path.open("rb") as file:
+            file.seek(self.start)
+            return file.read(self.size)
+
+
+def _sections(piece: Path, schema: Schema) -> dict[str, _Section]:
+    found, at = {}, 0
+    for name in _names(schema):
+        size = int.from_bytes(_Section(piece, at, 8).read(), "little")
+        found[name] = _Section(piece, at + 8, size)
+        at += 8 + size
+    return found
+
+
+def _joined_ends(sections: Sequence[dict[str, _Section]]) -> "np.ndarray[Any, np.dtype[np.uint64]]":
+    ends = [np.frombuffer(section["key_ends"].read(), "<u8") for section in sections]
     starts = np.cumsum([0, *(int(part[-1]) if len(part) else 0 for part in ends)])
     joined = [part + np.uint64(start) for part, start in zip(ends, starts, strict=False)]
     return np.concatenate([np.empty(0, "<u8"), *joined])
-
-
-def _read(path: Path) -> bytes:
-    with failing(path, "read"):
-        return path.read_bytes()
 
 
 def _order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.ndarray[Any, np.dtype[np.uint64]]":
@@ -115,15 +135,11 @@ class _Tee:
 
 
 def _write(path: Path, dtype: str, shape: tuple[int, ...], blocks: Sequence[Any]) -> IndexFile:
-    """An .npy file from arrays or from files of raw data, synced."""
+    """An .npy file from arrays or sections of pieces, synced."""
     with failing(path, "write"), path.open("wb") as file:
         tee = _Tee(file)
         write_header(tee, dtype, shape)  # type: ignore[arg-type]
         for block in blocks:
-            if isinstance(block, Path):
-                with block.open("rb") as source:
-                    shutil.copyfileobj(source, tee, _COPY_BYTES)
-            else:
-                tee.write(np.ascontiguousarray(block).data)
+            tee.write(block.read() if isinstance(block, _Section) else np.ascontiguousarray(block).data)
     sync(path)
     return IndexFile(path.name, tee.size, tee.crc32, tee.sha256.hexdigest())

@@ -114,7 +114,6 @@ def locked(folder: Path) -> Iterator[None]:
     folder too is removed at the end if nothing was put into it.
     """
     while True:
-        make_folder(folder)
         descriptor = _open_folder(folder)
         if descriptor is None:
             continue
@@ -131,8 +130,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _open_folder(folder: Path) -> int | None:
-    """None where the folder has gone since it was made: another process finished just now and removed it."""
-    with failing(folder, "open"):
+    """None where the folder goes between the two calls: another process finished just now and removed it."""
+    with failing(folder, "make or open the folder"):
+        with suppress(FileExistsError):
+            os.mkdir(folder)
         try:
             return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
