@@ -24,22 +24,21 @@ _NOT_MEMBERS = ("__init__", "base")
 class Registry:
     """The modules of one folder of packer, by the name that users type."""
 
-    def __init__(self, package: str, folder: str, noun: str, *, helpers: tuple[str, ...] = ()) -> None:
-        """helpers: modules of the folder that its members share and that are none themselves."""
+    def __init__(self, package: str, folder: str, noun: str) -> None:
+        """Files of the folder are members, except `base`; what members share lies in sub-folders."""
         self._package = package
         self._folder = Path(folder)
         self._noun = noun
-        self._not_members = frozenset((*_NOT_MEMBERS, *helpers))
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted; imports none of the modules."""
-        stems = {path.stem for path in self._folder.glob("*.py")} - self._not_members
+        stems = {path.stem for path in self._folder.glob("*.py")} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def check(self, name: str) -> str:
         """The name itself; raises Refused for one that is not there. Imports nothing."""
         # a name may come from a manifest: only an identifier can be a file here. Entry points would take 40 ms
-        if name.isidentifier() and name not in self._not_members and (self._folder / f"{name}.py").exists():
+        if name.isidentifier() and name not in _NOT_MEMBERS and (self._folder / f"{name}.py").exists():
             return name
         if name not in self.names():
             close = difflib.get_close_matches(name, self.names(), n=1)

@@ -93,7 +93,9 @@ class Field:
         for name, value in data.items():
             if type(value) not in _MEMBERS.get(name, ()):  # type(), since true is an int
                 raise Refused(f"field description has an unknown or ill-typed member {name!r}: {value!r:.80}")
-        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
         if not all(isinstance(name, str) for name in given.get("classes", ())):
             raise Refused("field description has classes that are not text")
         try:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources import clouds
-from packer.sources.clouds import png_size, read_depth, read_points
+from packer.sources.parsing import clouds
+from packer.sources.parsing.clouds import png_size, read_depth, read_points
 from tests.trees import CLOUD_HEADER, cloud, picture
 
 PATH = Path("pcd0100.txt")

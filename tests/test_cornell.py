@@ -10,7 +10,7 @@ import pytest
 
 from packer.errors import BadInput
 from packer.sources.cornell import Source, recognise
-from packer.sources.scanning import scan
+from packer.sources.parsing.scanning import scan
 from tests.trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packer.errors import BadInput
 from packer.sources.jacquard import Source, corners, recognise
-from packer.sources.scanning import scan
+from packer.sources.parsing.scanning import scan
 from tests.trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
 
 ROWS = st.tuples(

@@ -18,13 +18,15 @@ def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
     """A registry over a package `zoo` made here, with members cat and dog."""
     folder = tmp_path / "zoo"
     folder.mkdir()
-    for name in ("__init__", "base", "feeding", "cat", "dog"):
+    (folder / "feeding").mkdir()
+    (folder / "feeding/__init__.py").write_text("NAME = 'feeding'\n")
+    for name in ("__init__", "base", "cat", "dog"):
         (folder / f"{name}.py").write_text(f"NAME = {name!r}\n")
     (folder / "notes.txt").write_text("no module")
     (folder / "hungry.py").write_text("import no_such_package_anywhere\n")
     (folder / "broken.py").write_text("import zoo.no_such_module\n")
     monkeypatch.syspath_prepend(tmp_path)
-    yield Registry("zoo", str(folder), "animal", helpers=("feeding",))
+    yield Registry("zoo", str(folder), "animal")
     for name in [name for name in sys.modules if name.partition(".")[0] == "zoo"]:
         del sys.modules[name]
 
@@ -32,13 +34,13 @@ def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
 def offer(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
     """Pretend that other packages offer these."""
 
-    def entry_points(*, group: str) -> Any:
+    def entry_points(group: str) -> Any:
         return [point for point in points if point.group == group]
 
-    monkeypatch.setattr(registries, "entry_points", entry_points)
+    monkeypatch.setattr(registries, "_entry_points", entry_points)
 
 
-def test_names_are_the_files_without_base_and_helpers(members: Registry) -> None:
+def test_names_are_the_files_without_base_and_folders(members: Registry) -> None:
     assert members.names() == ("broken", "cat", "dog", "hungry")
 
 

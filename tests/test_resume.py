@@ -14,7 +14,7 @@ import trees
 from converting import digest, opened, packed
 from test_convert import photos
 
-from packer.conversion import run as running
+from packer.conversion import job as running
 from packer.conversion.options import Options
 from packer.conversion.run import convert
 from packer.errors import Interrupted, Refused

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, Refused
-from packer.sources.scanning import counted, described, listed, scan, shown
+from packer.sources.parsing.scanning import counted, described, listed, scan, shown
 from tests.trees import write
 
 # every byte but NUL and the separator; "." and ".." are no names

@@ -8,7 +8,7 @@ import pytest
 from packer.errors import BadIndex, BadInput, Refused
 from packer.sources import cornell as cornell_source
 from packer.sources import folder
-from packer.sources.sidecars import Sidecar, add_sidecars
+from packer.sources.adding.sidecars import Sidecar, add_sidecars
 from tests.trees import cornell, depth, mask, picture, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")

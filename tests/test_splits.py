@@ -10,8 +10,8 @@ import pytest
 from packer.errors import BadInput, Refused
 from packer.sources import cornell as cornell_source
 from packer.sources import folder
-from packer.sources.sidecars import Sidecar, add_sidecars
-from packer.sources.splits import UNLISTED, Split, add_splits
+from packer.sources.adding.sidecars import Sidecar, add_sidecars
+from packer.sources.adding.splits import UNLISTED, Split, add_splits
 from tests.trees import cornell, write
 
 

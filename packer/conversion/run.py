@@ -1,31 +1,20 @@
 """convert: build every part of a plan, then publish the pack with one rename."""
 
-import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer import __version__, formats
-from packer.conversion.encoding import Encoded, Encoder, Failure
-from packer.conversion.estimate import estimate
-from packer.conversion.journal import Finished, Journal
+from packer.conversion.job import Job, Progress
 from packer.conversion.options import Options
-from packer.conversion.plan import Plan, make_plan
-from packer.errors import BadInputs, PackExists, Refused, StorageFailed
-from packer.formats.base import Writer
+from packer.conversion.plan import make_plan
+from packer.errors import PackExists, Refused
 from packer.pack import manifest as manifests
 from packer.pack.index import FOLDER
-from packer.pack.indexing import Piece, merge
-from packer.pack.manifest import Manifest, Part
-from packer.pack.storage import failing, free_bytes, locked, publish, remove, swap, sync, write_file
-from packer.parallel import ordered_map, usable_cores
+from packer.pack.storage import locked
+from packer.parallel import usable_cores
 from packer.sources.base import Source
-
-Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
-_CHUNK_BYTES = 1 << 20
-_CHUNK_SAMPLES = 32
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,7 @@ def convert(
     with locked(target.with_name(f".{target.name}.partial")):
         _check_target(source, target, overwrite=overwrite)
         wanted = threads or (1 if plan.only_copies else usable_cores())
-        job = _Job(plan, target, wanted, progress or (lambda samples, size: None))
+        job = Job(plan, target, wanted, progress or (lambda samples, size: None))
         job.journal.begin(plan.fingerprint, restart=restart)
         job.check_space()
         resumed = sum(done.part.samples for done in job.journal.finished.values())
@@ -89,154 +78,6 @@ def convert(
     )
 
 
-class _Job:
-    """One conversion under its lock."""
-
-    def __init__(self, plan: Plan, target: Path, threads: int, progress: Progress) -> None:
-        self.plan = plan
-        self.target = target
-        self.journal = Journal(target.with_name(f".{target.name}.partial"))
-        self._threads = threads
-        self._progress = progress
-        self._encoder = Encoder(plan)
-        self._module = formats.load(plan.options.to)
-        self._failures: list[Failure] = []
-
-    def check_space(self) -> None:
-        """Refuse before writing when the pack will not fit."""
-        done = sum(part.bytes_out for part in self.journal.finished.values())
-        needed = max(0, estimate(self.plan).pack_bytes - done)
-        free = free_bytes(self.journal.folder)
-        if needed > free:
-            raise StorageFailed(
-                f"{self.target}: the pack needs about {needed:,} bytes, {free:,} are free on its disk; "
-                "free some, choose another folder, or make it smaller with --resize or --fields"
-            )
-
-    def build(self) -> Manifest:
-        """Build the parts that are missing, then the index and the manifest."""
-        todo = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
-        for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
-            pass
-        root = self.plan.source.root
-        if self._failures and self.plan.options.on_error == "raise":
-            count = f"{len(self._failures)} of {len(self.plan.source)} samples cannot be packed:"
-            raise self._given_up(f"{root}: {count}", [failure.reason for failure in self._failures])
-        if not any(done.part.samples for done in self.journal.finished.values()):
-            reasons = [reason for done in self.journal.finished.values() for _, reason in done.skipped]
-            raise self._given_up(f"{root}: no sample can be packed:", reasons)
-        return self._manifest()
-
-    def _given_up(self, message: str, reasons: list[str]) -> BadInputs:
-        """No other run can go on from here: its source or its options will differ."""
-        remove(self.journal.folder)
-        return BadInputs(message, reasons)
-
-    def _is_done(self, number: int) -> bool:
-        done = self.journal.finished.get(self.plan.part_name(number))
-        if done is None:
-            return False
-        self._progress(len(self.plan.parts[number]), done.bytes_in)
-        return True
-
-    def _written(self, numbers: Iterator[int]) -> "Iterator[_Written]":
-        """Write parts one after the other; each is finished (hashed, synced) while the next one is written."""
-        for number in numbers:
-            yield self._write(number)
-
-    def _write(self, number: int) -> "_Written":
-        samples = self.plan.parts[number]
-        name = self.plan.part_name(number)
-        payload = int(self.plan.sizes[samples.start : samples.stop].sum())
-        written = _Written(name, payload, Piece(self.plan.schema))
-        path = self.journal.pack / name
-        chunks = _chunks(samples, self.plan.sizes.tolist()[samples.start : samples.stop])
-        with self._module.Writer(path, self.plan.schema, payload_bytes=payload) as writer:
-            for results in ordered_map(self._encode_chunk, chunks, threads=self._threads):
-                for result in results:
-                    self._take(result, written, writer)
-                self._progress(len(results), sum(_size(result) for result in results))
-            writer.finish()
-        return written
-
-    def _encode_chunk(self, chunk: range) -> list[Encoded | Failure]:
-        return [self._encoder(index) for index in chunk]
-
-    def _take(self, result: Encoded | Failure, written: "_Written", writer: Writer) -> None:
-        if isinstance(result, Failure):
-            self._failures.append(result)
-            written.skipped.append([result.key, result.reason])
-        elif not self._failures or self.plan.options.on_error == "skip":
-            writer.write(result.record)
-            written.piece.add(result.key, result.crc32s, result.record)
-            written.samples += 1
-            if result.incomplete:
-                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), result.incomplete])
-
-    def _finish(self, written: "_Written") -> None:
-        """Hash a part and bring it to disk with its index piece, both at once; then the journal names it."""
-        if self._failures and self.plan.options.on_error == "raise":
-            return
-        path = self.journal.pack / written.name
-        piece = self.journal.pieces / written.name
-        work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
-        digest, _ = ordered_map(_call, work, threads=2)
-        size = path.stat().st_size
-        part = Part(written.name, written.samples, size, str(digest))
-        self.journal.add(Finished(part, written.bytes_in, size, written.skipped, written.incomplete))
-
-    def _manifest(self) -> Manifest:
-        """Merge the index and put the manifest together; what an earlier try left of them was swept away."""
-        names = [self.plan.part_name(number) for number in range(len(self.plan.parts))]
-        finished = [self.journal.finished[name] for name in names]
-        skipped = [(key, reason) for done in finished for key, reason in done.skipped]
-        skipped = [(key, _without(reason, self.plan.source.root)) for key, reason in skipped]
-        index = merge([self.journal.pieces / name for name in names], self.journal.pack, self.plan.schema)
-        return Manifest(
-            format=self.plan.options.to,
-            samples=sum(done.part.samples for done in finished),
-            schema=self.plan.schema,
-            options=self.plan.options.to_json(),
-            source=self._describe_source(),
-            parts=tuple(done.part for done in finished),
-            index=index,
-            written_by=f"packer {__version__}",
-            skipped=(*self.plan.source.left_out, *skipped),
-            incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
-        ).sealed()
-
-    def _describe_source(self) -> dict[str, object]:
-        source = self.plan.source
-        return {
-            "kind": source.kind,
-            "samples": len(source) + len(source.left_out),
-            "files": self.plan.file_count,
-            "bytes": self.plan.source_bytes,
-            "digest": self.plan.digest,
-        }
-
-    def publish(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Manifest last, everything synced, one rename; then the work folder goes."""
-        write_file(self.journal.pack / manifests.NAME, manifest.to_bytes())
-        if overwrite and self.target.exists():
-            swap(self.journal.pack, self.target)
-        else:
-            publish(self.journal.pack, self.target)
-        remove(self.journal.folder)
-
-
-@dataclass
-class _Written:
-    """A part whose file is complete but not yet hashed and synced."""
-
-    name: str
-    bytes_in: int
-    piece: Piece
-    samples: int = 0
-    skipped: list[list[str]] = field(default_factory=list)
-    incomplete: list[list[str]] = field(default_factory=list)
-
-
 def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
     root, place = source.root.resolve(), target.resolve()
     if place == root or root in place.parents:
@@ -253,45 +94,6 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
     foreign = sorted({path.relative_to(target).as_posix() for path in target.rglob("*")} - known)
     if foreign:
         raise Refused(f"{target / foreign[0]}: packer did not write it, so {target} is not replaced; move it away")
-
-
-def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:
-    """Runs of samples of about 1 MiB: large enough to make a thread's work cheap to hand out, small for memory."""
-    first, filled = samples.start, 0
-    for index, size in zip(samples, sizes, strict=True):
-        if index > first and (filled + size > _CHUNK_BYTES or index - first >= _CHUNK_SAMPLES):
-            yield range(first, index)
-            first, filled = index, 0
-        filled += size
-    yield range(first, samples.stop)
-
-
-def _call(work: Callable[[], str | None]) -> str | None:
-    return work()
-
-
-def _save(path: Path, piece_path: Path, piece: Piece) -> None:
-    sync(path)
-    piece.save(piece_path)
-
-
-def _size(result: Encoded | Failure) -> int:
-    return result.source_bytes if isinstance(result, Encoded) else 0
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with failing(path, "read"), path.open("rb", buffering=0) as file:
-        block = bytearray(4 << 20)
-        view = memoryview(block)
-        while count := file.readinto(view):
-            digest.update(view[:count])
-    return digest.hexdigest()
-
-
-def _without(reason: str, root: Path) -> str:
-    """A reason without the absolute folder: the manifest holds nothing of the machine."""
-    return reason.replace(f"{root}{os.sep}", "")
 
 
 def _folder_bytes(folder: Path) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 from packer import sources
 from packer.errors import Refused
+from packer.sources.adding.sidecars import Sidecar, add_sidecars
+from packer.sources.adding.splits import Split, add_splits
 from packer.sources.base import Source, read_file
-from packer.sources.sidecars import Sidecar, add_sidecars
-from packer.sources.splits import Split, add_splits
 
 
 @dataclass(frozen=True)

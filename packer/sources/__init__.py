@@ -1,5 +1,7 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
+parsing/ holds what they read with, adding/ what can be added to any of them (sidecar files, splits).
+
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
 recognised, or None. Its int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
@@ -9,11 +11,9 @@ from pathlib import Path
 
 from packer.errors import Refused
 from packer.registry import Registry
-from packer.sources.scanning import described, scan, shown
+from packer.sources.parsing.scanning import described, scan, shown
 
-_HELPERS = ("scanning", "labels", "clouds", "wrapping", "sidecars", "splits")
-
-registry = Registry(__name__, __path__[0], "source", helpers=_HELPERS)
+registry = Registry(__name__, __path__[0], "source")
 names = registry.names
 load = registry.load
 

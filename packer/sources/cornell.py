@@ -21,9 +21,9 @@ import numpy as np
 from packer.errors import BadInput
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.clouds import png_size, read_depth
-from packer.sources.labels import Labels, read_rectangles
-from packer.sources.scanning import counted, listed, scan, shown
+from packer.sources.parsing.clouds import png_size, read_depth
+from packer.sources.parsing.labels import Labels, read_rectangles
+from packer.sources.parsing.scanning import counted, listed, scan, shown
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")

@@ -15,7 +15,7 @@ import numpy as np
 from packer.errors import BadInput
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.scanning import counted, described, listed, scan, shown
+from packer.sources.parsing.scanning import counted, described, listed, scan, shown
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS

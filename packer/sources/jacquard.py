@@ -22,8 +22,8 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.labels import Labels, read_rows
-from packer.sources.scanning import counted, described, listed, scan, shown
+from packer.sources.parsing.labels import Labels, read_rows
+from packer.sources.parsing.scanning import counted, described, listed, scan, shown
 
 SPECIFICITY = 100
 _FILE = re.compile(r"([0-9]+)_(.+)_(RGB\.png|grasps\.txt|mask\.png|perfect_depth\.tiff|stereo_depth\.tiff)", re.DOTALL)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources.scanning import shown
+from packer.sources.parsing.scanning import shown
 
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 
