@@ -34,6 +34,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 Value = Any  # what a kind's decoded value is; see the table above
 Shape = tuple[int | None, ...]
+Buffer = bytes | bytearray | memoryview  # what an encoded value may be
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.decoders.target import deliver
+from packer.arrays import deliver
 from packer.errors import Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS

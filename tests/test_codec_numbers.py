@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer import codecs
+from packer.arrays import cast_exactly
 from packer.codecs.base import Codec
-from packer.decoders.casting import cast_exactly
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.schema import Field
 

@@ -122,6 +122,30 @@ def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path) ->
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
+def test_work_without_a_finished_part_is_not_worth_a_refusal(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 10)
+    with pytest.raises(Interrupted):
+        convert(opened(root), tmp_path / "out.pack", Options(), progress=StopAfter(1))
+    assert (tmp_path / ".out.pack.partial").exists()
+    assert convert(opened(root), tmp_path / "out.pack", Options(resize="8")).samples == 10
+
+
+def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 60, height=100, width=100)
+    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'o.pack'} --part-size 100k"
+    done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0  # no part is larger than 150 KiB
+    packed(root, tmp_path / "one.pack", part_bytes=0)
+    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'p.pack'} --part-size 0"
+    done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "bytes were still to be written" in done.stderr
+    assert not (tmp_path / "p.pack").exists()
+    assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
+    parts = [(tmp_path / name / "part-00000.lmdb").read_bytes() for name in ("one.pack", "p.pack")]
+    assert parts[0] == parts[1]
+
+
 def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
     options = Options(part_bytes=3000)

@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 
 from packer.errors import Refused
 from packer.geometry import View
+from packer.schema import Buffer as Buffer
 from packer.schema import Field, Shape
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Codec(ABC):

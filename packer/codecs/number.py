@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from packer.arrays import cast_exactly, deliver, read_numbers
 from packer.codecs import base
-from packer.decoders.casting import cast_exactly, read_numbers
-from packer.decoders.target import deliver
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import Field, Shape

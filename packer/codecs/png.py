@@ -6,9 +6,9 @@ from typing import Any
 import cv2
 import numpy as np
 
+from packer.arrays import form
 from packer.codecs import base
 from packer.decoders import decode, sniff
-from packer.decoders.target import form
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from packer.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 from packer.codecs import base
-from packer.decoders.casting import cast_exactly, read_numbers, round_floats
-from packer.decoders.target import deliver, form
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape

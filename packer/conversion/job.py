@@ -39,33 +39,46 @@ class Job:
 
     def check_space(self) -> None:
         """Refuse before writing when the pack will not fit."""
-        done = sum(part.bytes_out for part in self.journal.finished.values())
-        needed = max(0, estimate(self.plan).pack_bytes - done)
-        free = free_bytes(self.journal.folder)
+        needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
         if needed > free:
             raise StorageFailed(
                 f"{self.target}: the pack needs about {needed:,} bytes, {free:,} are free on its disk; "
                 "free some, choose another folder, or make it smaller with --resize or --fields"
             )
 
+    def _needed_bytes(self) -> int:
+        """About how much is still to be written."""
+        done = sum(part.bytes_out for part in self.journal.finished.values())
+        return max(0, estimate(self.plan).pack_bytes - done)
+
     def build(self) -> Manifest:
         """Build the parts that are missing, then the index and the manifest."""
         todo = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
-        for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
-            pass
+        try:
+            for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
+                pass
+        except StorageFailed as error:
+            needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
+            raise StorageFailed(
+                f"{error} (about {needed:,} bytes were still to be written, {free:,} are free; "
+                "finished parts are kept: the same command goes on after them)"
+            ) from error
+        self._check_failures()
+        return self._manifest()
+
+    def _check_failures(self) -> None:
+        """Raise BadInputs; no other run can go on from there, since its source or its options will differ."""
         root = self.plan.source.root
         if self._failures and self.plan.options.on_error == "raise":
             count = f"{len(self._failures)} of {len(self.plan.source)} samples cannot be packed:"
-            raise self._given_up(f"{root}: {count}", [failure.reason for failure in self._failures])
-        if not any(done.part.samples for done in self.journal.finished.values()):
+            message, reasons = f"{root}: {count}", [failure.reason for failure in self._failures]
+        elif not any(done.part.samples for done in self.journal.finished.values()):
+            message = f"{root}: no sample can be packed:"
             reasons = [reason for done in self.journal.finished.values() for _, reason in done.skipped]
-            raise self._given_up(f"{root}: no sample can be packed:", reasons)
-        return self._manifest()
-
-    def _given_up(self, message: str, reasons: list[str]) -> BadInputs:
-        """No other run can go on from here: its source or its options will differ."""
+        else:
+            return
         remove(self.journal.folder)
-        return BadInputs(message, reasons)
+        raise BadInputs(message, reasons)
 
     def _is_done(self, number: int) -> bool:
         done = self.journal.finished.get(self.plan.part_name(number))

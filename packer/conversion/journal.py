@@ -42,7 +42,7 @@ class Journal:
     def begin(self, fingerprint: str, *, restart: bool) -> None:
         """Take up the work of an earlier run, or start anew; raises Refused where source or options changed."""
         lines = [] if restart else self._lines()
-        if not lines:
+        if len(lines) < 2 and (not lines or lines[0].get("fingerprint") != fingerprint):  # no part would be lost
             for path in (self.pack, self.pieces, self._path):
                 remove(path)
             make_folder(self.pack)

@@ -64,6 +64,7 @@ def convert(
         job.check_space()
         resumed = sum(done.part.samples for done in job.journal.finished.values())
         manifest = job.build()
+        _check_target(source, target, overwrite=overwrite)  # once more: a conversion takes hours
         job.publish(manifest, overwrite=overwrite)
     return Summary(
         samples=manifest.samples,
@@ -86,6 +87,8 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
         if not target.parent.is_dir():
             raise Refused(f"{target}: its parent folder does not exist; make it first")
         return
+    if target.is_symlink():
+        raise Refused(f"{target}: is a link; give the folder itself, or another name")
     if not overwrite:
         raise PackExists(f"{target}: already there; --overwrite replaces a pack, or choose another name")
     old = manifests.read(target)  # only ever replace a folder that has our manifest

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from packer.errors import DamagedImage
-
-Buffer = bytes | bytearray | memoryview
+from packer.schema import Buffer as Buffer
 
 MAX_PIXELS = 100_000_000
 MAX_DECODED_BYTES = 1 << 30

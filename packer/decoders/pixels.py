@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packer.arrays import deliver, target
 from packer.decoders import libjpeg, npy
 from packer.decoders.header import Buffer, Header
 from packer.decoders.sniffing import check_end, sniff
-from packer.decoders.target import deliver, target
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.registry import import_or_explain

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from packer.schema import Buffer as Buffer
 from packer.schema import Schema
 
-Buffer = bytes | bytearray | memoryview
 Record = Mapping[str, Buffer]
 
 

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from packer.errors import BadInput, Refused
 from packer.schema import Field
 from packer.sources import base
-from packer.sources.parsing.scanning import counted, listed, scan, shown
 from packer.sources.adding.wrapping import Addition, Wrapped
+from packer.sources.parsing.scanning import counted, listed, scan, shown
 
 _CODECS = {
     "image": "encoded",

@@ -14,8 +14,8 @@ import numpy as np
 from packer.errors import BadInput, Refused
 from packer.schema import Field
 from packer.sources import base
-from packer.sources.parsing.scanning import counted, listed, shown
 from packer.sources.adding.wrapping import Addition, Wrapped
+from packer.sources.parsing.scanning import counted, listed, shown
 
 UNLISTED = "in no list of --split"
 
