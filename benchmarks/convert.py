@@ -9,6 +9,7 @@ import base
 _DECODE = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 import simplejpeg
 def decode(path):
     return simplejpeg.decode_jpeg(path.read_bytes(), "RGB").shape
@@ -19,16 +20,17 @@ with ThreadPoolExecutor(int(sys.argv[2])) as pool:
 
 
 def main() -> None:
-    args = base.arguments(__doc__ or "", folder=None, samples=4000, threads=2, rounds=7)
-    with base.scratch() as scratch:
+    args = base.arguments(__doc__ or "", folder=None, scratch=None, samples=4000, threads=2, rounds=7)
+    with base.scratch(args.scratch) as scratch:
         photos = base.photos(args.folder, scratch, args.samples)
         files = [path for path in photos.rglob("*") if path.is_file()]
         total = sum(path.stat().st_size for path in files)
-        threads = ["--threads", str(args.threads)]
 
         def packed(validate: str) -> float:
             target = scratch / "out.pack"
-            command = [*base.PACKER, "convert", photos, target, "--to", "lmdb", "--validate", validate, *threads]
+            command = [*base.PACKER, "convert", photos, target, "--to", "lmdb", "--validate", validate]
+            if validate == "full":
+                command += ["--threads", str(args.threads)]
             time = base.seconds(command)
             shutil.rmtree(target)
             return time

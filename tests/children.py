@@ -71,7 +71,7 @@ def _answer(descriptor: int, function: Callable[[], Any]) -> None:
             "message": str(error),
             "exit_code": error.exit_code,
         }
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  whatever happens in the child is the answer
         answer = {"kind": "crash", "error": type(error).__name__, "message": traceback.format_exc()[-2000:]}
     data = json.dumps(answer).encode()
     while data:

@@ -257,7 +257,6 @@ def test_threads_read_right_data_while_parts_are_evicted_and_packs_come_and_go(
 
 def test_two_packs_over_one_folder_close_in_any_order(tmp_path: Path) -> None:
     packs.make_pack(tmp_path / "pack", 4)
-    before = open_files()
     for first_goes in (True, False):
         one, other = Pack(tmp_path / "pack"), Pack(tmp_path / "pack")
         for pack in (one, other):
@@ -268,7 +267,7 @@ def test_two_packs_over_one_folder_close_in_any_order(tmp_path: Path) -> None:
         with left.record(3, ("key",)) as record:
             assert bytes(record["key"]) == b"sample-00003"
         left.close()
-    assert open_files() == before
+        assert not [target for target in open_files().values() if "/part-" in target]
 
 
 # ---- forks and limits

@@ -39,10 +39,12 @@ def items(path: Path) -> list[tuple[bytes, bytes]]:
 
 def by_hand(path: Path, entries: dict[bytes, bytes], **options: Any) -> None:
     """A part written by the bare library."""
-    with lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 24, **options) as env:
-        with env.begin(write=True) as transaction:
-            for key, value in entries.items():
-                transaction.put(key, value)
+    with (
+        lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 24, **options) as env,
+        env.begin(write=True) as txn,
+    ):
+        for key, value in entries.items():
+            txn.put(key, value)
 
 
 def layout(records: Sequence[packs.Record]) -> dict[bytes, bytes]:

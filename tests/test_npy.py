@@ -104,7 +104,7 @@ HOSTILE = {
     "a fraction": header(GOOD.replace("(5,)", "(5.0,)")),
     "beyond 64 bits": header(GOOD.replace("(5,)", "(99999999999999999999999,)")),
     "a product beyond 64 bits": header(GOOD.replace("(5,)", "(999999999999999999, 999999999999999999)")),
-    "a product that wraps to the size": header(GOOD.replace("(5,)", "(4611686018427387909, 4)")),
+    "a product that wraps to the size": header(GOOD.replace("(5,)", "(435604692427987383, 338556884537746467)")),
     "none of very many": header(GOOD.replace("(5,)", "(0, 999999999999999999)"), data=b""),
     "an extra member": header(GOOD.replace(", }", ", 'more': 1, }")),
     "no final newline": header(GOOD).replace(b"\n", b" "),

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,48 @@ class Writer(base.Writer):
         return True
 
 
+class _Gates:
+    """Keeps a fork out of the middle of a read.
+
+    py-lmdb reads without the GIL and counts such calls; closing an environment waits for them. One that a fork cut off
+    never ends in the child, which would wait for ever. So each thread reads under a lock of its own (no two reads wait
+    for each other), and a fork first takes them all.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._gates: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+        self._held: list[threading.Lock] = []
+
+    def mine(self) -> threading.Lock:
+        """The lock of this thread."""
+        gate: threading.Lock | None = getattr(self._local, "gate", None)
+        if gate is None:
+            with self._lock:
+                gate = self._local.gate = threading.Lock()
+                self._gates.add(gate)
+        return gate
+
+    def hold(self) -> None:
+        """Before fork."""
+        self._lock.acquire()
+        self._held = list(self._gates)
+        for gate in self._held:
+            gate.acquire()
+
+    def release(self) -> None:
+        """After fork, in parent and child."""
+        for gate in self._held:
+            gate.release()
+        self._held = []
+        self._lock.release()
+
+
+_gates = _Gates()  # one per process, as py-lmdb's own table of open files is
+os.register_at_fork(before=_gates.hold, after_in_parent=_gates.release, after_in_child=_gates.release)
+
+
 class Reader(base.Reader):
     """Reads through one environment and one read transaction per thread; values are views of the mapped file."""
 
@@ -135,26 +178,25 @@ class Reader(base.Reader):
             )
 
     def read(self, row: int, names: Sequence[str]) -> base.Record:
-        transaction = getattr(self._local, "transaction", None)
-        if transaction is None:
-            transaction = self._begin()
+        transaction, gate = getattr(self._local, "state", None) or self._begin()
         first = row * len(self._places)
-        record = {}
+        record: dict[str, Any] = {}
         try:
-            for name in names:
-                value = transaction.get((first + self._places[name]).to_bytes(8, "big"))
-                if value is None:
-                    raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
-                record[name] = value
+            with gate:
+                for name in names:
+                    record[name] = transaction.get((first + self._places[name]).to_bytes(8, "big"))
         except lmdb.Error as error:
             raise CorruptPack(f"{self.path}: cannot read row {row}: {error}; pack again") from error
+        for name, value in record.items():
+            if value is None:
+                raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
         return record
 
-    def _begin(self) -> Any:
+    def _begin(self) -> tuple[Any, threading.Lock]:
         if self._env is None:
             raise Refused(f"{self.path}: the reader is closed; open it again")
-        transaction = self._local.transaction = self._env.begin(buffers=True)
-        return transaction
+        self._local.state = state = (self._env.begin(buffers=True), _gates.mine())
+        return state
 
     def close(self) -> None:
         if self._env is not None:

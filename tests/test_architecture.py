@@ -1,0 +1,377 @@
+"""Rules about the code itself, checked over its syntax trees: who imports whom, what is banned, how long things are."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import packer
+
+ROOT = Path(packer.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MODULES = {".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)): path for path in FILES}
+
+# a module imports from its own layer and from those after it
+LAYERS = (
+    ("cli", "__main__"),
+    ("conversion", "datasets", "batching", "loading", "measure", "staging", "viewing", "synthetic"),
+    ("pack",),
+    ("formats", "codecs", "sources"),
+    ("decoders", "warping"),
+    ("arrays", "geometry", "grasp", "schema", "parallel", "registry"),
+    ("errors",),
+)
+HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
+
+MOST_LINES = 300
+MOST_BODY_LINES = 40
+MOST_PARAMETERS = 6
+# function -> (parameters, why): what may have more
+MORE_PARAMETERS = {
+    "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
+    "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
+}
+
+
+def name_of(path: Path) -> str:
+    """Dotted name of a module; a package has no `__init__` in it."""
+    return ".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def tree_of(path: Path) -> ast.Module:
+    """The module's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+TREES = {path: tree_of(path) for path in FILES}
+NAMES = {name_of(path) for path in FILES}
+
+
+def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
+    """Every module that a file imports, as a dotted name; those for type checkers count too."""
+    tree = TREES[path]
+    for node in tree.body if top_level else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import in line {node.lineno}"
+            module = node.module or ""
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                yield inner if inner in NAMES else module
+
+
+def own_imports(path: Path) -> set[str]:
+    """Modules of packer that a file imports."""
+    return {name for name in imports(path) if name.partition(".")[0] == "packer"}
+
+
+def layer(module: str) -> int | None:
+    """Position among the layers; None for the package itself."""
+    part = (module.split(".") + [""])[1]
+    if not part or part == "__version__":
+        return None
+    found = [number for number, names in enumerate(LAYERS) if part in names]
+    assert found, f"{module} belongs to no layer: give it a place in LAYERS"
+    return found[0]
+
+
+def named(path: Path) -> str:
+    """A file as a test id."""
+    return path.relative_to(ROOT).as_posix()
+
+
+each_file = pytest.mark.parametrize("path", FILES, ids=named)
+
+
+# ---- who imports whom
+
+
+@each_file
+def test_imports_point_one_way(path: Path) -> None:
+    own = layer(name_of(path))
+    if own is None:
+        return
+    for module in own_imports(path):
+        other = layer(module)
+        assert other is None or other >= own, f"{named(path)} imports {module}, which stands left of it"
+
+
+@each_file
+def test_only_the_version_is_imported_from_the_package_itself(path: Path) -> None:
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.ImportFrom) and node.module == "packer":
+            extra = {alias.name for alias in node.names if f"packer.{alias.name}" not in NAMES} - {"__version__"}
+            assert not extra, f"{named(path)} imports {extra} from packer"
+
+
+def test_members_of_one_layer_keep_apart() -> None:
+    """A format imports no codec and no source, a codec no format, and so on; decoders and warping go together."""
+    for path in FILES:
+        part = (name_of(path).split(".") + [""])[1]
+        if part in ("formats", "codecs", "sources"):
+            others = {"formats", "codecs", "sources"} - {part}
+            found = {name for name in own_imports(path) if name.split(".")[1] in others}
+            assert not found, f"{named(path)} imports {found}"
+
+
+def members(folder: str) -> list[str]:
+    """Names of the files of a registry's folder that are members."""
+    if folder == "sources":
+        from packer.sources import names  # noqa: PLC0415  it knows its helpers
+
+        return [f"packer.sources.{name}" for name in names()]
+    return [
+        f"packer.{folder}.{path.stem}" for path in (ROOT / folder).glob("*.py") if path.stem not in ("__init__", "base")
+    ]
+
+
+@pytest.mark.parametrize("folder", ["formats", "codecs", "sources"])
+def test_no_member_of_a_registry_imports_another(folder: str) -> None:
+    every = set(members(folder))
+    assert every
+    for name in every:
+        found = own_imports(MODULES[name]) & (every - {name})
+        assert not found, f"{name} imports {found}"
+
+
+def test_only_the_format_pth_may_import_torch() -> None:
+    for name in members("formats"):
+        found = {module.partition(".")[0] for module in imports(MODULES[name])}
+        assert "torch" not in found or name == "packer.formats.pth"
+
+
+def test_a_format_does_not_know_pictures() -> None:
+    for name in members("formats"):
+        found = {module.partition(".")[0] for module in imports(MODULES[name])}
+        if name != "packer.formats.bmp":
+            assert not found & {"cv2", "PIL", "turbojpeg", "simplejpeg"}, name
+
+
+def test_there_is_no_cycle() -> None:
+    graph = {name_of(path): own_imports(path) for path in FILES}
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, f"imports go round: {' -> '.join((*way, module))}"
+        if module not in done:
+            for other in sorted(graph.get(module, ()) - {module}):
+                visit(other, (*way, module))
+            done.add(module)
+
+    for module in sorted(graph):
+        if module != "packer":  # its function `open` imports datasets when it is called
+            visit(module, ())
+
+
+def test_no_module_has_the_name_of_something_that_packer_exports() -> None:
+    functions = {name for name in packer.__all__ if callable(getattr(packer, name))}
+    assert not functions & {path.stem for path in ROOT.glob("*.py")}
+    assert not functions & {path.name for path in ROOT.iterdir() if path.is_dir()}
+
+
+def imported_by(code: str) -> set[str]:
+    """Top-level names of what a fresh interpreter has imported after running `code`."""
+    end = f"import sys; print('MODULES', *sorted({{name.partition('.')[0] for name in sys.modules}} & {set(HEAVY)!r}))"
+    result = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{end}"], capture_output=True, text=True, check=True, cwd=ROOT.parent
+    )
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("MODULES"))
+    return set(line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import packer",
+        "import packer.cli",
+        "from packer.cli import main; main(['--help'], standalone_mode=False)",
+        "from packer.cli import main; main(['--version'], standalone_mode=False)",
+        "import packer.formats; packer.formats.names()",
+        "import packer.codecs; packer.codecs.names()",
+        "import packer.schema, packer.errors, packer.registry, packer.parallel",
+    ],
+)
+def test_what_must_be_light_imports_nothing_heavy(code: str) -> None:
+    assert imported_by(code) == set()
+
+
+def test_the_test_of_lightness_sees_what_is_heavy() -> None:
+    assert imported_by("import numpy") == {"numpy"}
+
+
+# ---- what is banned
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a chain of names, else an empty text."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (head := dotted(node.value)):
+        return f"{head}.{node.attr}"
+    return ""
+
+
+BANNED_IMPORTS = ("pickle", "marshal", "shelve", "dill", "joblib", "yaml", "tarfile", "subprocess", "cPickle", "code")
+BANNED_NAMES = ("eval", "exec", "compile", "__import__", "breakpoint")
+BANNED_CALLS = (
+    *("os.environ", "os.getenv", "os.putenv", "os.system", "os.popen", "os.fork"),
+    *("np.load", "numpy.load", "torch.hub", "sys.settrace", "gc.disable", "random.seed", "np.random.seed"),
+)
+DISK_CALLS = ("os.rename", "os.replace", "os.fsync", "os.fdatasync", "shutil.rmtree", "os.renames", "shutil.move")
+MAY_TOUCH_DISK = ("pack/storage.py", "synthetic/base.py")
+
+
+def uses(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that is named in a file."""
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, (ast.Name, ast.Attribute)) and (found := dotted(node)):
+            yield node.lineno, found
+
+
+@each_file
+def test_nothing_of_the_ban_list_is_used(path: Path) -> None:
+    for line, name in uses(path):
+        where = f"{named(path)}:{line}: {name}"
+        assert name not in BANNED_NAMES, where
+        assert name not in BANNED_CALLS, where
+        assert name != "NotImplementedError", where
+        if named(path) not in MAY_TOUCH_DISK:
+            assert name not in DISK_CALLS, where
+    for module in imports(path):
+        assert module.partition(".")[0] not in BANNED_IMPORTS, f"{named(path)} imports {module}"
+
+
+@each_file
+def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
+    for node in ast.walk(TREES[path]):
+        if not isinstance(node, ast.Call):
+            continue
+        given = {word.arg: word.value for word in node.keywords}
+        assert "shell" not in given, f"{named(path)}:{node.lineno}"
+        if "allow_pickle" in given:
+            assert ast.unparse(given["allow_pickle"]) == "False", f"{named(path)}:{node.lineno}"
+        if dotted(node.func) == "torch.load":
+            assert ast.unparse(given.get("weights_only", node.func)) == "True", f"{named(path)}:{node.lineno}"
+
+
+@each_file
+def test_no_except_catches_everything(path: Path) -> None:
+    for node in ast.walk(TREES[path]):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = ast.unparse(node.type) if node.type is not None else ""
+        raises_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+        if "BaseException" in caught or not caught:
+            assert raises_again, f"{named(path)}:{node.lineno}: except {caught} that does not raise again"
+        elif "Exception" in caught.replace("ClickException", "").split(".")[-1]:
+            assert named(path) == "cli/__init__.py", f"{named(path)}:{node.lineno}: except {caught}"
+
+
+@each_file
+def test_no_assert_checks_input_and_nothing_is_left_to_do(path: Path) -> None:
+    asserts = [node.lineno for node in ast.walk(TREES[path]) if isinstance(node, ast.Assert)]
+    assert not asserts, f"{named(path)}: assert in lines {asserts}"
+    text = path.read_text(encoding="utf-8")
+    for word in ("TODO", "FIXME", "XXX", "HACK"):
+        assert word not in text, f"{named(path)}: {word}"
+
+
+@each_file
+def test_a_late_import_says_why(path: Path) -> None:
+    """An import inside a function is there to keep another import light, and its line says so."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for inner in ast.walk(node):
+                if isinstance(inner, (ast.Import, ast.ImportFrom)):
+                    commented = "  # " in lines[inner.lineno - 1] or "  # " in lines[(inner.end_lineno or 1) - 1]
+                    assert commented, f"{named(path)}:{inner.lineno}: import inside {node.name}"
+
+
+# ---- how long things are
+
+
+@each_file
+def test_a_file_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Qualified name and node of every function of a file."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+        for inner in ast.iter_child_nodes(node):
+            if isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+                if isinstance(inner, ast.FunctionDef):
+                    yield f"{prefix}.{inner.name}", inner
+                yield from walk(inner, f"{prefix}.{inner.name}")
+            else:
+                yield from walk(inner, prefix)
+
+    yield from walk(TREES[path], name_of(path))
+
+
+def body_lines(node: ast.FunctionDef) -> int:
+    """Lines of a body without its docstring."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+@each_file
+def test_a_function_is_short(path: Path) -> None:
+    long = {name: body_lines(node) for name, node in functions(path) if body_lines(node) > MOST_BODY_LINES}
+    assert not long
+
+
+def is_overload_or_command(node: ast.FunctionDef) -> bool:
+    """click hands every option of a command over by name: its parameters are its options."""
+    decorators = [dotted(item.func if isinstance(item, ast.Call) else item) for item in node.decorator_list]
+    return any(name.endswith(("command", "overload")) for name in decorators)
+
+
+@each_file
+def test_a_function_has_few_parameters(path: Path) -> None:
+    for name, node in functions(path):
+        if is_overload_or_command(node):
+            continue
+        given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        count = len([arg for arg in given if arg.arg not in ("self", "cls")])
+        assert count <= MOST_PARAMETERS or name in MORE_PARAMETERS, f"{name} has {count} parameters"
+
+
+def test_the_list_of_exceptions_holds_nothing_that_is_gone() -> None:
+    known = {name for path in FILES for name, _ in functions(path)}
+    assert set(MORE_PARAMETERS) <= known
+    assert {path for path in MAY_TOUCH_DISK if not (ROOT / path).exists()} == set()
+
+
+# ---- that the rules are seen to fail
+
+PLANTED = {
+    "test_nothing_of_the_ban_list_is_used": "import os\n\nx = os.getenv('X')\n",
+    "test_no_except_catches_everything": "try:\n    x = 1\nexcept Exception:\n    pass\n",
+    "test_no_call_asks_for_a_shell_or_for_pickles": "import numpy as np\n\nx = np.fromfile('x', allow_pickle=True)\n",
+    "test_no_assert_checks_input_and_nothing_is_left_to_do": "assert 1\n",
+    "test_a_late_import_says_why": "def f():\n    import cv2\n    return cv2\n",
+    "test_a_file_is_short": "\n" * 301,
+    "test_a_function_is_short": "def f():\n" + "    x = 1\n" * 41,
+    "test_a_function_has_few_parameters": "def f(a, b, c, d, e, f, g):\n    return a\n",
+    "test_imports_point_one_way": "from packer.cli import main\n",
+}
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file in the place of pack/planted.py that breaks one rule."""
+    planted = tmp_path / "pack" / "planted.py"
+    planted.parent.mkdir()
+    planted.write_text(PLANTED[rule])
+    here = globals()
+    monkeypatch.setitem(here, "ROOT", tmp_path)
+    monkeypatch.setitem(TREES, planted, tree_of(planted))
+    with pytest.raises(AssertionError):
+        here[rule](planted)
