@@ -6,6 +6,7 @@ tensors: its table of collate functions, which torch documents as the place for 
 In a worker process the tensors lie in shared memory from the start: nothing is copied on the way to the trainer.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -19,6 +20,7 @@ from packer.errors import Refused
 from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
+from packer.sharing import SharedMemory
 
 _DTYPES = {"image": torch.uint8, "mask": torch.uint8, "depth": torch.float32}
 
@@ -94,17 +96,21 @@ default_collate_fn_map[Row] = _collate
 default_collate_fn_map[TupleRow] = _collate
 
 
-def allocate(field: Field, count: int, shape: tuple[int, ...], *, shared: bool) -> torch.Tensor:
-    """An uninitialised tensor (count, *shape) for a pixel field; in shared memory for a worker process."""
+def allocate(
+    field: Field, count: int, shape: tuple[int, ...], *, shared: SharedMemory | None
+) -> tuple[torch.Tensor, npt.NDArray[Any]]:
+    """A tensor (count, *shape) for a pixel field, its content undefined, and the array to fill it through.
+
+    shared: where the tensor's memory comes from in a worker process; None for ordinary memory.
+    """
     dtype = _DTYPES[field.kind]
     size = (count, *shape)
-    if not shared:
-        return torch.empty(size, dtype=dtype)
-    elements = int(np.prod(size, dtype=np.int64))
-    # what torch's own collate does in a worker; empty().share_memory_() would copy the uninitialised bytes
-    new_shared: Any = torch.UntypedStorage._new_shared
-    storage: torch.UntypedStorage = new_shared(elements * dtype.itemsize, device="cpu")
-    return torch.empty(0, dtype=dtype).set_(storage).view(size)
+    if shared is None:
+        tensor = torch.empty(size, dtype=dtype)
+        return tensor, tensor.numpy()
+    storage, memory = shared.take(math.prod(size) * dtype.itemsize)
+    tensor = torch.empty(0, dtype=dtype).set_(storage).view(size)
+    return tensor, memory.view(str(dtype).removeprefix("torch.")).reshape(size)
 
 
 def as_torch(field: Field, value: Any) -> Any:
@@ -132,7 +138,7 @@ def as_pil(field: Field, value: Any) -> Any:
 class _Slots:
     """The pictures of one field: decoded into one tensor while they have one shape, kept apart where they do not."""
 
-    def __init__(self, reader: SampleReader, field: Field, count: int, *, shared: bool) -> None:
+    def __init__(self, reader: SampleReader, field: Field, count: int, *, shared: SharedMemory | None) -> None:
         self._reader = reader
         self._field = field
         self._count = count
@@ -144,8 +150,7 @@ class _Slots:
     def put(self, position: int, index: int, value: Buffer) -> None:
         shape = self._reader.shape(self._field, value)
         if self._arrays is None:
-            self._tensor = allocate(self._field, self._count, shape, shared=self._shared)
-            self._arrays = self._tensor.numpy()
+            self._tensor, self._arrays = allocate(self._field, self._count, shape, shared=self._shared)
         if self._arrays.shape[1:] == shape:
             self._reader.decode(index, self._field, value, self._arrays[position])
         else:
@@ -158,7 +163,7 @@ class _Slots:
         return Ragged(self._odd.get(position, tensor[position]) for position in range(self._count))
 
 
-def read_batch(reader: SampleReader, places: npt.NDArray[np.int64], *, shared: bool) -> dict[str, Any]:
+def read_batch(reader: SampleReader, places: npt.NDArray[np.int64], *, shared: SharedMemory | None) -> dict[str, Any]:
     """The chosen fields of the samples at `places` (indices into the pack), in that order; read in pack order."""
     schema = reader.schema
     slots = {

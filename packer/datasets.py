@@ -17,6 +17,7 @@ from packer.pack.opening import Pack
 from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import Schema
+from packer.sharing import SharedMemory
 
 OUTPUTS = ("torch", "numpy", "pil")
 Transform = Callable[[Any], Any]
@@ -74,6 +75,7 @@ class PackDataset(Dataset[Any]):
         self._reader_or_none: SampleReader | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
+        self._shared: SharedMemory | None = None  # in a worker process
         self._count = len(self._chosen(self._reader()))
 
     # ---- opening: per process, on first use
@@ -113,7 +115,7 @@ class PackDataset(Dataset[Any]):
         return self._indices
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reader_or_none": None, "_indices": None}
+        return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None}
 
     # ---- samples
 
@@ -130,7 +132,9 @@ class PackDataset(Dataset[Any]):
             return [self[index] for index in indices]
         reader = self._reader()
         places = np.asarray([self._place(reader, index) for index in indices], np.int64)
-        fields = read_batch(reader, places, shared=get_worker_info() is not None)
+        if self._shared is None and get_worker_info() is not None:
+            self._shared = SharedMemory()
+        fields = read_batch(reader, places, shared=self._shared)
         return Batch(fields, len(places), self.as_tuple)
 
     def _place(self, reader: SampleReader, index: int) -> int:

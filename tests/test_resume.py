@@ -17,7 +17,7 @@ from test_convert import photos
 from packer.conversion import job as running
 from packer.conversion.options import Options
 from packer.conversion.run import convert
-from packer.errors import Interrupted, Refused
+from packer.errors import CorruptPack, Interrupted, Refused
 from packer.pack.verification import problems
 
 _OPTIONS = {"resize": "64", "part_bytes": 100_000}
@@ -157,6 +157,25 @@ def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
     convert(opened(root), tmp_path / "clean.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
     assert list(problems(tmp_path / "out.pack", depth="data")) == []
+
+
+def test_a_damaged_journal_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 30)
+    options = Options(part_bytes=3000)
+    convert(opened(root), tmp_path / "clean.pack", options)
+    with pytest.raises(Interrupted):
+        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(25))
+    partial = tmp_path / ".out.pack.partial"
+    text = (partial / "journal").read_bytes()
+    for wrong in (text.replace(b'"part"', b'"pert"'), text.replace(b"{", b"[", 3), b"[]\n" + text):
+        (partial / "journal").write_bytes(wrong)
+        with pytest.raises(CorruptPack, match="--restart"):
+            convert(opened(root), tmp_path / "out.pack", options)
+    (partial / "journal").write_bytes(text)
+    os.truncate(partial / "pack/part-00000.lmdb", 4096)
+    (partial / "pieces/part-00001.lmdb").unlink()
+    convert(opened(root), tmp_path / "out.pack", options)
+    assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
 def test_one_of_many_converters_wins_and_the_others_are_told(tmp_path: Path) -> None:

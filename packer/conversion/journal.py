@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer.errors import Refused
+from packer.errors import CorruptPack, Refused
 from packer.pack.manifest import Part
 from packer.pack.storage import append_line, make_folder, remove, sync, write_file
 
@@ -56,9 +56,23 @@ class Journal:
                 "here; --restart throws its work away"
             )
         for line in lines[1:]:
-            done = Finished(**{**line, "part": Part(**line["part"])})
-            self.finished[done.part.name] = done
+            done = self._finished(line)
+            if self._is_there(done):  # not so after a power loss on a disk that lies
+                self.finished[done.part.name] = done
         self._sweep()
+
+    def _finished(self, line: dict[str, Any]) -> Finished:
+        try:
+            return Finished(**{**line, "part": Part(**line["part"])})
+        except (TypeError, KeyError) as error:
+            raise self._damaged() from error
+
+    def _is_there(self, done: Finished) -> bool:
+        part, piece = self.pack / done.part.name, self.pieces / done.part.name
+        return part.is_file() and part.stat().st_size == done.part.bytes and piece.is_file()
+
+    def _damaged(self) -> CorruptPack:
+        return CorruptPack(f"{self._path}: damaged: not the lines that packer writes; --restart throws the work away")
 
     def _lines(self) -> list[dict[str, Any]]:
         """Whole lines only: one that a kill cut short does not count."""
@@ -69,7 +83,13 @@ class Journal:
         whole = text[: text.rfind(b"\n") + 1]
         if len(whole) != len(text):
             self._path.write_bytes(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+        except ValueError as error:
+            raise self._damaged() from error
+        if not all(isinstance(line, dict) for line in lines):
+            raise self._damaged()
+        return lines
 
     def _sweep(self) -> None:
         """Remove what an interrupted run left unfinished."""

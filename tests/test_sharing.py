@@ -1,0 +1,120 @@
+"""Shared memory: used again when nobody holds it, and never before."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from converting import packed
+from test_convert import photos
+from test_datasets import digest_of
+from torch.utils.data import DataLoader
+
+from packer import sharing
+from packer.datasets import LMDBDataset
+from packer.sharing import SharedMemory
+
+
+def taken(pool: SharedMemory, size: int, value: int) -> torch.Tensor:
+    """A tensor over a slab, filled."""
+    storage, memory = pool.take(size)
+    memory[:] = value
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def test_what_is_written_through_the_slab_is_in_the_tensor() -> None:
+    tensor = taken(SharedMemory(), 5000, 7)
+    assert tensor.is_shared()
+    assert (tensor.numel(), int(tensor.min()), int(tensor.max())) == (5000, 7, 7)
+
+
+def test_a_slab_is_used_again_only_when_its_tensor_is_gone() -> None:
+    pool = SharedMemory()
+    first = taken(pool, 5000, 1)
+    second = taken(pool, 4000, 2)
+    assert len(pool._slabs) == 2
+    view = first[10:20]
+    del first  # a view holds the memory as well
+    third = taken(pool, 5000, 3)
+    assert len(pool._slabs) == 3
+    del view
+    fourth = taken(pool, 5000, 4)
+    assert len(pool._slabs) == 3
+    assert [int(tensor[0]) for tensor in (second, third, fourth)] == [2, 3, 4]
+
+
+def test_a_descriptor_or_a_mapping_anywhere_holds_a_slab() -> None:
+    pool = SharedMemory()
+    tensor = taken(pool, 5000, 1)
+    descriptor, size = tensor.untyped_storage()._share_fd_cpu_()
+    copy = os.dup(descriptor)  # as it lies in a socket on its way to the trainer
+    del tensor
+    assert not pool._slabs[0].is_free()
+    received = torch.UntypedStorage._new_shared_fd_cpu(copy, size)  # as the trainer maps it
+    os.close(copy)
+    assert not pool._slabs[0].is_free()
+    assert received[0] == 1
+    del received
+    assert pool._slabs[0].is_free()
+
+
+def test_the_number_of_slabs_is_bounded_and_unfit_ones_go() -> None:
+    pool = SharedMemory()
+    held = [taken(pool, 5000, at) for at in range(20)]
+    assert len(pool._slabs) == sharing._MOST_SLABS
+    assert [int(tensor[0]) for tensor in held] == list(range(20))
+    held.clear()
+    large = taken(pool, 1 << 20, 9)
+    assert len(pool._slabs) == sharing._MOST_SLABS
+    assert int(large.sum()) == 9 << 20
+
+
+def test_descriptors_are_given_back() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    pool = SharedMemory()
+    held = [taken(pool, 5000, at) for at in range(12)]
+    held.clear()
+    del pool
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_leases_or_memfd_memory_is_never_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_leases(*_: Any) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(fcntl, "fcntl", no_leases)
+    pool = SharedMemory()
+    for value in range(10):
+        assert int(taken(pool, 5000, value)[0]) == value
+    assert len(pool._slabs) == sharing._MOST_SLABS
+    monkeypatch.delattr(os, "memfd_create")
+    tensor = taken(SharedMemory(), 5000, 5)
+    assert tensor.is_shared()
+    assert int(tensor.sum()) == 25000
+
+
+def test_batches_that_a_trainer_keeps_are_never_written_over(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "in", 60), tmp_path / "out.pack")
+    want = digest_of(DataLoader(LMDBDataset(tmp_path / "out.pack"), batch_size=3))
+    loader = DataLoader(
+        LMDBDataset(tmp_path / "out.pack"),
+        batch_size=3,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+    )
+    kept = [list(loader) for _ in range(3)]  # 60 batches held at once
+    passing = [digest_of(loader) for _ in range(3)]  # each batch dropped before the next
+    assert [digest_of(batches) for batches in kept] == [want] * 3
+    assert passing == [want] * 3
+
+
+def test_a_kept_row_outlives_its_batch(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "in", 40), tmp_path / "out.pack")
+    loader = DataLoader(LMDBDataset(tmp_path / "out.pack"), batch_size=2, num_workers=1, multiprocessing_context="fork")
+    rows = [batch["image"][1] for batch in loader]
+    want = [sample["image"] for sample in LMDBDataset(tmp_path / "out.pack")][1::2]
+    assert all(np.array_equal(row, image) for row, image in zip(rows, want, strict=True))
