@@ -3,8 +3,11 @@
 import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -151,6 +154,27 @@ def test_sizes_are_read_and_shown() -> None:
         "2.5 MB",
         "3.10 TB",
     ]
+
+
+@pytest.mark.parametrize("columns", [0, 100])
+def test_progress_on_a_terminal_is_a_bar(tmp_path: Path, columns: int) -> None:
+    root = photos(tmp_path / "in", 300, height=100, width=100)
+    command = [sys.executable, "-m", "packer", "convert", str(root), str(tmp_path / "out.pack"), "--resize", "50"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += piece
+    os.close(ours)
+    assert child.wait() == 0
+    assert b"/300 [" in shown
+    assert b"MB/s" in shown
 
 
 def test_progress_without_a_terminal_is_plain_lines(

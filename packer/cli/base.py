@@ -1,6 +1,7 @@
 """What several commands share: how progress and results are shown."""
 
 import json
+import os
 import sys
 import time
 from types import TracebackType
@@ -73,7 +74,10 @@ class Progress:
         if not quiet and sys.stderr.isatty():
             from tqdm import tqdm  # noqa: PLC0415  50 ms that a run without terminal does not pay
 
-            self._bar = tqdm(total=samples, unit=" samples", file=sys.stderr, leave=False, dynamic_ncols=True)
+            # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
+            known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+            width = {"dynamic_ncols": True} if known else {"ncols": 100}
+            self._bar = tqdm(total=samples, unit=" samples", file=sys.stderr, leave=False, **width)
 
     def __enter__(self) -> "Progress":
         return self
