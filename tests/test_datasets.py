@@ -309,6 +309,7 @@ def test_every_start_method_reads_the_same(pack: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")  # more than the cores of a small machine
 def test_every_combination_of_workers_reads_the_same(pack: Path) -> None:
     want = loaded(LMDBDataset(pack), None, 0, False)
     for method, workers, persistent, touched in small(pack):
