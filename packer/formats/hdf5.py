@@ -22,7 +22,7 @@ import numpy as np
 from packer.errors import CorruptPack, PackerError, StorageFailed
 from packer.formats import base
 from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record
-from packer.formats.stacking.mapping import Place, Rows, map_file, opening
+from packer.formats.stacking.mapping import Place, Rows, mapping, opening
 from packer.formats.stacking.spooling import Content, Spools, write_at
 from packer.schema import Field, Schema
 
@@ -113,13 +113,13 @@ class Reader(base.Reader):
                     self._check_names(file.id, set(schema.names))
                     places = dict(place for field in schema for place in self._places(file.id, field))
                     # the file that was walked is the one that is mapped, whatever the path names by now
-                    mapped = map_file(path, file.id.get_vfd_handle(), readahead=readahead)
+                    with mapping(path, file.id.get_vfd_handle(), readahead=readahead) as mapped:
+                        self._rows = Rows(path, mapped, schema=schema, places=places)
             except PackerError:
                 raise
             except _H5_ERRORS as error:
                 reason = " ".join(str(error).split())
                 raise CorruptPack(f"{path}: cannot open the part: {reason:.200}; copy or pack it again") from error
-        self._rows = Rows(path, mapped, schema=schema, places=places)
 
     def _end(self, root: Any) -> bytes:
         """The end record; only a fixed-length string is read."""
@@ -170,11 +170,11 @@ class Reader(base.Reader):
         if not dataset.get_type().equal(_h5_type(array)):
             raise self._refusal(f"{array.name('/')} does not hold {array.dtype}")
         space = dataset.get_space()
-        shape = space.get_simple_extent_dims() if space.is_simple() else None
-        fits = shape is not None and len(shape) == len(array.shape)
+        shape: tuple[int, ...] = space.get_simple_extent_dims() if space.is_simple() else ()
+        fits = len(shape) == len(array.shape) and space.get_simple_extent_type() == h5py.h5s.SIMPLE
         if not fits or any(want not in (None, have) for want, have in zip(array.shape, shape, strict=True)):
             raise self._refusal(f"{array.name('/')} has shape {shape}, expected {array.shape}")
-        size_bytes = array.size_bytes if array.size_bytes is not None else int(shape[0])
+        size_bytes = array.size_bytes if array.size_bytes is not None else shape[0]
         offset = dataset.get_offset()
         if offset is None and size_bytes:
             raise self._refusal(f"the bytes of {array.name('/')} were never written")

@@ -2,7 +2,8 @@
 
 A field whose encoded values all have one size that the schema tells (codec `number`, or `raw` with a fixed shape) is
 one typed little-endian array [n, *shape]. Any other is `data`, uint8, its values end to end, and `offsets`, int64
-[n + 1]: value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, says which fields and how many samples.
+[n + 1]: value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, says which fields there are and how
+many samples.
 """
 
 import json

@@ -55,14 +55,19 @@ def opening(path: Path) -> Iterator[None]:
         raise CorruptPack(f"{path}: cannot open the part: {reason:.200}; copy or pack it again") from error
 
 
-def map_file(path: Path, descriptor: int, *, readahead: bool) -> mmap.mmap:
-    """The whole file, read-only; raises OSError, CorruptPack for an empty one."""
+@contextmanager
+def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mmap]:
+    """The whole file, read-only, unmapped when the block fails; raises OSError, CorruptPack for an empty one."""
     if not os.fstat(descriptor).st_size:
         raise CorruptPack(f"{path}: the part is empty; copy or pack it again")
     mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    if not readahead:
-        mapped.madvise(mmap.MADV_RANDOM)
-    return mapped
+    try:
+        if not readahead:
+            mapped.madvise(mmap.MADV_RANDOM)
+        yield mapped
+    except BaseException:
+        mapped.close()  # the error's frames may hold it for long
+        raise
 
 
 class Rows:
@@ -115,4 +120,4 @@ def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: Place, data_byt
     found = np.frombuffer(mapped, "<i8", place.size_bytes // 8, place.offset).astype(np.int64)
     if found[0] != 0 or found[-1] != data_bytes or (found[1:] < found[:-1]).any():
         raise CorruptPack(f"{path}: the offsets of field {name!r} do not fit its data; copy or pack it again")
-    return memoryview(found)
+    return found.data
