@@ -21,7 +21,7 @@ import numpy as np
 
 from packer.errors import CorruptPack, PackerError, StorageFailed
 from packer.formats import base
-from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record
+from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
 from packer.formats.stacking.mapping import Place, Rows, mapping, opening
 from packer.formats.stacking.spooling import Content, Spools, write_at
 from packer.schema import Field, Schema
@@ -61,7 +61,7 @@ class Writer(base.Writer):
                         file.create_group(field.name)
                 return [_make(file, array, size_bytes) for array, size_bytes in sizes]
         except _H5_ERRORS as error:
-            raise StorageFailed(f"{self.path}: cannot make the part: {error}; free space there") from error
+            raise StorageFailed(f"{self.path}: cannot make the part: {reason(error)}; free space there") from error
 
     def _fill(self, places: Sequence[int | None], contents: Sequence[tuple[Array, Content]]) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
@@ -78,7 +78,7 @@ class Writer(base.Writer):
             with h5py.File(self.path, "r+", libver=_LIBVER, locking=False) as file:
                 file.attrs.create(_END, np.bytes_(end_record(self.schema, self._spools.samples)))
         except _H5_ERRORS as error:
-            raise StorageFailed(f"{self.path}: cannot end the part: {error}; free space there") from error
+            raise StorageFailed(f"{self.path}: cannot end the part: {reason(error)}; free space there") from error
 
     def close(self) -> None:
         self._spools.close()
@@ -118,8 +118,7 @@ class Reader(base.Reader):
             except PackerError:
                 raise
             except _H5_ERRORS as error:
-                reason = " ".join(str(error).split())
-                raise CorruptPack(f"{path}: cannot open the part: {reason:.200}; copy or pack it again") from error
+                raise CorruptPack(f"{path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
     def _end(self, root: Any) -> bytes:
         """The end record; only a fixed-length string is read."""

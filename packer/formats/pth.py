@@ -26,7 +26,7 @@ from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageFailed
 from packer.formats import base
-from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record
+from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
 from packer.formats.stacking.mapping import Place, Rows, mapping, opening
 from packer.formats.stacking.spooling import Content, Spools
 from packer.schema import Schema
@@ -98,7 +98,9 @@ def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> 
                 tensors, cast(IO[bytes], sink)
             )  # an open file: its name, unlike a path's, does not get into the archive
         except RuntimeError as error:
-            raise StorageFailed(f"{path}: cannot write: {error}; free space or choose another folder") from error
+            raise StorageFailed(
+                f"{path}: cannot write: {reason(error)}; free space or choose another folder"
+            ) from error
         if sink.error is not None:
             raise sink.error
 
@@ -116,7 +118,7 @@ class Reader(base.Reader):
         try:
             entries = _Entries(mapped, file, storages=1 + len(wanted)).places()
         except _ZIP_ERRORS as error:
-            raise CorruptPack(f"{self.path}: not a .pth part: {error!s:.200}; copy or pack it again") from error
+            raise CorruptPack(f"{self.path}: not a .pth part: {reason(error)}; copy or pack it again") from error
         end = entries["data/0"]
         found = mapped[end.offset : end.offset + min(end.size_bytes, MOST_END_BYTES + 1)]
         check_end(self.path, found, schema=self.schema, samples=self.samples)

@@ -63,6 +63,11 @@ def arrays(field: Field, samples: int) -> tuple[Array, ...]:
     return (data, Array(field.name, "offsets", np.dtype("<i8"), (samples + 1,)))
 
 
+def reason(error: Exception) -> str:
+    """What a library says, as one short line; HDF5 breaks lines, where it tells the time of a failed write."""
+    return " ".join(str(error).split())[:200]
+
+
 def end_record(schema: Schema, samples: int) -> bytes:
     """What a complete part ends with."""
     return json.dumps({"fields": list(schema.names), "samples": samples}, sort_keys=True).encode("ascii")

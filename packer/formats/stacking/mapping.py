@@ -16,7 +16,7 @@ import numpy as np
 
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.formats.base import Record
-from packer.formats.stacking.layout import Array
+from packer.formats.stacking.layout import Array, reason
 from packer.schema import Schema
 
 _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
@@ -49,10 +49,9 @@ def opening(path: Path) -> Iterator[None]:
     except OSError as error:
         # h5py gives the errno of the system call as it is, and wraps what HDF5 itself finds without one
         if error.errno in _OF_THE_MACHINE:
-            reason = os.strerror(error.errno)
-            raise StorageFailed(f"{path}: cannot open: {reason}; see its permissions and ulimit -n") from error
-        reason = " ".join(str(error).split())
-        raise CorruptPack(f"{path}: cannot open the part: {reason:.200}; copy or pack it again") from error
+            cause = os.strerror(error.errno)
+            raise StorageFailed(f"{path}: cannot open: {cause}; see its permissions and ulimit -n") from error
+        raise CorruptPack(f"{path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 
 from packer.errors import PackerError, Refused, StorageFailed
 from packer.formats.base import Record
-from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, end_record, one_value
+from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, end_record, one_value, reason
 from packer.schema import Field, Schema
 
 _MOST_BUFFERED = 1 << 20
@@ -132,8 +132,8 @@ class Spools:
         except PackerError:  # some of them are OSErrors too
             raise
         except OSError as error:
-            reason = error.strerror or error
-            raise StorageFailed(f"{self.path}: cannot write: {reason}; free space or choose another folder") from error
+            cause = error.strerror or reason(error)
+            raise StorageFailed(f"{self.path}: cannot write: {cause}; free space or choose another folder") from error
 
     def _check_open(self) -> None:
         if self._closed:
