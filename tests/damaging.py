@@ -33,9 +33,7 @@ def read_all(folder: Path, expected: Sequence[packs.Record]) -> str:
 
 def small_pack(folder: Path, format: str) -> Path:
     """A pack of one small part, whose bytes are for a large part bookkeeping; returns the part."""
-    packs.make_pack(
-        folder, [packs.record(row, blob=bytes([row]) * 100) for row in range(40)], format=format, parts=1
-    )
+    packs.make_pack(folder, [packs.record(row, blob=bytes([row]) * 100) for row in range(40)], format=format, parts=1)
     (part,) = folder.glob("part-*")
     return part
 

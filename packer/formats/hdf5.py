@@ -101,6 +101,16 @@ def _h5_type(array: Array) -> Any:
     return h5py.h5t.py_create(array.dtype, logical=True)
 
 
+def _open(path: Path) -> Any:
+    """The file, read-only and without a lock, unless this process itself has it open with one: HDF5 wants them equal."""
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if "file locking" not in str(error):
+            raise
+        return h5py.File(path, "r", locking=True)
+
+
 class Reader(base.Reader):
     """Walks the file once, against the layout and nothing else; values are slices of the mapped file."""
 
@@ -108,7 +118,7 @@ class Reader(base.Reader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
         with opening(path):
             try:
-                with h5py.File(path, "r", locking=False) as file:
+                with _open(path) as file:
                     check_end(path, self._end(file.id), schema=schema, samples=samples)
                     self._check_names(file.id, set(schema.names))
                     places = dict(place for field in schema for place in self._places(file.id, field))

@@ -132,7 +132,7 @@ class Spools:
         except PackerError:  # some of them are OSErrors too
             raise
         except OSError as error:
-            cause = error.strerror or reason(error)
+            cause = os.strerror(error.errno) if error.errno else reason(error)  # HDF5 writes a report into strerror
             raise StorageFailed(f"{self.path}: cannot write: {cause}; free space or choose another folder") from error
 
     def _check_open(self) -> None:
