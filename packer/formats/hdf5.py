@@ -102,7 +102,7 @@ def _h5_type(array: Array) -> Any:
 
 
 def _open(path: Path) -> Any:
-    """The file, read-only and without a lock, unless this process itself has it open with one: HDF5 wants them equal."""
+    """The file, read-only and without a lock, unless this process has it open with one: HDF5 wants them equal."""
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
