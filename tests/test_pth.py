@@ -283,7 +283,7 @@ from pathlib import Path
 from packer.formats.pth import Reader
 from packer.schema import Schema
 schema = Schema.from_json(json.loads(sys.argv[2]))
-b"".decode("cp437")  # zipfile decodes names with it, and an import would show
+b"x".decode("cp437")  # zipfile decodes names with it, and an import would show
 seen = []
 names = ("pickle.find_class", "exec", "compile", "os.system", "subprocess.Popen", "import", "marshal.loads")
 sys.addaudithook(lambda event, args: seen.append((event, str(args)[:80])) if event in names else None)
