@@ -29,6 +29,7 @@ from packer import formats
 from packer.datasets import HDF5Dataset, LMDBDataset, PthDataset
 from packer.errors import CorruptPack, CorruptRecord, Refused
 from packer.formats.stacking.layout import arrays, check_end, end_record, one_value
+from packer.formats.stacking.mapping import Place, Rows, mapping
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 
@@ -216,6 +217,20 @@ def test_an_end_record_of_any_other_bytes_is_refused(found: bytes) -> None:
     with pytest.raises(CorruptPack):
         check_end(Path("part"), found, schema=packs.SCHEMA, samples=3)
     check_end(Path("part"), end_record(packs.SCHEMA, 3), schema=packs.SCHEMA, samples=3)
+
+
+@pytest.mark.parametrize(("offset", "size_bytes"), [(-8, 8), (0, 104), (96, 8), (1 << 62, 8), (200, 0)])
+def test_an_array_outside_the_file_is_refused(tmp_path: Path, offset: int, size_bytes: int) -> None:
+    (tmp_path / "part").write_bytes(bytes(100))
+    schema = Schema((Field("x", "number", "number", dtype="uint8", shape=()),))
+    places = {arrays(schema["x"], size_bytes)[0]: Place(offset, size_bytes)}
+    with (
+        (tmp_path / "part").open("rb") as file,
+        pytest.raises(CorruptPack, match="values of field 'x' lie outside the file"),
+        mapping(tmp_path / "part", file.fileno(), readahead=True) as mapped,
+    ):
+        Rows(tmp_path / "part", mapped, schema=schema, places=places)
+    assert mapped.closed
 
 
 def test_what_was_read_lives_on_when_the_reader_is_closed(module: ModuleType, tmp_path: Path) -> None:
