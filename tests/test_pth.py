@@ -173,11 +173,13 @@ def added(name: str, data: bytes = b"x") -> Callable[[Path], None]:
     return lambda path: zipped(path, [*entries(path).items(), (name, data)])
 
 
-def patched(signature: bytes, offset: int, value: bytes, *, number: int = 5) -> Callable[[Path], None]:
-    """Bytes of one header in the place of others; number: which of the headers with that signature."""
+def patched(
+    signature: bytes, offset: int, value: bytes, *, number: int = 5, before: Callable[[Path], None] | None = None
+) -> Callable[[Path], None]:
+    """Bytes of one header in the place of others; number: which of the headers with that signature, data/1 by default."""
 
     def change(path: Path) -> None:
-        zipped(path, list(entries(path).items()))
+        (before or changed())(path)
         data = bytearray(path.read_bytes())
         at = -1
         for _ in range(number + 1):
@@ -237,6 +239,9 @@ HOSTILE: dict[str, Callable[[Path], Any]] = {
     "another method": patched(CENTRAL, 10, b"\x63\0"),
     "sizes that differ": patched(CENTRAL, 20, U32(1)),
     "a size that reaches into the next entry": patched(CENTRAL, 20, U32(90) * 2),
+    "a size that reaches there as its offsets do": patched(
+        CENTRAL, 20, U32(90) * 2, before=changed(data__2=struct.pack("<4q", 0, 12, 24, 90))
+    ),
     "a size beyond the file": patched(CENTRAL, 20, U32(1 << 30) * 2),
     "a header elsewhere": patched(CENTRAL, 42, U32(3)),
     "a header beyond the file": patched(CENTRAL, 42, U32(1 << 30)),
