@@ -176,7 +176,7 @@ def added(name: str, data: bytes = b"x") -> Callable[[Path], None]:
 def patched(
     signature: bytes, offset: int, value: bytes, *, number: int = 5, before: Callable[[Path], None] | None = None
 ) -> Callable[[Path], None]:
-    """Bytes of one header in the place of others; number: which of the headers with that signature, data/1 by default."""
+    """Bytes of one header in the place of others; number: which one with that signature, data/1 by default."""
 
     def change(path: Path) -> None:
         (before or changed())(path)
@@ -275,6 +275,13 @@ def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:
     assert str(path) in outcome.message
     assert "\n" not in outcome.message
     assert len(outcome.message) < 1000
+
+
+@pytest.mark.parametrize("what", ["a directory of 4 GiB", "a directory of 1 GiB in 64 bits"])
+def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
+    HOSTILE[what](tmp_path / "a.pth")
+    with pytest.raises(CorruptPack, match="its zip directory has [0-9]{10} bytes"):
+        Reader(tmp_path / "a.pth", SCHEMA, samples=3)
 
 
 def test_the_hand_made_archives_are_read_when_nothing_is_wrong_with_them(tmp_path: Path) -> None:
