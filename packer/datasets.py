@@ -204,6 +204,18 @@ class LMDBDataset(PackDataset):
     format = "lmdb"
 
 
+class HDF5Dataset(PackDataset):
+    """A pack of format hdf5; see PackDataset."""
+
+    format = "hdf5"
+
+
+class PthDataset(PackDataset):
+    """A pack of format pth; see PackDataset."""
+
+    format = "pth"
+
+
 class Keys(Sequence[str]):
     """The keys of a data set, read from the mapped index one at a time."""
 

@@ -1,0 +1,195 @@
+"""pth: one .pth file per part, a dict of plain tensors: torch.load(part, weights_only=True, mmap=True) opens it.
+
+The dict, in this order (fields in schema order):
+    "packer.json"        uint8: the end record, JSON {"fields": [names in order], "samples": n}
+    "<field>"            [n, *shape], for fields whose encoded values all have one size (numbers, fixed raw)
+    "<field>.data"       uint8: the encoded values end to end, for every other field
+    "<field>.offsets"    int64 [n + 1]: value i is data[offsets[i]:offsets[i + 1]]
+No field name has a dot in it, so no two of these names are ever the same.
+
+Layout of the file (torch/serialization.py: a zip archive in which every entry is stored, not compressed):
+    archive/data.pkl     the dict; which tensor lies in which storage, its dtype and shape
+    archive/data/<k>     the storage of the k-th tensor of the dict, from 0, little-endian: torch numbers storages as it
+                         meets them, and each tensor has its own
+    archive/byteorder    "little"
+    archive/...          version, .format_version, .storage_alignment, .data/serialization_id
+The reader never looks into data.pkl: the k-th array of the layout is data/<k>, and its size must be exactly right.
+"""
+
+import mmap
+import struct
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, cast
+
+from packer.errors import CorruptPack, StorageFailed
+from packer.formats import base
+from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
+from packer.formats.stacking.mapping import Place, Rows, mapping, opening
+from packer.formats.stacking.spooling import Content, Spools
+from packer.schema import Schema
+
+SUFFIX = ".pth"
+_END = "packer.json"
+_OTHERS = {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"}
+_MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
+# what zipfile raises for a file that is not as it should be, besides OSError
+_ZIP_ERRORS = (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error, OverflowError)
+
+
+class Writer(base.Writer):
+    """Spools the values of each field, then lets torch save them as tensors over the mapped spools."""
+
+    def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
+        super().__init__(path, schema, payload_bytes=payload_bytes)
+        self._spools = Spools(path, schema)
+
+    def write(self, record: base.Record) -> None:
+        self._spools.append(record)
+
+    def finish(self) -> None:
+        if self._spools.finished:
+            return
+        with self._spools.finishing() as contents:
+            _save(self.path, end_record(self.schema, self._spools.samples), contents)
+        self.close()
+
+    def close(self) -> None:
+        self._spools.close()
+
+
+class _Sink:
+    """What torch saves into: a plain file. An error waits here, since C++ between us must not see it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Write all of it, unless an earlier write failed."""
+        done = 0
+        try:
+            while self.error is None and done < len(data):
+                done += self._file.write(data[done:])
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+
+def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> None:
+    import torch  # noqa: PLC0415  1 s that reading must not take
+
+    tensors = {_END: torch.frombuffer(bytearray(end), dtype=torch.uint8)}
+    for array, content in contents:
+        dtype = getattr(torch, array.dtype.newbyteorder("=").name)
+        shape = tuple(length if length is not None else len(content) for length in array.shape)
+        flat = torch.frombuffer(content, dtype=dtype) if len(content) else torch.empty(0, dtype=dtype)
+        # interned, for a pickle refers back to a text that is the same object, and so would depend on whose it is
+        tensors[sys.intern(array.name("."))] = flat.reshape(shape)
+    with path.open("r+b", buffering=0) as file:
+        sink = _Sink(file)
+        try:
+            torch.save(
+                tensors, cast(IO[bytes], sink)
+            )  # an open file: its name, unlike a path's, does not get into the archive
+        except RuntimeError as error:
+            raise StorageFailed(
+                f"{path}: cannot write: {reason(error)}; free space or choose another folder"
+            ) from error
+        if sink.error is not None:
+            raise sink.error
+
+
+class Reader(base.Reader):
+    """Finds the storages in the zip's directory, unpickling nothing; values are slices of the mapped file."""
+
+    def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
+        super().__init__(path, schema, samples=samples, readahead=readahead)
+        with opening(path), path.open("rb") as file, mapping(path, file.fileno(), readahead=readahead) as mapped:
+            self._rows = Rows(path, mapped, schema=schema, places=self._places(mapped, file))
+
+    def _places(self, mapped: mmap.mmap, file: IO[bytes]) -> dict[Array, Place]:
+        wanted = [array for field in self.schema for array in arrays(field, self.samples)]
+        try:
+            entries = _Entries(mapped, file, storages=1 + len(wanted)).places()
+        except _ZIP_ERRORS as error:
+            raise CorruptPack(f"{self.path}: not a .pth part: {reason(error)}; copy or pack it again") from error
+        end = entries["data/0"]
+        found = mapped[end.offset : end.offset + min(end.size_bytes, MOST_END_BYTES + 1)]
+        check_end(self.path, found, schema=self.schema, samples=self.samples)
+        places = {array: entries[f"data/{number}"] for number, array in enumerate(wanted, 1)}
+        for array, place in places.items():
+            if array.size_bytes not in (None, place.size_bytes):
+                raise CorruptPack(
+                    f"{self.path}: {array.name('.')} has {place.size_bytes} bytes, expected {array.size_bytes}; "
+                    "pack again"
+                )
+        return places
+
+    def read(self, row: int, names: Sequence[str]) -> base.Record:
+        return self._rows.read(row, names)
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+class _Entries:
+    """The entries of a zip archive that torch wrote; anything unusual about them is a ValueError."""
+
+    def __init__(self, mapped: mmap.mmap, file: IO[bytes], *, storages: int) -> None:
+        self._mapped = mapped
+        self._names = {f"data/{number}" for number in range(storages)}
+        self._check_directory((storages + len(_OTHERS)) * _MOST_ENTRY_BYTES)
+        with zipfile.ZipFile(file) as archive:
+            self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+            self._end = archive.start_dir
+
+    def _check_directory(self, most_bytes: int) -> None:
+        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+        tail = self._mapped[-98:]
+        if tail[-22:-18] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+            raise ValueError("it does not end with the directory of a zip file")
+        size = int.from_bytes(tail[-10:-6], "little")
+        if tail[:4] == b"PK\x06\x06":
+            size = max(size, int.from_bytes(tail[40:48], "little"))
+        if size > most_bytes:
+            raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
+
+    def places(self) -> dict[str, Place]:
+        """Name without the folder -> place of the bytes, for exactly the expected entries."""
+        root = self._infos[0].filename.partition("/")[0] + "/" if self._infos else ""
+        found: dict[str, Place] = {}
+        ends = [info.header_offset for info in self._infos[1:]] + [self._end]
+        for info, end in zip(self._infos, ends, strict=True):
+            name = info.filename.removeprefix(root)
+            if not info.filename.startswith(root) or name in found or name not in self._names | _OTHERS:
+                raise ValueError(f"unexpected or repeated entry {info.filename!r:.80}")
+            found[name] = self._place(info, end)
+        missing = sorted((self._names | {"data.pkl", "byteorder"}) - found.keys())
+        if missing:
+            raise ValueError(f"no entry {missing[0]!r}")
+        order = found["byteorder"]
+        if order.size_bytes != 6 or self._mapped[order.offset : order.offset + 6] != b"little":
+            raise ValueError("its numbers are not little-endian")
+        return found
+
+    def _place(self, info: zipfile.ZipInfo, end: int) -> Place:
+        """Where the bytes of an entry lie, between its header and what comes next."""
+        # bit 3: sizes also stand behind the data; bit 11: the name is UTF-8
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & ~0x808 or info.file_size != info.compress_size:
+            raise ValueError(f"entry {info.filename!r:.80} is compressed or encrypted")
+        at = info.header_offset
+        name = info.orig_filename.encode()
+        header = self._mapped[at : at + 30] if at >= 0 else b""
+        if header[:4] != b"PK\x03\x04" or self._mapped[at + 30 : at + 30 + len(name)] != name:
+            raise ValueError(f"entry {info.filename!r:.80} has no header of its own")
+        name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
+        start = at + 30 + name_bytes + extra_bytes
+        if name_bytes != len(name) or start + info.file_size > end:
+            raise ValueError(f"entry {info.filename!r:.80} does not fit before the next one")
+        return Place(start, info.file_size)

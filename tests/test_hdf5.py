@@ -1,0 +1,362 @@
+"""HDF5 parts through the back door: h5py reads them as arrays, and the reader takes what h5py wrote, and no more."""
+
+import fcntl
+import json
+import os
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import packs
+import pytest
+from children import child
+from damaging import check_flips, cuts, flips, small_pack
+
+from packer.errors import CorruptPack, Refused, StorageFailed
+from packer.formats.hdf5 import Reader, Writer
+from packer.schema import DTYPES, Field, Schema
+
+SCHEMA = packs.SCHEMA
+NAMES = list(SCHEMA.names)
+
+
+def write(path: Path, records: Sequence[packs.Record], schema: Schema = SCHEMA) -> None:
+    """A complete part."""
+    with Writer(path, schema, payload_bytes=0) as writer:
+        for record in records:
+            writer.write(record)
+        writer.finish()
+
+
+def layout(records: Sequence[packs.Record]) -> dict[str, Any]:
+    """The documented layout, as arrays by name."""
+    arrays: dict[str, Any] = {}
+    for name in ("key", "blob"):
+        values = [record[name] for record in records]
+        arrays[f"{name}/data"] = np.frombuffer(b"".join(values), np.uint8)
+        arrays[f"{name}/offsets"] = np.cumsum([0, *map(len, values)], dtype="<i8")
+    arrays["label"] = np.frombuffer(b"".join(record["label"] for record in records), "<i8")
+    arrays["pair"] = np.frombuffer(b"".join(record["pair"] for record in records), "<u2").reshape(-1, 2)
+    return arrays
+
+
+def end(samples: int, **members: Any) -> np.bytes_:
+    """The attribute that comes last."""
+    return np.bytes_(json.dumps({"fields": NAMES, "samples": samples, **members}))
+
+
+def by_hand(path: Path, records: Sequence[packs.Record], **options: Any) -> None:
+    """A part written by h5py alone."""
+    with h5py.File(path, "w", **options) as file:
+        for name, array in layout(records).items():
+            file.create_dataset(name, data=array)
+        file.attrs["packer"] = end(len(records))
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_h5py_reads_every_array_under_its_documented_name(tmp_path: Path, count: int) -> None:
+    write(tmp_path / "a.h5", packs.records(count))
+    with h5py.File(tmp_path / "a.h5") as file:
+        found: dict[str, Any] = {}
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        assert json.loads(file.attrs["packer"]) == {"fields": NAMES, "samples": count}
+    expected = layout(packs.records(count))
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert np.array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("options", [{}, {"libver": "latest"}], ids=str)
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_part_that_h5py_wrote_is_read(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
+    by_hand(tmp_path / "a.h5", packs.records(count), **options)
+    reader = Reader(tmp_path / "a.h5", SCHEMA, samples=count)
+    assert [{name: bytes(value) for name, value in reader.read(row, NAMES).items()} for row in range(count)] == (
+        packs.records(count)
+    )
+    reader.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)], ids=str)
+def test_every_dtype_and_fixed_shape_is_an_array_of_that_kind(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    schema = Schema((Field("x", "number", "number", dtype=dtype, shape=shape),))
+    values = np.arange(4 * int(np.prod(shape)), dtype=np.uint8).reshape(4, *shape).astype(dtype)
+    little = values.astype(values.dtype.newbyteorder("<"))
+    write(tmp_path / "a.h5", [{"x": value.tobytes()} for value in little], schema)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert (file["x"].dtype, file["x"].shape) == (np.dtype(dtype), (4, *shape))
+        assert np.array_equal(file["x"][()], values)
+    reader = Reader(tmp_path / "a.h5", schema, samples=4)
+    assert [bytes(reader.read(row, ("x",))["x"]) for row in range(4)] == [value.tobytes() for value in little]
+    reader.close()
+
+
+def test_raw_pictures_of_one_size_are_one_array_in_the_stored_dtype(tmp_path: Path) -> None:
+    fields = (
+        Field("image", "image", "raw", dtype="uint8", shape=(4, 5, 3)),
+        Field("depth", "depth", "raw:float16", dtype="float32", shape=(4, 5)),
+        Field("png", "image", "png", dtype="uint8", shape=(4, 5, 3)),
+        Field("points", "points", "raw", dtype="float32", shape=(None, 2)),
+    )
+    record = {"image": bytes(range(60)), "depth": bytes(40), "png": b"abc", "points": bytes(24)}
+    write(tmp_path / "a.h5", [record] * 2, Schema(fields))
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert (file["image"].shape, file["image"].dtype) == ((2, 4, 5, 3), np.uint8)
+        assert file["image"][1].tobytes() == bytes(range(60))
+        assert (file["depth"].shape, file["depth"].dtype) == ((2, 4, 5), np.float16)
+        assert isinstance(file["png"], h5py.Group)
+        assert file["points/offsets"][()].tolist() == [0, 24, 48]
+
+
+def test_a_value_of_another_size_than_the_schema_says_is_refused_whole(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.h5", SCHEMA, payload_bytes=0) as writer:
+        writer.write(packs.record(0))
+        with pytest.raises(Refused, match=r"row 1, field 'pair': expected 4 bytes for number of shape \(2,\), found 3"):
+            writer.write({**packs.record(1), "pair": b"abc"})
+        writer.write(packs.record(1))
+        writer.finish()
+    reader = Reader(tmp_path / "a.h5", SCHEMA, samples=2)
+    assert {name: bytes(value) for name, value in reader.read(1, NAMES).items()} == packs.record(1)
+    reader.close()
+
+
+def test_the_file_has_no_filter_no_time_and_the_oldest_format(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", packs.records(3))
+    assert (tmp_path / "a.h5").read_bytes()[:9] == b"\x89HDF\r\n\x1a\n\0"  # version 0 of the superblock
+    with h5py.File(tmp_path / "a.h5") as file:
+        for name in layout([]):
+            options = file[name].id.get_create_plist()
+            assert options.get_layout() == h5py.h5d.CONTIGUOUS
+            assert options.get_nfilters() == 0
+            assert h5py.h5o.get_info(file[name].id).mtime == 0
+
+
+# ---- what the reader refuses, one file per rule
+
+
+def replaced(name: str, **options: Any) -> Callable[[h5py.File], None]:
+    """Another dataset in the place of one of the layout's; options as of create_dataset."""
+
+    def change(file: h5py.File) -> None:
+        data = options["data"] if "data" in options else file[name][()]
+        del file[name]
+        file.create_dataset(name, **{**options, "data": data})
+
+    return change
+
+
+def linked(name: str, link: Any) -> Callable[[h5py.File], None]:
+    """A link in the place of something of the layout."""
+
+    def change(file: h5py.File) -> None:
+        del file[name]
+        file[name] = link
+
+    return change
+
+
+def low_level(name: str, shape: tuple[int, ...], *, external: bool = False) -> Callable[[h5py.File], None]:
+    """A dataset whose bytes are elsewhere, or nowhere."""
+
+    def change(file: h5py.File) -> None:
+        del file[name]
+        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if external:
+            options.set_external(os.fsencode(Path(file.filename).with_name("secret")), 0, h5py.h5f.UNLIMITED)
+        kind = h5py.h5t.py_create(np.dtype("u1" if name.endswith("data") else "<i8"))
+        h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple(shape), options)
+
+    return change
+
+
+def virtual(file: h5py.File) -> None:
+    source = h5py.VirtualSource(Path(file.filename).with_name("other.h5"), "secret", shape=(3,))
+    target = h5py.VirtualLayout(shape=(3,), dtype="<i8")
+    target[:] = source
+    del file["label"]
+    file.create_virtual_dataset("label", target)
+
+
+def vlen(file: h5py.File) -> None:
+    del file["blob/data"]
+    file.create_dataset("blob/data", (3,), h5py.vlen_dtype(np.uint8))
+
+
+def attribute(value: Any) -> Callable[[h5py.File], None]:
+    """Another end attribute."""
+    return lambda file: file.attrs.__setitem__("packer", value)
+
+
+def ends(*, key: Sequence[int]) -> Callable[[h5py.File], None]:
+    """Other offsets of the keys, which have 12 bytes each."""
+    return replaced("key/offsets", data=np.asarray(key, "<i8"))
+
+
+HOSTILE: dict[str, Callable[[h5py.File], Any]] = {
+    "no end": lambda file: file.attrs.__delitem__("packer"),
+    "end of other samples": attribute(end(4)),
+    "end of other fields": attribute(end(3, fields=NAMES[::-1])),
+    "end no JSON": attribute(np.bytes_("{")),
+    "end deep": attribute(np.bytes_("[" * 50_000)),
+    "end long": attribute(np.bytes_(" " * 61_000)),
+    "end of variable length": attribute('{"fields": []}'),
+    "end a number": attribute(3),
+    "end an array": attribute(np.asarray([end(3)] * 2)),
+    "a name missing": lambda file: file.__delitem__("label"),
+    "a name more": lambda file: file.create_dataset("more", data=[1]),
+    "another name": lambda file: file.move("label", "labels"),
+    "a name more in a group": lambda file: file.create_dataset("blob/more", data=[1]),
+    "a group for values": lambda file: (file.__delitem__("label"), file.create_group("label")),
+    "values for a group": replaced("key", data=np.zeros(3, "u1")),
+    "a committed type": linked("label", np.dtype("<i8")),
+    "external link": linked("label", h5py.ExternalLink("other.h5", "secret")),
+    "external link for a group": linked("blob", h5py.ExternalLink("other.h5", "/")),
+    "soft link": linked("label", h5py.SoftLink("/blob/offsets")),
+    "soft link to itself": linked("label", h5py.SoftLink("/label")),
+    "external storage": low_level("label", (3,), external=True),
+    "external storage of data": low_level("blob/data", (96,), external=True),
+    "virtual": virtual,
+    "variable length": vlen,
+    "chunked": replaced("label", chunks=(3,)),
+    "compressed": replaced("label", compression="gzip"),
+    "checksummed": replaced("label", fletcher32=True),
+    "signed for unsigned": replaced("pair", data=np.zeros((3, 2), "<i2")),
+    "big-endian": replaced("label", data=np.zeros(3, ">i8")),
+    "floats": replaced("label", data=np.zeros(3, "<f8")),
+    "compound": replaced("label", data=np.zeros(3, [("a", "<i8")])),
+    "text": replaced("label", data=np.zeros(3, "S8")),
+    "another shape": replaced("pair", data=np.zeros((3, 3), "<u2")),
+    "another order of lengths": replaced("pair", data=np.zeros((2, 3), "<u2")),
+    "no dimension": replaced("label", data=np.int64(3)),
+    "null space": replaced("label", data=h5py.Empty("<i8")),
+    "data in two dimensions": replaced("blob/data", data=np.zeros((96, 1), "u1")),
+    "a shape bomb": low_level("blob/data", (1 << 62,)),
+    "bytes never written": low_level("blob/data", (96,)),
+    "compact": lambda file: compact(file, "label"),
+    "offsets one short": ends(key=[0, 12, 24]),
+    "offsets not from 0": ends(key=[1, 12, 24, 36]),
+    "offsets falling": ends(key=[0, 24, 12, 36]),
+    "offsets negative": ends(key=[0, -12, 24, 36]),
+    "offsets beyond": ends(key=[0, 12, 24, 37]),
+    "offsets of 2**63": ends(key=[0, 12, (1 << 63) - 1, 36]),
+    "offsets before the end": ends(key=[0, 12, 24, 35]),
+}
+
+
+def compact(file: h5py.File, name: str) -> None:
+    """Values inside the object header."""
+    del file[name]
+    options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    options.set_layout(h5py.h5d.COMPACT)
+    h5py.h5d.create(file.id, name.encode(), h5py.h5t.STD_I64LE, h5py.h5s.create_simple((3,)), options)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:
+    (tmp_path / "secret").write_bytes(b"secret bytes of this machine" * 10)
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["secret"] = np.zeros(3, "<i8")
+    path = tmp_path / "a.h5"
+    by_hand(path, packs.records(3))
+    with h5py.File(path, "r+") as file:
+        HOSTILE[what](file)
+    outcome = child(lambda: len(Reader(path, SCHEMA, samples=3)))
+    assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), outcome
+    assert str(path) in outcome.message
+    assert "\n" not in outcome.message
+    assert len(outcome.message) < 1000
+
+
+def test_no_file_but_the_part_is_opened(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["secret"] = np.zeros(3, "<i8")
+    by_hand(tmp_path / "a.h5", packs.records(3))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        linked("label", h5py.ExternalLink("other.h5", "secret"))(file)
+    os.remove(tmp_path / "other.h5")
+    os.mkfifo(tmp_path / "other.h5")  # who opens it waits for ever
+    outcome = child(lambda: len(Reader(tmp_path / "a.h5", SCHEMA, samples=3)), timeout_seconds=20)
+    assert outcome.error == "CorruptPack", outcome
+
+
+def test_a_part_that_another_program_has_locked_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", packs.records(3))
+    with (tmp_path / "a.h5").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Reader(tmp_path / "a.h5", SCHEMA, samples=3).close()
+
+
+@pytest.mark.parametrize("locking", [False, True])
+def test_a_part_that_this_process_has_open_in_h5py_is_read(tmp_path: Path, locking: bool) -> None:
+    write(tmp_path / "a.h5", packs.records(3))
+    with h5py.File(tmp_path / "a.h5", "r", locking=locking):
+        Reader(tmp_path / "a.h5", SCHEMA, samples=3).close()
+
+
+@pytest.mark.parametrize("rights", ["no descriptor", "no permission"])
+def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path, rights: str) -> None:
+    write(tmp_path / "a.h5", packs.records(3))
+
+    def run() -> None:
+        os.chdir(tmp_path)
+        if rights == "no descriptor":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        else:
+            os.chmod("a.h5", 0)
+            if os.getuid() == 0:
+                os.seteuid(65534)
+        Reader(Path("a.h5"), SCHEMA, samples=3)
+
+    outcome = child(run)
+    assert (outcome.error, outcome.exit_code) == ("StorageFailed", 4), outcome
+
+
+@pytest.mark.parametrize("file_bytes", [0, 100, 2000, 4096, 6000])
+def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_path: Path, file_bytes: int) -> None:
+    path = tmp_path / "a.h5"
+
+    def run() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        writer = Writer(path, SCHEMA, payload_bytes=0)
+        writer.write(packs.record(0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+        with pytest.raises(StorageFailed, match=r"a\.h5: cannot .*free space") as caught:
+            writer.finish()
+        assert "\n" not in str(caught.value)
+        with pytest.raises(CorruptPack):
+            Reader(path, SCHEMA, samples=1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        writer.finish()
+        return len(Reader(path, SCHEMA, samples=1))
+
+    assert child(run).value == 1
+
+
+def test_more_field_names_than_an_attribute_holds_are_refused_at_once(tmp_path: Path) -> None:
+    schema = Schema(tuple(Field(f"{'x' * 50}{number}", "text", "text") for number in range(1100)))
+    with pytest.raises(Refused, match="1100 fields"):
+        Writer(tmp_path / "a.h5", schema, payload_bytes=0)
+    assert os.listdir(tmp_path) == []
+
+
+# ---- damage
+
+
+def test_a_part_is_refused_at_every_cut(tmp_path: Path) -> None:
+    part = small_pack(tmp_path / "pack", "hdf5")
+    for size, outcome in cuts(part, format="hdf5", samples=40):
+        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
+    small_pack(tmp_path / "pack", "hdf5")
+    check_flips(flips(tmp_path / "pack", number, seed=number), number)
