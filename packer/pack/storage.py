@@ -75,6 +75,27 @@ def sync(path: Path) -> None:
             os.close(descriptor)
 
 
+def sync_file_system(path: Path) -> None:
+    """Everything written to the file system that holds `path`, by one syncfs(2): many small files; StorageFailed."""
+    with failing(path, "sync to disk"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+            if function is None:
+                os.sync()
+            elif function(descriptor):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        finally:
+            os.close(descriptor)
+
+
+def replace_file(staged: Path, target: Path) -> None:
+    """Put the synced file `staged` in the place of `target`, which may be absent, by one rename; StorageFailed."""
+    with failing(target, "replace"):
+        os.replace(staged, target)
+    sync(target.parent)
+
+
 def write_file(path: Path, data: bytes) -> None:
     """A new file with `data`, synced; raises StorageFailed."""
     with failing(path, "write"), path.open("xb") as file:
