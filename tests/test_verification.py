@@ -13,7 +13,7 @@ from children import child
 
 from packer.errors import CorruptPack, Refused
 from packer.pack import manifest as manifests
-from packer.pack import verification
+from packer.pack import storage
 from packer.pack.opening import Pack
 from packer.pack.verification import DEPTHS, problems
 
@@ -252,7 +252,7 @@ def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: st
 def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = verification.open_file
+    real = storage.open_file
 
     def fail(path: Path) -> object:
         if path.name == "part-00000.lmdb":
@@ -260,7 +260,7 @@ def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
         return real(path)
 
     flip_blob(folder, 8)
-    monkeypatch.setattr(verification, "open_file", fail)
+    monkeypatch.setattr(storage, "open_file", fail)
     lines = list(problems(folder))
     assert matches(lines, [r"part-00000\.lmdb: cannot read", r"part-00002\.lmdb: damaged part", r"sample 8"]), lines
 

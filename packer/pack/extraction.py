@@ -170,7 +170,7 @@ class _Extraction:
         """The path that does not lie about the bytes: reads a picture's header where it was encoded anew."""
         if origin.exact or origin.field is None:
             return origin.path
-        suffixes = (".json",) if origin.field.kind == "json" else (".npy",)
+        suffixes: tuple[str, ...] = (".json",) if origin.field.kind == "json" else (".npy",)
         if _is_picture(origin.field):
             with self._pack.record(index, (origin.name,)) as record:
                 try:

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import stat
@@ -63,6 +64,15 @@ def open_file(path: Path) -> BinaryIO:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise CorruptPack(f"{path}: expected a file, found a folder or a device; copy the pack again")
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file of a pack, in hex; raises CorruptPack, StorageFailed."""
+    digest = hashlib.sha256()
+    with open_file(path) as file, failing(path, "read"):
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def sync(path: Path) -> None:

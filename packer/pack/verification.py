@@ -5,7 +5,6 @@ default  and the sha256 of each part, and where that differs the crc32 of every 
 data     and the crc32 and a strict decode of every value, whatever the sha256 says
 """
 
-import hashlib
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from packer.pack import manifest as manifests
 from packer.pack.index import FOLDER, Index
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
-from packer.pack.storage import failing, open_file
+from packer.pack.storage import file_sha256
 
 DEPTHS = ("quick", "default", "data")
 
@@ -71,7 +70,7 @@ def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | Non
 
 def _index_file(path: Path, file: IndexFile) -> str | None:
     try:
-        if _sha256(path) == file.sha256:
+        if file_sha256(path) == file.sha256:
             return None
     except PackerError as error:
         return str(error)
@@ -101,7 +100,7 @@ class _Parts:
         path = self._folder / part.name
         try:
             key = check_part(path, part)
-            whole = self._depth == "quick" or _sha256(path) == part.sha256
+            whole = self._depth == "quick" or file_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return
@@ -142,11 +141,3 @@ class _Parts:
         except PackerError as error:
             return f"does not decode: {error}"
         return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_file(path) as file, failing(path, "read"):
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
