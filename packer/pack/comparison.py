@@ -148,6 +148,10 @@ class Comparison:
         made = sources.load(str(kind)).Source
         asked = self._pack.manifest.options.get("source")
         asked = asked if isinstance(asked, dict) else {}
+        while asked.get("kind") == "pack":  # a pack of a pack: what was asked of the original stands inside
+            before = asked.get("options")
+            inner = before.get("source") if isinstance(before, dict) else None
+            asked = inner if isinstance(inner, dict) else {}
         given = asked.get("options")
         given = given if isinstance(given, dict) else {}
         options: dict[str, Any] = {name: given[name] for name in made.options() if name in given}
