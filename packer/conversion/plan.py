@@ -57,9 +57,8 @@ class Plan:
         """Whether every picture is stored as the bytes of its file, or as those of the pack that it comes from."""
         pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
         if isinstance(self.source, PackSource):
-            return not self.moves_pixels and all(
-                field.codec == self.source.schema[field.name].codec for field in pictures
-            )
+            before = self.source.schema
+            return not self.moves_pixels and all(field.codec == before[field.name].codec for field in pictures)
         return not self.moves_pixels and all(field.codec == "encoded" for field in pictures)
 
     @property
@@ -135,8 +134,8 @@ def _check_repacking(source: Source, options: Options) -> None:
     for name, codec in options.codecs:
         if codec == "encoded" and name in source.schema and source.schema[name].codec != "encoded":
             raise Refused(
-                f"{source.root}: --codec {name}=encoded: the pack holds {source.schema[name].codec} and not the bytes of "
-                "the file any more; pack the original folder again"
+                f"{source.root}: --codec {name}=encoded: the pack holds {source.schema[name].codec}, not the file's "
+                "bytes; pack the original folder again"
             )
 
 
@@ -157,7 +156,8 @@ def _default_codec(field: Field, options: Options, lossy: frozenset[str]) -> str
 
 def _with_codec(field: Field, codec: str, options: Options) -> Field:
     changed = replace(field, codec=codec)
-    if (codec != field.codec or options.resize) and field.kind in PIXEL_KINDS:
+    outgrown = options.resize is not None and None not in (field.shape or (None,))  # of a pack resized once before
+    if (codec != field.codec or outgrown) and field.kind in PIXEL_KINDS:
         resize = Resize.parse(options.resize) if options.resize else None
         size: Shape = (resize.height, resize.width) if resize and resize.width else (None, None)
         shape = (*size, 3) if field.kind == "image" else size
