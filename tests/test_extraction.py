@@ -177,6 +177,14 @@ def test_a_kept_suffix_that_fits_is_not_changed(tmp_path: Path) -> None:
     assert sorted(tree(tmp_path / "back")) == [b"a.JPEG", b"b.jpg"]
 
 
+def test_kept_by_codec_but_moved_is_not_exact(tmp_path: Path) -> None:
+    root = trees.write(tmp_path / "in", {"a.jpg": trees.picture(1, suffix=".jpg"), "b.png": trees.picture(2)})
+    packed(root, tmp_path / "out.pack", resize="16", codecs=(("image", "encoded"),))
+    found = extract(tmp_path / "out.pack", tmp_path / "back")
+    assert (found.exact, found.reencoded, found.changed) == (0, 2, {"image": "encoded"})
+    assert extract(tmp_path / "out.pack", tmp_path / "none", only_exact=True).files == 0
+
+
 def test_only_exact_leaves_out_what_was_encoded_anew(tmp_path: Path) -> None:
     root = trees.cornell(tmp_path / "in")
     packed(root, tmp_path / "out.pack", codecs=(("depth", "raw"),))
@@ -268,6 +276,8 @@ def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
     for name in ("back", "link"):
         with pytest.raises(PackExists, match="already there"):
             extract(pack, tmp_path / name)
+    with pytest.raises(Refused, match="inside the pack"):
+        extract(pack, pack / "back")
     with pytest.raises(Refused, match="parent"):
         extract(pack, tmp_path / "no" / "back")
     assert list((tmp_path / "back").iterdir()) == []

@@ -158,6 +158,15 @@ def test_a_pack_that_this_process_reads_is_indexed(folder: Path) -> None:
     pack.close()
 
 
+def test_a_pack_is_named_from_inside_and_through_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    for name in (Path("."), Path("index/.."), folder.parent / "link"):
+        (folder / "index/keys.npy").unlink()
+        assert reindex(name) == ["index/keys.npy"]
+    assert list(problems(folder)) == []
+
+
 def test_two_at_once_are_kept_apart_and_leftovers_swept(folder: Path) -> None:
     work = folder.with_name(".pack.index")
     with locked(work), pytest.raises(Locked):

@@ -58,7 +58,7 @@ def extract(
     only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
     Raises PackExists; Refused where names are unsafe or collide, all listed; CorruptPack, StorageFailed, Locked.
     """
-    _check_target(target)
+    _check_target(folder, target)
     pack = Pack(folder)
     try:
         work = _Extraction(pack, only_exact=only_exact, skip_bad=skip_bad)
@@ -70,7 +70,7 @@ def extract(
                 with Tree(staged) as tree:
                     found = work.write(tree, progress or (lambda samples, size: None))
                 sync_file_system(staged)
-                _check_target(target)
+                _check_target(folder, target)
                 publish(staged, target)
             finally:
                 remove(staged)
@@ -79,7 +79,9 @@ def extract(
     return found
 
 
-def _check_target(target: Path) -> None:
+def _check_target(folder: Path, target: Path) -> None:
+    if folder.resolve() in (target.resolve(), *target.resolve().parents):
+        raise Refused(f"{target}: lies inside the pack {folder}; choose a folder beside it")
     if os.path.lexists(target):
         raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
     if not target.parent.is_dir():

@@ -36,7 +36,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     if check:
         with tempfile.TemporaryDirectory(prefix="packer-index-") as work:
             return _stale(folder, manifest, _rebuilt(folder, manifest, Path(work)))
-    place = folder.absolute()
+    place = folder.resolve()  # `.` and links have no name of their own
     work_folder = place.with_name(f".{place.name}.index")
     with locked(work_folder):
         try:
