@@ -14,7 +14,7 @@ import trees
 from converting import digest, opened, packed
 from test_convert import photos
 
-from packer.conversion import job as running
+from packer.conversion import encoding
 from packer.conversion.options import Options
 from packer.conversion.run import convert
 from packer.errors import CorruptPack, Interrupted, Refused
@@ -99,8 +99,8 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     journal = (tmp_path / ".out.pack.partial/journal").read_text().splitlines()
     finished = sum(json.loads(line)["part"]["samples"] for line in journal[1:])
     encoded = []
-    real = running.Encoder.__call__
-    monkeypatch.setattr(running.Encoder, "__call__", lambda self, index: (encoded.append(index), real(self, index))[1])
+    real = encoding.Encoder.__call__
+    monkeypatch.setattr(encoding.Encoder, "__call__", lambda self, index: (encoded.append(index), real(self, index))[1])
     summary = convert(opened(root), tmp_path / "out.pack", options)
     assert summary.resumed_samples == finished
     assert sorted(encoded) == list(range(finished, 60))

@@ -1,5 +1,8 @@
 """verify: every kind of damage is listed, several at once, with key and field; nothing on disk changes."""
 
+import hashlib
+import json
+import math
 import os
 import re
 import shutil
@@ -7,15 +10,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import packs
 import pytest
+import trees
 from children import child
+from converting import packed
+from test_cli import run
+from test_convert import photos
 
+from packer.conversion.options import Options
+from packer.conversion.run import convert
+from packer.conversion.sourcing import Request
 from packer.errors import CorruptPack, Refused
 from packer.pack import manifest as manifests
-from packer.pack import verification
+from packer.pack import storage
+from packer.pack.comparison import Comparison, psnr_db
 from packer.pack.opening import Pack
-from packer.pack.verification import DEPTHS, problems
+from packer.pack.verification import DEPTHS, Subset, problems
 
 
 @pytest.fixture
@@ -252,7 +264,7 @@ def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: st
 def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = verification.open_file
+    real = storage.open_file
 
     def fail(path: Path) -> object:
         if path.name == "part-00000.lmdb":
@@ -260,7 +272,7 @@ def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
         return real(path)
 
     flip_blob(folder, 8)
-    monkeypatch.setattr(verification, "open_file", fail)
+    monkeypatch.setattr(storage, "open_file", fail)
     lines = list(problems(folder))
     assert matches(lines, [r"part-00000\.lmdb: cannot read", r"part-00002\.lmdb: damaged part", r"sample 8"]), lines
 
@@ -291,3 +303,190 @@ def test_a_flipped_byte_never_makes_verification_raise(folder: Path) -> None:
     with pytest.raises(CorruptPack):
         manifests.read(folder)
     assert len(list(problems(folder))) == 1
+
+
+# ---- a subset, and an expected digest
+
+
+@pytest.mark.parametrize("depth", ["default", "data"])
+@pytest.mark.parametrize("of", [1, 2, 3, 4, 20])
+def test_all_subsets_together_find_what_the_whole_finds(folder: Path, of: int, depth: str) -> None:
+    for sample in (0, 4, 8):
+        flip_blob(folder, sample)
+    part = folder / "part-00002.lmdb"
+    packs.flip(part, part.stat().st_size - 4096 + 20)
+    every = [line for number in range(of) for line in problems(folder, depth=depth, subset=Subset(number + 1, of))]
+    assert set(every) == set(problems(folder, depth=depth))
+
+
+def test_a_subset_looks_at_its_parts_and_samples_only(folder: Path) -> None:
+    flip_blob(folder, 4)  # in part 1
+    for number, expected in ((1, []), (2, ["damaged part", "sample 4"]), (3, [])):
+        lines = list(problems(folder, subset=Subset(number, 3)))
+        assert matches(lines, expected), (number, lines)
+    lines = list(problems(folder, subset=Subset(1, 4)))  # sample 4, but not part 1
+    assert matches(lines, ["sample 4"]), lines
+
+
+def test_a_subset_is_written_as_two_numbers() -> None:
+    assert Subset.parse("3/10") == Subset(3, 10)
+    assert [number for number in range(25) if number in Subset(3, 10)] == [2, 12, 22]
+    for text in ("0/3", "4/3", "1", "1/0", "-1/2", "a/b", "1/2/3", ""):
+        with pytest.raises(Refused, match="expected N/M"):
+            Subset.parse(text)
+
+
+def test_a_subset_of_a_quick_look_is_refused(folder: Path) -> None:
+    with pytest.raises(Refused, match="no subset"):
+        list(problems(folder, depth="quick", subset=Subset(1, 2)))
+
+
+def test_another_pack_than_expected_is_a_problem(folder: Path) -> None:
+    right = "sha256:" + hashlib.sha256((folder / "packer.json").read_bytes()).hexdigest()
+    assert list(problems(folder, expect=right)) == []
+    assert list(problems(folder, expect="sha256:" + right[7:].upper())) == []
+    lines = list(problems(folder, expect="sha256:" + "0" * 64))
+    assert matches(lines, [r"packer\.json: another pack than expected"]), lines
+    for text in ("0" * 64, "sha256:", "sha256:12", "md5:" + "0" * 64):
+        with pytest.raises(Refused, match="expected sha256: and 64 hex digits"):
+            list(problems(folder, expect=text))
+    packs.flip(folder / "packer.json", 40)
+    assert len(list(problems(folder, expect=right))) == 2
+
+
+# ---- the original files
+
+
+def compared(pack: Path, root: Path, **options: Subset) -> tuple[list[str], Comparison]:
+    """The problems beside the original files, and what was found on the way."""
+    comparison = Comparison(pack, root, **options)
+    before = packs.snapshot(pack)
+    lines = list(comparison.problems())
+    assert packs.snapshot(pack) == before
+    return lines, comparison
+
+
+@pytest.mark.parametrize("kind", trees.BUILDERS)
+def test_a_pack_equals_the_files_it_was_made_of(tmp_path: Path, kind: str) -> None:
+    root = trees.BUILDERS[kind](tmp_path / "in")
+    packed(root, tmp_path / "out.pack", kind=kind)
+    lines, comparison = compared(tmp_path / "out.pack", root)
+    assert lines == []
+    assert comparison.compared == {"cornell": 16, "folder": 6, "jacquard": 19}[kind]
+    assert comparison.worst == {}
+
+
+def test_every_changed_missing_and_further_file_is_listed(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    packed(root, tmp_path / "out.pack")
+    packs.flip(root / "class0/0000.jpg", 200)
+    (root / "class1/0001.jpg").unlink()
+    (root / "class2/0002.jpg").write_bytes(b"")
+    (root / "class2/more.jpg").write_bytes(b"x")
+    lines, _ = compared(tmp_path / "out.pack", root)
+    assert matches(
+        lines,
+        [
+            r"0000\.jpg: .*sample 0.*: differs: the file has \d+ bytes",
+            r"0001\.jpg: .*cannot read: No such file",
+            r"0002\.jpg: .*differs: the file has 0 bytes",
+            r"sample 'class2/more\.jpg' is not in the pack",
+        ],
+    ), lines
+    lines, _ = compared(tmp_path / "out.pack", root, subset=Subset(1, 6))
+    assert len(lines) == 2
+
+
+def test_skipped_samples_are_no_further_ones(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    (root / "class0/0000.jpg").write_bytes(b"")
+    packed(root, tmp_path / "out.pack", on_error="skip")
+    assert compared(tmp_path / "out.pack", root)[0] == []
+
+
+def test_sidecars_are_compared_and_are_no_further_samples(tmp_path: Path) -> None:
+    files = {f"{name}{end}": data for name in "ab" for end, data in SIDECARS.items()}
+    root = trees.write(tmp_path / "in", files)
+    request = Request("auto", {}, ("mask=_m.png:mask", "note=.txt:text", "more=.json:json"))
+    source = request.open(root)[0]
+    convert(source, tmp_path / "out.pack", Options(source=request.to_json(source)))
+    assert compared(tmp_path / "out.pack", root)[0] == []
+    (root / "a.json").write_text('{"a":2}')
+    (root / "b.json").write_text("{")
+    (root / "b_m.png").write_bytes(trees.mask(3))
+    lines, _ = compared(tmp_path / "out.pack", root)
+    assert len(lines) == 3
+    assert matches(sorted(lines), ["holds another value", "is no JSON", "b_m.png.*differs"]), lines
+
+
+SIDECARS: dict[str, bytes | str] = {
+    ".jpg": trees.picture(1, suffix=".jpg"),
+    "_m.png": trees.mask(1),
+    ".txt": "grün",
+    ".json": '{ "a": 1 }',
+}
+
+
+def test_lossless_pixels_are_compared_exactly(tmp_path: Path) -> None:
+    root = trees.cornell(tmp_path / "in")
+    packed(root, tmp_path / "out.pack", codecs=(("rgb", "raw"), ("depth", "raw")))
+    lines, comparison = compared(tmp_path / "out.pack", root)
+    assert (lines, comparison.worst) == ([], {})
+    (root / "01/pcd0100r.png").write_bytes(trees.picture(9))
+    (root / "01/pcd0101d.tiff").write_bytes(trees.depth(9, height=40))
+    lines, _ = compared(tmp_path / "out.pack", root)
+    assert matches(lines, ["pcd0100r.*other pixels", r"pcd0101d.*shape \(40, 64\), the pack \(48, 64\)"]), lines
+
+
+def test_lossy_pixels_have_a_worst_sample(tmp_path: Path) -> None:
+    root = trees.cornell(tmp_path / "in")
+    packed(root, tmp_path / "out.pack", codecs=(("rgb", "jpeg:95"), ("depth", "raw:float16")))
+    lines, comparison = compared(tmp_path / "out.pack", root)
+    assert lines == []
+    assert 5 < comparison.worst["rgb"].psnr_db < 45
+    assert 60 < comparison.worst["depth"].psnr_db < 90
+    (root / "02/pcd0200r.png").write_bytes(trees.picture(9))
+    _, worse = compared(tmp_path / "out.pack", root)
+    assert worse.worst["rgb"].key == "0200"
+    assert worse.worst["rgb"].psnr_db < comparison.worst["rgb"].psnr_db
+
+
+def test_moved_pixels_are_compared_through_their_matrix(tmp_path: Path) -> None:
+    root = trees.cornell(tmp_path / "in")
+    packed(root, tmp_path / "out.pack", resize="32")
+    lines, comparison = compared(tmp_path / "out.pack", root)
+    assert lines == []
+    assert math.isinf(comparison.worst["rgb"].psnr_db)
+    assert math.isinf(comparison.worst["depth"].psnr_db)
+
+
+def test_psnr_is_what_the_formula_says() -> None:
+    black, grey = np.zeros((4, 4), np.uint8), np.full((4, 4), 16, np.uint8)
+    assert psnr_db(black, grey) == pytest.approx(20 * math.log10(255 / 16))
+    assert psnr_db(black, black) == math.inf
+    depth = np.array([[2.0, np.nan]], np.float32)
+    assert psnr_db(depth, np.array([[1.0, 5.0]], np.float32)) == pytest.approx(20 * math.log10(2))
+    assert psnr_db(depth * np.nan, depth) == math.inf
+
+
+def test_the_command_compares_expects_and_samples(tmp_path: Path) -> None:
+    root = trees.cornell(tmp_path / "in")
+    packed(root, tmp_path / "out.pack", codecs=(("rgb", "jpeg:95"),))
+    pack = tmp_path / "out.pack"
+    digest = hashlib.sha256((pack / "packer.json").read_bytes()).hexdigest()
+    done = run("verify", pack, "--source", root, "--expect", f"sha256:{digest}", "--subset", "1/2")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"field rgb: worst PSNR \d+\.\d dB \(sample [02], key '0[12]00'\)", done.stdout)
+    assert run("verify", pack, "--expect", "sha256:" + "0" * 64).returncode == 3
+    for words in (
+        ("--subset", "3/2"),
+        ("--expect", "12"),
+        ("--source", tmp_path / "no"),
+        ("--quick", "--subset", "1/2"),
+    ):
+        assert run("verify", pack, *words).returncode == 2
+    (root / "02/pcd0200cpos.txt").write_text("")
+    bad = run("verify", pack, "--source", root, "--json")
+    assert bad.returncode == 3
+    assert "pcd0200cpos.txt" in json.loads(bad.stdout)["problems"][0]
+    assert "rgb" in json.loads(bad.stdout)["worst"]

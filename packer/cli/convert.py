@@ -34,7 +34,7 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
 @click.option(
     "--from",
     "kind",
-    type=Name(sources.registry, "auto"),
+    type=Name(sources.registry, "auto", "pack"),
     default="auto",
     show_default=True,
     help="What SOURCE is.",
@@ -124,7 +124,7 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
 @click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
 def command(source: Path, pack: Path, **options: Any) -> None:
-    """Pack the image folder SOURCE into the new folder PACK.
+    """Pack the image folder SOURCE, or another pack, into the new folder PACK.
 
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.

@@ -134,9 +134,9 @@ class Encoder:
         array = decoders.decode(value, field.kind, view=view, invalid=field.invalid)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
         if name == "encoded":
-            return _as_file(field, array, lossy=header.lossy)
+            return as_file(field, array, lossy=header.lossy)
         if name == "jpeg" and not header.lossy and field.name in self._plan.defaulted:
-            return _as_file(field, array, lossy=False)  # nobody asked to make a lossless picture lossy
+            return as_file(field, array, lossy=False)  # nobody asked to make a lossless picture lossy
         return codec.encode(array)
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
@@ -146,7 +146,7 @@ class Encoder:
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         if field.codec == "encoded":
-            return _as_file(field, value, lossy=False)
+            return as_file(field, value, lossy=False)
         return codec.encode(value)
 
 
@@ -162,7 +162,7 @@ def _codec(field: Field) -> Codec:
     return codec
 
 
-def _as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
+def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
     """The array as an ordinary image file: jpeg where the source was lossy, else png; depth as .npy."""
     if field.kind == "depth":
         file = io.BytesIO()

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from packer.conversion.encoding import Encoded, Encoder
+from packer.conversion.copying import encoder_of
+from packer.conversion.encoding import Encoded
 from packer.conversion.plan import Plan, probe_indices
 
 _RECORD_OVERHEAD = 80  # index entry, tree entry and page rounding of one sample, roughly
@@ -26,7 +27,7 @@ def estimate(plan: Plan) -> Estimate:
 
 
 def _ratio(plan: Plan) -> float:
-    encoder = Encoder(plan)
+    encoder = encoder_of(plan)
     results = [encoder(index) for index in probe_indices(len(plan.source))]
     encoded = [result for result in results if isinstance(result, Encoded)]
     read = sum(result.source_bytes for result in encoded)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer import __version__, formats
-from packer.conversion.encoding import Encoded, Encoder, Failure
+from packer.conversion.copying import encoder_of
+from packer.conversion.encoding import Encoded, Failure
 from packer.conversion.estimate import estimate
 from packer.conversion.journal import Finished, Journal
 from packer.conversion.plan import Plan
+from packer.conversion.repacking import PackSource
 from packer.errors import BadInputs, StorageFailed
 from packer.formats.base import Writer
 from packer.pack import manifest as manifests
@@ -33,7 +35,7 @@ class Job:
         self.journal = Journal(target.with_name(f".{target.name}.partial"))
         self._threads = threads
         self._progress = progress
-        self._encoder = Encoder(plan)
+        self._encoder = encoder_of(plan)
         self._module = formats.load(plan.options.to)
         self._failures: list[Failure] = []
 
@@ -155,6 +157,8 @@ class Job:
 
     def _describe_source(self) -> dict[str, object]:
         source = self.plan.source
+        if isinstance(source, PackSource):
+            return source.manifest.source  # where the samples come from does not change on the way
         return {
             "kind": source.kind,
             "samples": len(source) + len(source.left_out),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from packer import __version__, codecs, formats
 from packer.conversion.options import Options
+from packer.conversion.repacking import KIND, PackSource
 from packer.errors import BadInput, PackerError, Refused
 from packer.geometry import Resize
 from packer.schema import PIXEL_KINDS, Field, Schema, Shape
@@ -53,14 +54,17 @@ class Plan:
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether every picture is stored as the bytes of its file."""
+        """Whether every picture is stored as the bytes of its file, or as those of the pack that it comes from."""
         pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
+        if isinstance(self.source, PackSource):
+            before = self.source.schema
+            return not self.moves_pixels and all(field.codec == before[field.name].codec for field in pictures)
         return not self.moves_pixels and all(field.codec == "encoded" for field in pictures)
 
     @property
     def only_copies(self) -> bool:
         """Whether no picture is decoded at all."""
-        return self.keeps_bytes and self.options.validate == "header"
+        return self.keeps_bytes and (self.options.validate == "header" or self.source.kind == KIND)
 
     @property
     def source_bytes(self) -> int:
@@ -100,7 +104,10 @@ def probe_indices(count: int) -> list[int]:
 def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[str]]:
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)
-    wanted = _wanted(source.schema, options.fields)
+    if source.kind == KIND:
+        _check_repacking(source, options)
+    noted = (ORIENTATION, MATRIX, SOURCE_SIZE)  # a pack has them already: they are settled anew below
+    wanted = [field for field in _wanted(source.schema, options.fields) if field not in noted]
     if unknown := sorted(set(chosen) - {field.name for field in wanted}):
         names = ", ".join(field.name for field in wanted)
         raise Refused(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
@@ -115,9 +122,21 @@ def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[
         stored.append(_with_codec(field, chosen.get(field.name) or _default_codec(field, options, lossy), options))
     if any(field.kind == "image" for field in stored):
         stored.append(ORIENTATION)
-    if moves and any(field.kind in PIXEL_KINDS for field in stored):
+    if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
     return Schema(tuple(stored)), frozenset(defaulted)
+
+
+def _check_repacking(source: Source, options: Options) -> None:
+    """Raise Refused for what can only be done with the original files."""
+    if options.exif == "rotate":
+        raise Refused(f"{source.root}: --exif rotate is for original files; pack the original folder again with it")
+    for name, codec in options.codecs:
+        if codec == "encoded" and name in source.schema and source.schema[name].codec != "encoded":
+            raise Refused(
+                f"{source.root}: --codec {name}=encoded: the pack holds {source.schema[name].codec}, not the file's "
+                "bytes; pack the original folder again"
+            )
 
 
 def _wanted(schema: Schema, names: tuple[str, ...] | None) -> list[Field]:
@@ -137,7 +156,8 @@ def _default_codec(field: Field, options: Options, lossy: frozenset[str]) -> str
 
 def _with_codec(field: Field, codec: str, options: Options) -> Field:
     changed = replace(field, codec=codec)
-    if codec != field.codec and field.kind in PIXEL_KINDS:
+    outgrown = options.resize is not None and None not in (field.shape or (None,))  # of a pack resized once before
+    if (codec != field.codec or outgrown) and field.kind in PIXEL_KINDS:
         resize = Resize.parse(options.resize) if options.resize else None
         size: Shape = (resize.height, resize.width) if resize and resize.width else (None, None)
         shape = (*size, 3) if field.kind == "image" else size
@@ -167,9 +187,12 @@ def _lossy_fields(source: Source) -> frozenset[str]:
 
 def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], int, str, str]:
     """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
+    identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
+    if isinstance(source, PackSource):
+        identity.update(source.manifest.to_bytes())
+        return source.sizes(), len(source.manifest.parts), source.manifest.pack_id, identity.hexdigest()
     sizes = np.zeros(len(source), np.int64)
     content = hashlib.sha256()
-    identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     count = 0
     root = str(source.root)
     for path in source.tables():

@@ -1,13 +1,16 @@
 """Request: what the user says of the source, made into a Source with its sidecars and splits."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from packer import sources
+from packer.conversion.repacking import KIND, PackSource
 from packer.errors import Refused
+from packer.pack import manifest as manifests
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
 from packer.sources.adding.splits import Split, add_splits
 from packer.sources.base import Source, read_file
@@ -29,6 +32,8 @@ class Request:
         """The source, and a line that says what was recognised; raises Refused, BadInput."""
         if not root.is_dir():
             raise Refused(f"{root}: not a folder; give the folder of the data set")
+        if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
+            return self._open_pack(root)
         kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else sources.detect(root)
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
@@ -43,6 +48,13 @@ class Request:
             source = add_splits(source, [Split.parse(text) for text in self.splits])
         return source, found
 
+    def _open_pack(self, root: Path) -> tuple[Source, str]:
+        self._options(PackSource, KIND)  # it has none
+        if self.sidecars or self.splits:
+            raise Refused(f"{root}: a pack takes no --sidecar and no --split; pack the original folder with them")
+        source = PackSource(root)
+        return source, f"pack of {len(source)} samples, format {source.manifest.format}"
+
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
         taken = set(maker.options())
         unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
@@ -52,7 +64,12 @@ class Request:
         return {name: value for name, value in self.options.items() if name in taken}
 
     def to_json(self, source: Source) -> dict[str, Any]:
-        """For the manifest and for resuming: list files by their content, nothing of the machine."""
+        """For the manifest and for resuming: list files by their content, nothing of the machine.
+
+        Of a pack: its id, and the options that it was made with.
+        """
+        if isinstance(source, PackSource):
+            return {"kind": KIND, "pack_id": source.manifest.pack_id, "options": source.manifest.options}
         splits = [Split.parse(text) for text in self.splits]
         return {
             "kind": source.kind,

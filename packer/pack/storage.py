@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import stat
@@ -65,6 +66,15 @@ def open_file(path: Path) -> BinaryIO:
     raise CorruptPack(f"{path}: expected a file, found a folder or a device; copy the pack again")
 
 
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file of a pack, in hex; raises CorruptPack, StorageFailed."""
+    digest = hashlib.sha256()
+    with open_file(path) as file, failing(path, "read"):
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def sync(path: Path) -> None:
     """fsync a file or a folder; raises StorageFailed."""
     with failing(path, "sync to disk"):
@@ -73,6 +83,27 @@ def sync(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def sync_file_system(path: Path) -> None:
+    """Everything written to the file system that holds `path`, by one syncfs(2): many small files; StorageFailed."""
+    with failing(path, "sync to disk"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+            if function is None:
+                os.sync()
+            elif function(descriptor):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        finally:
+            os.close(descriptor)
+
+
+def replace_file(staged: Path, target: Path) -> None:
+    """Put the synced file `staged` in the place of `target`, which may be absent, by one rename; StorageFailed."""
+    with failing(target, "replace"):
+        os.replace(staged, target)
+    sync(target.parent)
 
 
 def write_file(path: Path, data: bytes) -> None:

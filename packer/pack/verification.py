@@ -3,11 +3,15 @@
 quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index
 default  and the sha256 of each part, and where that differs the crc32 of every value, to name samples and fields
 data     and the crc32 and a strict decode of every value, whatever the sha256 says
+
+A subset N/M looks at every M-th part and at every M-th sample of all parts, so that the M subsets together look at
+everything. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
 """
 
-import hashlib
+import re
 import zlib
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from packer import codecs, formats
@@ -19,18 +23,52 @@ from packer.pack import manifest as manifests
 from packer.pack.index import FOLDER, Index
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
-from packer.pack.storage import failing, open_file
+from packer.pack.storage import file_sha256
 
 DEPTHS = ("quick", "default", "data")
 
 
-def problems(folder: Path, *, depth: str = "default") -> Iterator[str]:
+@dataclass(frozen=True)
+class Subset:
+    """Numbers number - 1, number - 1 + of, ...: one of `of` subsets, counted from 1, that together are everything."""
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise Refused(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
+
+    @classmethod
+    def parse(cls, text: str) -> "Subset":
+        """From what the user types, `N/M`; raises Refused."""
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if match is None:
+            raise Refused(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
+        return cls(int(match[1]), int(match[2]))
+
+    def __contains__(self, number: int) -> bool:
+        return number % self.of == self.number - 1
+
+
+EVERYTHING = Subset()
+
+
+def problems(
+    folder: Path, *, depth: str = "default", subset: Subset = EVERYTHING, expect: str | None = None
+) -> Iterator[str]:
     """One line per problem, as it is found; a damaged file does not keep the others from being looked at.
 
+    subset: of parts and samples; not for the quick depth, which looks at neither.
+    expect: `sha256:` and the hex digest that packer.json shall have.
     Raises Refused where `folder` is no pack at all, or one of a newer version or unknown format.
     """
     if depth not in DEPTHS:
         raise Refused(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
+    if depth == "quick" and subset != EVERYTHING:
+        raise Refused("a quick verification reads no part, so there is no subset of it; leave one of the two out")
+    if expect is not None:
+        yield from _unexpected(folder / manifests.NAME, expect)
     try:
         manifest = manifests.read(folder)
     except CorruptPack as error:
@@ -38,11 +76,23 @@ def problems(folder: Path, *, depth: str = "default") -> Iterator[str]:
         return
     yield from _unknown(folder, manifest)
     index = yield from _index(folder, manifest)
-    parts = _Parts(folder, manifest, index, depth)
+    parts = _Parts(folder, manifest, index, depth, subset=subset)
     first = 0
-    for part in manifest.parts:
-        yield from parts.problems(part, first)
+    for number, part in enumerate(manifest.parts):
+        yield from parts.problems(part, first, hashed=number in subset)
         first += part.samples
+
+
+def _unexpected(path: Path, expect: str) -> Iterator[str]:
+    wanted = expect.removeprefix("sha256:").lower()
+    if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
+        raise Refused(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints")
+    try:
+        found = file_sha256(path)
+    except PackerError:
+        return  # reading the manifest says so
+    if found != wanted:
+        yield f"{path}: another pack than expected: its sha256 is {found}, expected {wanted}; get the pack again"
 
 
 def _unknown(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -71,7 +121,7 @@ def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | Non
 
 def _index_file(path: Path, file: IndexFile) -> str | None:
     try:
-        if _sha256(path) == file.sha256:
+        if file_sha256(path) == file.sha256:
             return None
     except PackerError as error:
         return str(error)
@@ -83,12 +133,15 @@ def _index_file(path: Path, file: IndexFile) -> str | None:
 class _Parts:
     """What is wrong with the parts of one pack."""
 
-    def __init__(self, folder: Path, manifest: Manifest, index: Index | None, depth: str) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, index: Index | None, depth: str, *, subset: Subset = EVERYTHING
+    ) -> None:
         """index: None where it is damaged; then values cannot be checked one by one."""
         self._folder = folder
         self._schema = manifest.schema
         self._index = index
         self._depth = depth
+        self._subset = subset
         self._module = formats.load(manifest.format)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
@@ -96,21 +149,24 @@ class _Parts:
                 field.name: codecs.load(field.codec.partition(":")[0]).Codec(field) for field in self._schema
             }
 
-    def problems(self, part: Part, first: int) -> Iterator[str]:
-        """Problems of one part; first: index of its first sample in the pack."""
+    def problems(self, part: Part, first: int, *, hashed: bool = True) -> Iterator[str]:
+        """Problems of one part; first: index of its first sample in the pack; hashed: whether it is in the subset."""
         path = self._folder / part.name
         try:
             key = check_part(path, part)
-            whole = self._depth == "quick" or _sha256(path) == part.sha256
+            whole = self._depth == "quick" or not hashed or file_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return
         if not whole:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
-        if self._index is not None and (self._depth == "data" or not whole):
-            yield from self._records(self._index, path, part, key=key, first=first)
+        if self._index is not None and (self._depth == "data" or not whole or self._subset != EVERYTHING):
+            subset = self._subset if whole else EVERYTHING
+            yield from self._records(self._index, part, subset, key=key, first=first)
 
-    def _records(self, index: Index, path: Path, part: Part, *, key: handles.Key, first: int) -> Iterator[str]:
+    def _records(self, index: Index, part: Part, subset: Subset, *, key: handles.Key, first: int) -> Iterator[str]:
+        path = self._folder / part.name
+
         def make() -> Reader:
             reader: Reader = self._module.Reader(path, self._schema, samples=part.samples)
             return reader
@@ -118,8 +174,9 @@ class _Parts:
         try:
             with handles.table.pinned(key, make) as reader:  # a data set of this process may have the part open
                 for row in range(part.samples):
-                    for name, problem in self._record(index, reader, row, first + row):
-                        yield f"{path} {index.describe(first + row, name)}: {problem}"
+                    if first + row in subset:
+                        for name, problem in self._record(index, reader, row, first + row):
+                            yield f"{path} {index.describe(first + row, name)}: {problem}"
         except PackerError as error:
             yield str(error)
 
@@ -142,11 +199,3 @@ class _Parts:
         except PackerError as error:
             return f"does not decode: {error}"
         return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_file(path) as file, failing(path, "read"):
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -1,0 +1,46 @@
+"""packer extract: the original files out of a pack."""
+
+from pathlib import Path
+
+import click
+
+from packer.cli.base import Progress, print_json, size_text
+from packer.errors import CorruptPack
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")
+@click.option("--skip-bad", is_flag=True, help="Leave out damaged values and list them; exit code 3 at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
+def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_json: bool) -> None:
+    """Write the files that PACK was made of into the new folder DIR.
+
+    Files whose bytes were kept come back byte for byte under their names. Those that were encoded anew are counted
+    apart, and get a suffix that fits their bytes. DIR appears complete or not at all.
+    """
+    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack.extraction import extract  # noqa: PLC0415
+
+    with Progress(manifests.read(pack).samples, quiet=as_json) as progress:
+        found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, progress=progress)
+    if as_json:
+        print_json({**vars(found), "folder": str(folder)})
+    else:
+        for path, reason in found.skipped[:_SHOWN]:
+            click.echo(f"skipped {path!r}: {reason}", err=True)
+        if len(found.skipped) > _SHOWN:
+            click.echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
+        for name, codec in found.changed.items():
+            click.echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
+        for line in found.damaged:
+            click.echo(line, err=True)
+        click.echo(
+            f"{folder}: {found.files} files written ({size_text(found.bytes)}): {found.exact} exact, "
+            f"{found.reencoded} re-encoded; {len(found.skipped)} skipped"
+        )
+    if found.damaged:
+        raise CorruptPack(f"{pack}: damaged values left out: {len(found.damaged)}")

@@ -1,0 +1,177 @@
+"""compare: a pack against the original files that it was made of.
+
+Bytes that were kept must be the file's. Pixels that were encoded anew must be equal where nothing was lost; where
+something was (JPEG, a smaller dtype, moved pixels) the peak signal-to-noise ratio says how much, and the worst sample
+of each field is named. Pixels that were moved are compared with the original moved in one step by the stored matrix.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import codecs, decoders, sources
+from packer.codecs.base import Buffer, Codec
+from packer.errors import CorruptPack, PackerError, UnknownKey
+from packer.geometry import View
+from packer.pack.naming import components
+from packer.pack.opening import Pack
+from packer.pack.origins import Origin, Origins
+from packer.pack.verification import EVERYTHING, Subset
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources.adding.sidecars import Sidecar
+from packer.sources.base import Source, read_file
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The lossy value that is least like its file: 10 log10(peak^2 / mean squared error), and which sample it is."""
+
+    psnr_db: float
+    index: int
+    key: str
+
+
+class Comparison:
+    """What differs between a pack and a folder; `worst` and `compared` are filled while `problems` is read."""
+
+    def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
+        """folder: of the pack. root: of the original files. Raises Refused, CorruptPack where it cannot be opened."""
+        self.compared = 0
+        self.worst: dict[str, Worst] = {}
+        self._root = root
+        self._subset = subset
+        self._pack = Pack(folder)
+        self._origins = Origins(self._pack)
+        self._codecs: dict[str, Codec] = {}
+        moved = "matrix" in self._pack.schema
+        self._matrices = self._pack.index.column("matrix") if moved else None
+        self._sizes = self._pack.index.column("source_size") if moved else None
+
+    def problems(self) -> Iterator[str]:
+        """One line per problem; nothing is written. Closes the pack at the end."""
+        try:
+            for index in range(len(self._pack)):
+                if index in self._subset:
+                    yield from self._sample(index)
+            yield from self._extra()
+        finally:
+            self._pack.close()
+
+    def _sample(self, index: int) -> Iterator[str]:
+        try:
+            origins = self._origins.of(index)
+        except CorruptPack as error:
+            yield str(error)
+            return
+        for origin in origins:
+            if origin.field is None:
+                continue
+            try:
+                components(origin.path)
+                original = read_file(self._root / origin.path)
+                with self._pack.record(index, (origin.name,)) as record:
+                    problem = self._compare(index, origin, original, record[origin.name])
+            except PackerError as error:
+                problem = str(error)
+            self.compared += 1
+            if problem:
+                yield f"{self._root / origin.path}: {self._pack.where(index, origin.name)}: {problem}"
+
+    def _compare(self, index: int, origin: Origin, original: bytes, value: Buffer) -> str | None:
+        described = origin.field
+        if origin.exact or described is None:
+            if value == original:
+                return None
+            return f"differs: the file has {len(original)} bytes, the pack {len(value)}, expected the same bytes"
+        codec = self._codec(described)
+        if described.kind == "json":
+            try:
+                same = json.loads(original.decode("utf-8-sig")) == codec.decode(value)
+            except (ValueError, RecursionError) as error:
+                return f"the file is no JSON: {error}"
+            return None if same else "differs: the file holds another value"
+        if described.kind not in PIXEL_KINDS:
+            return None  # numbers made of a file: there is nothing to compare them with
+        return self._pixels(index, described, original, stored=codec.decode(value))
+
+    def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
+        view = None
+        if self._matrices is not None and self._sizes is not None:
+            header = decoders.sniff(original)
+            if (header.height, header.width) != tuple(self._sizes[index]):
+                return None  # a picture of another size than the sample's main one was moved by its own matrix
+            matrix = self._matrices[index].ravel().tolist()
+            view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
+        wanted = decoders.decode(original, field.kind, view=view, invalid=field.invalid)
+        if wanted.shape != stored.shape:
+            return f"differs: the file gives shape {wanted.shape}, the pack {stored.shape}"
+        if view is None and not self._codec(field).lossy and wanted.dtype == stored.dtype:
+            same = wanted.tobytes() == stored.tobytes()
+            return None if same else "differs: other pixels than the file's, although nothing was to be lost"
+        found = psnr_db(wanted, stored)
+        if field.name not in self.worst or found < self.worst[field.name].psnr_db:
+            self.worst[field.name] = Worst(found, index, self._pack.index.key(index))
+        return None
+
+    def _codec(self, field: Field) -> Codec:
+        if field.name not in self._codecs:
+            self._codecs[field.name] = codecs.load(field.codec.partition(":")[0]).Codec(field)
+        return self._codecs[field.name]
+
+    def _extra(self) -> Iterator[str]:
+        """Samples of the folder that the pack neither has nor lists as skipped."""
+        try:
+            source = self._source()
+        except PackerError as error:
+            yield str(error)
+            return
+        skipped = {key for key, _ in self._pack.manifest.skipped}
+        for row in range(len(source) if source is not None else 0):
+            key = source.key(row) if source is not None else ""
+            try:
+                self._pack.index.index_of(key)
+            except UnknownKey:
+                if key not in skipped:
+                    yield f"{self._root}: sample {key!r} is not in the pack; pack again to have it"
+
+    def _source(self) -> Source | None:
+        """The folder as it was read when it was packed; None where the manifest names no source that is known here."""
+        kind = self._pack.manifest.source.get("kind")
+        if kind not in sources.names():
+            return None
+        made = sources.load(str(kind)).Source
+        asked = self._pack.manifest.options.get("source")
+        asked = asked if isinstance(asked, dict) else {}
+        while asked.get("kind") == "pack":  # a pack of a pack: what was asked of the original stands inside
+            before = asked.get("options")
+            inner = before.get("source") if isinstance(before, dict) else None
+            asked = inner if isinstance(inner, dict) else {}
+        given = asked.get("options")
+        given = given if isinstance(given, dict) else {}
+        options: dict[str, Any] = {name: given[name] for name in made.options() if name in given}
+        sidecars = asked.get("sidecars")
+        sidecars = sidecars if isinstance(sidecars, list) else []
+        if "ignore_suffixes" in made.options():
+            options["ignore_suffixes"] = tuple(Sidecar.parse(str(text)).suffix for text in sidecars)
+        source: Source = made(self._root, **options)
+        return source
+
+
+def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
+    """10 log10(peak^2 / mean squared error); infinite where nothing differs.
+
+    peak: 255 for uint8, else the largest magnitude that is wanted. Values that are not finite in either are left out.
+    """
+    left, right = wanted.astype(np.float64), found.astype(np.float64)
+    valid = np.isfinite(left) & np.isfinite(right)
+    if not valid.any():
+        return math.inf
+    error = float(np.mean((left[valid] - right[valid]) ** 2))
+    peak = 255.0 if wanted.dtype == np.uint8 else float(np.abs(left[valid]).max())
+    return math.inf if not error else 10 * math.log10(max(peak * peak, 1e-300) / error)

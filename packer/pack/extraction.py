@@ -1,0 +1,206 @@
+"""extract: the original tree out of a pack, byte for byte where the bytes were kept.
+
+What was encoded anew when it was packed is written under a name that says what it is: the original stem and the suffix
+of the bytes (`.png`, `.jpg`), or `.npy` for numbers. All names are checked before the first file is written, and the
+folder appears complete or not at all.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from packer import codecs, decoders
+from packer.codecs.base import Codec
+from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
+from packer.pack.naming import Collisions, components
+from packer.pack.opening import Pack
+from packer.pack.origins import Origin, Origins
+from packer.pack.storage import locked, publish, remove, sync_file_system
+from packer.pack.tree import Tree
+from packer.schema import PIXEL_KINDS, Buffer, Field
+
+Progress = Callable[[int, int], None]  # samples and bytes done since the last call
+_SUFFIXES = {
+    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "tiff": (".tiff", ".tif"),
+    "pnm": (".pnm", ".ppm", ".pgm", ".pbm"),
+}
+_PICTURES = ("encoded", "jpeg", "png", "bmp")  # codecs whose values are picture files
+_SHOWN = 20
+
+
+@dataclass
+class Extracted:
+    """What was written. exact + reencoded = files.
+
+    changed: codec of each field whose files are not the original bytes. skipped: (path, reason) of files that were
+    left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
+    """
+
+    files: int = 0
+    exact: int = 0
+    reencoded: int = 0
+    bytes: int = 0
+    changed: dict[str, str] = field(default_factory=dict)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+
+def extract(
+    folder: Path, target: Path, *, only_exact: bool = False, skip_bad: bool = False, progress: Progress | None = None
+) -> Extracted:
+    """Write the files of the pack `folder` into the new folder `target`.
+
+    only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
+    Raises PackExists; Refused where names are unsafe or collide, all listed; CorruptPack, StorageFailed, Locked.
+    """
+    _check_target(folder, target)
+    pack = Pack(folder)
+    try:
+        work = _Extraction(pack, only_exact=only_exact, skip_bad=skip_bad)
+        work.check_names()
+        with locked(target.with_name(f".{target.name}.extract")):
+            staged = target.with_name(f".{target.name}.extract") / "tree"
+            try:
+                remove(staged)  # of a run that was killed
+                with Tree(staged) as tree:
+                    found = work.write(tree, progress or (lambda samples, size: None))
+                sync_file_system(staged)
+                _check_target(folder, target)
+                publish(staged, target)
+            finally:
+                remove(staged)
+    finally:
+        pack.close()
+    return found
+
+
+def _check_target(folder: Path, target: Path) -> None:
+    if folder.resolve() in (target.resolve(), *target.resolve().parents):
+        raise Refused(f"{target}: lies inside the pack {folder}; choose a folder beside it")
+    if os.path.lexists(target):
+        raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
+    if not target.parent.is_dir():
+        raise Refused(f"{target}: its parent folder does not exist; make it first")
+
+
+class _Extraction:
+    """One extraction; the names are settled twice in the same way, so that memory holds no list of files."""
+
+    def __init__(self, pack: Pack, *, only_exact: bool, skip_bad: bool) -> None:
+        self._pack = pack
+        self._origins = Origins(pack)
+        self._only_exact = only_exact
+        self._skip_bad = skip_bad
+        self._codecs: dict[str, Codec] = {}
+
+    def check_names(self) -> None:
+        """Raise Refused, listing every name that is unsafe or collides with another."""
+        seen = Collisions()
+        problems: list[str] = []
+        for index in range(len(self._pack)):
+            for origin in self._chosen(index, Extracted()):
+                try:
+                    path = self._path(index, origin)
+                    components(path)
+                except Refused as error:
+                    problems.append(f"{self._pack.where(index, origin.name)}: {error}")
+                    continue
+                except CorruptPack:
+                    continue  # reading the value to write it says so
+                other = seen.add(path)
+                if other is not None:
+                    problems.append(f"{self._pack.where(index, origin.name)}: {path!r} collides with {other!r}")
+        if problems:
+            more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            raise Refused(
+                f"{self._pack.folder}: {len(problems)} file names cannot be written, nothing was extracted; some file "
+                "system takes them for one, or they lead elsewhere:\n" + "\n".join(problems[:_SHOWN]) + more
+            )
+
+    def write(self, tree: Tree, progress: Progress) -> Extracted:
+        """Write every file; raises CorruptPack unless damaged values are to be left out."""
+        found = Extracted()
+        for index in range(len(self._pack)):
+            before = found.bytes
+            for origin in self._chosen(index, found):
+                try:
+                    self._write(tree, index, origin, found)
+                except CorruptPack as error:
+                    if not self._skip_bad:
+                        raise
+                    found.damaged.append(str(error))
+            progress(1, found.bytes - before)
+        return found
+
+    def _chosen(self, index: int, found: Extracted) -> Iterator[Origin]:
+        """The files to be written for a sample; the others are noted."""
+        try:
+            origins = self._origins.of(index)
+        except CorruptPack as error:
+            if not self._skip_bad:
+                raise
+            found.damaged.append(str(error))
+            return
+        for origin in origins:
+            if origin.field is None:
+                found.skipped.append((origin.path, f"field {origin.name!r} is not in the pack"))
+                continue
+            if not origin.exact:
+                found.changed[origin.name] = origin.field.codec
+                if self._only_exact:
+                    found.skipped.append((origin.path, f"field {origin.name!r} was encoded anew, {origin.field.codec}"))
+                    continue
+            yield origin
+
+    def _write(self, tree: Tree, index: int, origin: Origin, found: Extracted) -> None:
+        path = components(self._path(index, origin))
+        with self._pack.record(index, (origin.name,)) as record:
+            value = record[origin.name]
+            data = value if origin.exact else self._content(index, origin, value)
+            tree.write(path, data)
+            found.bytes += len(data)
+        found.files += 1
+        found.exact += origin.exact
+        found.reencoded += not origin.exact
+
+    def _path(self, index: int, origin: Origin) -> str:
+        """The path that does not lie about the bytes: reads a picture's header where it was encoded anew."""
+        if origin.exact or origin.field is None:
+            return origin.path
+        suffixes: tuple[str, ...] = (".json",) if origin.field.kind == "json" else (".npy",)
+        if _is_picture(origin.field):
+            with self._pack.record(index, (origin.name,)) as record:
+                try:
+                    found = decoders.sniff(record[origin.name]).format
+                except DamagedImage as error:
+                    raise CorruptRecord(f"{self._pack.where(index, origin.name)}: no picture: {error}") from error
+            suffixes = _SUFFIXES.get(found, (f".{found}",))
+        folder, slash, name = origin.path.rpartition("/")
+        stem, _, suffix = name.rpartition(".")
+        if f".{suffix.lower()}" in suffixes:
+            return origin.path
+        return f"{folder}{slash}{stem or name}{suffixes[0]}"
+
+    def _content(self, index: int, origin: Origin, value: Buffer) -> Buffer:
+        """A value that was encoded anew, as a file."""
+        described = origin.field
+        if described is None or _is_picture(described) or described.kind == "json":
+            return value
+        if described.name not in self._codecs:
+            self._codecs[described.name] = codecs.load(described.codec.partition(":")[0]).Codec(described)
+        try:
+            array = np.asarray(self._codecs[described.name].decode(value))
+        except (BadInput, CorruptPack) as error:
+            raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
+        file = io.BytesIO()
+        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        return file.getvalue()
+
+
+def _is_picture(described: Field) -> bool:
+    return described.kind in PIXEL_KINDS and described.codec.partition(":")[0] in _PICTURES

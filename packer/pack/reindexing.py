@@ -1,0 +1,124 @@
+"""reindex: the index of a pack, made again from its parts.
+
+The parts hold every field, so they say all that the index says; and the manifest says by their sha256 whether they are
+what was packed. Where it does not fit, nothing is left to trust, and nothing is made.
+"""
+
+import os
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packer import formats
+from packer.errors import BadInput, CorruptPack, PackerError, Refused
+from packer.formats.base import Reader
+from packer.pack import handles
+from packer.pack import manifest as manifests
+from packer.pack.index import FOLDER
+from packer.pack.indexing import Piece, merge
+from packer.pack.manifest import IndexFile, Manifest, Part
+from packer.pack.opening import check_part
+from packer.pack.storage import file_sha256, locked, make_folder, remove, replace_file, sync, write_file
+
+
+def reindex(folder: Path, *, check: bool = False) -> list[str]:
+    """Make the index files again that are missing or differ from the parts, and the manifest where it names others.
+
+    check: write nothing into the pack. Returns what was (or, with `check`, would be) replaced: `index/keys.npy`,
+    `packer.json`; nothing for a sound pack, whose bytes stay as they are.
+    Raises Refused where `folder` is no pack, CorruptPack where manifest or part is damaged, StorageFailed, Locked.
+    """
+    manifest = manifests.read(folder)
+    if (folder / FOLDER).is_symlink():
+        raise Refused(f"{folder / FOLDER}: expected a folder, found a link; replace it by the folder it leads to")
+    if check:
+        with tempfile.TemporaryDirectory(prefix="packer-index-") as work:
+            return _stale(folder, manifest, _rebuilt(folder, manifest, Path(work)))
+    place = folder.resolve()  # `.` and links have no name of their own
+    work_folder = place.with_name(f".{place.name}.index")
+    with locked(work_folder):
+        try:
+            _sweep(work_folder)
+            fresh = _rebuilt(folder, manifest, work_folder)
+            stale = _stale(folder, manifest, fresh)
+            _replace(folder, fresh, work_folder, stale)
+        finally:
+            _sweep(work_folder)
+    return stale
+
+
+def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
+    """The index from the parts in `work`/index, and the manifest that names it."""
+    pieces = []
+    for number, part in enumerate(manifest.parts):
+        path = folder / part.name
+        piece = _piece(path, part, manifest)
+        pieces.append(work / f"piece-{number}")
+        piece.save(pieces[-1])
+    try:
+        index = merge(pieces, work, manifest.schema)
+    except BadInput as error:
+        raise CorruptPack(f"{folder}: the parts contradict each other: {error}; pack again from the source") from error
+    return replace(manifest, index=_in_order(index, manifest.index)).sealed()
+
+
+def _in_order(fresh: Sequence[IndexFile], old: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
+    """The files in the order in which the manifest had them, so that an undamaged one stays byte for byte."""
+    places = {file.name: place for place, file in enumerate(old)}
+    return tuple(sorted(fresh, key=lambda file: (places.get(file.name, len(places)), file.name)))
+
+
+def _piece(path: Path, part: Part, manifest: Manifest) -> Piece:
+    """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
+    key = check_part(path, part)
+    if file_sha256(path) != part.sha256:
+        raise CorruptPack(
+            f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
+            "copy it again, or pack again from the source"
+        )
+
+    def make() -> Reader:
+        reader: Reader = formats.load(manifest.format).Reader(path, manifest.schema, samples=part.samples)
+        return reader
+
+    piece = Piece(manifest.schema)
+    names = manifest.schema.names
+    with handles.table.pinned(key, make) as reader:
+        for row in range(part.samples):
+            record = reader.read(row, names)
+            numbers = {field.name: bytes(record[field.name]) for field in manifest.schema if field.is_column}
+            try:
+                piece.add(bytes(record["key"]), [zlib.crc32(record[name]) for name in names], numbers)
+            except Refused as error:
+                raise CorruptPack(f"{path}: row {row}: {error}; pack again from the source") from error
+    return piece
+
+
+def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
+    """What on disk is not as the parts have it."""
+    found = []
+    for file in fresh.index:
+        try:
+            sound = file_sha256(folder / FOLDER / file.name) == file.sha256
+        except PackerError:  # missing, a link, unreadable: it is made again
+            sound = False
+        if not sound:
+            found.append(f"{FOLDER}/{file.name}")
+    return found if fresh == manifest else [*found, manifests.NAME]
+
+
+def _replace(folder: Path, fresh: Manifest, work: Path, stale: Sequence[str]) -> None:
+    """Each file by one rename, the manifest last: a kill in between leaves what the next run mends."""
+    make_folder(folder / FOLDER)
+    for name in stale:
+        if name == manifests.NAME:
+            write_file(work / name, fresh.to_bytes())
+        replace_file(work / name, folder / name)
+    sync(folder)
+
+
+def _sweep(work: Path) -> None:
+    for name in os.listdir(work):
+        remove(work / name)

@@ -1,0 +1,60 @@
+"""Tree: a new folder that is filled with files by name, where nothing can be written outside it.
+
+Every folder on the way is opened from the one above it (openat) and is never a link, and a file is always a new one:
+whoever swaps a folder for a link meanwhile gets an error, not a file elsewhere.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from packer.pack.storage import failing, make_folder
+from packer.schema import Buffer
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Tree:
+    """Files below `root`, which is made. They are not synced one by one: `storage.sync_file_system` does that."""
+
+    def __init__(self, root: Path) -> None:
+        make_folder(root)
+        self._path = root
+        with failing(root, "open the folder"):
+            self._root = os.open(root, _FOLDER)
+
+    def __enter__(self) -> "Tree":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._root)
+
+    def write(self, components: Sequence[bytes], data: Buffer) -> None:
+        """A new file, its folders made where they are not there; components as `naming.components` gives them.
+
+        Raises StorageFailed where something is in the way.
+        """
+        path = self._path / os.fsdecode(b"/".join(components))
+        with failing(path, "write"):
+            descriptor = self._folder(components[:-1])
+            try:
+                file = os.open(components[-1], _NEW_FILE, 0o666, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(data)
+
+    def _folder(self, names: Sequence[bytes]) -> int:
+        """A descriptor of a folder below the root; the caller closes it."""
+        descriptor = os.dup(self._root)
+        for name in names:
+            try:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=descriptor)
+                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = inner
+        return descriptor
