@@ -58,7 +58,7 @@ class PackDataset(Dataset[Any]):
         split: only the samples that --split gave this name. transform: called with the sample that would be returned;
         with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field names; samples are tuples.
         decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. verify: compare a value's crc32 the
-        "first" time that a process reads it, "always" or "never".
+        "first" time that a process reads it, "always" or "never"; "open" also hashes each part before its first read.
         Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:

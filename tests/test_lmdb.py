@@ -249,10 +249,10 @@ def test_a_cut_part_is_refused_before_it_is_mapped_at_every_cut(tmp_path: Path) 
     assert child(lambda: len(packs.values(folder))).error == "CorruptPack"
 
 
-def read_all(folder: Path, expected: list[dict[str, bytes]]) -> str:
+def read_all(folder: Path, expected: list[dict[str, bytes]], verify: str) -> str:
     """What reading a damaged pack comes to: every record is the original, or raises."""
     try:
-        pack = Pack(folder, verify="first")
+        pack = Pack(folder, verify=verify)
     except PackerError as error:
         return type(error).__name__
     refused = 0
@@ -266,7 +266,7 @@ def read_all(folder: Path, expected: list[dict[str, bytes]]) -> str:
     return "refused" if refused else "intact"
 
 
-def flips(folder: Path, number: int, *, seed: int) -> Counter[str]:
+def flips(folder: Path, number: int, *, seed: int, verify: str = "first") -> Counter[str]:
     """How reading ends after each of many single flips in the part, each in its own child."""
     expected = packs.values(folder)
     part = folder / "part-00000.lmdb"
@@ -277,7 +277,7 @@ def flips(folder: Path, number: int, *, seed: int) -> Counter[str]:
         at = rng.randrange(size) if turn % 2 else rng.randrange(size // 4096) * 4096 + rng.randrange(64)
         mask = rng.choice([0xFF, 1 << rng.randrange(8)])
         packs.flip(part, at, mask)
-        outcome = child(lambda: read_all(folder, expected))
+        outcome = child(lambda: read_all(folder, expected, verify))
         found[str(outcome.value) if outcome.kind == "value" else f"{outcome.kind} {outcome.signal or outcome}"] += 1
         packs.flip(part, at, mask)
     return found
@@ -294,6 +294,11 @@ def check_flips(found: Counter[str], number: int) -> None:
 def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path) -> None:
     packs.make_pack(tmp_path / "pack", [packs.record(row, blob=bytes([row]) * 2000) for row in range(40)], parts=1)
     check_flips(flips(tmp_path / "pack", 200, seed=1), 200)
+
+
+def test_a_part_that_is_hashed_before_it_is_mapped_ends_no_process(tmp_path: Path) -> None:
+    packs.make_pack(tmp_path / "pack", [packs.record(row, blob=bytes([row]) * 2000) for row in range(40)], parts=1)
+    assert flips(tmp_path / "pack", 100, seed=3, verify="open") == {"refused": 100}
 
 
 @pytest.mark.full

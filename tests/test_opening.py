@@ -189,11 +189,21 @@ def test_a_damaged_value_is_refused_with_part_sample_key_and_field(damaged: Path
     pack.close()
 
 
+def test_a_damaged_part_is_refused_before_its_first_value_where_asked(damaged: Path) -> None:
+    pack = Pack(damaged, verify="open")
+    for index in (0, 4):
+        with pytest.raises(CorruptPack, match=r"part-00000\.lmdb: damaged part: sha256"), pack.record(index, ("key",)):
+            pass
+    pack.close()
+    packs.flip(damaged / "part-00000.lmdb", place(damaged, b"lob of sample 4") - 1)  # whole again
+    assert packs.values(damaged, verify="open")[4]["blob"] == b"blob of sample 4"
+
+
 def test_without_verification_the_bytes_are_given_as_they_are(damaged: Path) -> None:
     assert packs.values(damaged, verify="never")[4]["blob"] != b"blob of sample 4"
 
 
-@pytest.mark.parametrize(("verify", "times"), [("first", 1), ("always", 3), ("never", 0)])
+@pytest.mark.parametrize(("verify", "times"), [("first", 1), ("open", 1), ("always", 3), ("never", 0)])
 def test_a_value_is_checked_as_often_as_asked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, verify: str, times: int
 ) -> None:
