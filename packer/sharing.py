@@ -1,10 +1,11 @@
 """Shared memory that a worker process decodes batches into, used again as soon as nobody holds it.
 
-A fresh shared tensor per batch is dear: the kernel zeroes its pages and maps them one fault at a time, in sum about
-half as long as decoding the 500x375 JPEGs in it takes. Here a worker keeps a few slabs mapped, and sends each batch as
-a tensor over a slab. A slab is free again when the kernel says so: every tensor over it holds one more open description
-of the file, in whatever process, through its descriptor or its mapping, and the kernel grants a write lease only to the
-last one (fcntl(2), F_SETLEASE). Where there are no leases or no memfd, every batch gets new memory, as torch does it.
+A fresh shared tensor per batch is dear: the kernel zeroes its pages and maps them one fault at a time, a third of the
+time of a batch of JPEGs where it was measured (docs/benchmarks.md). Here a worker keeps a few slabs mapped, and sends
+each batch as a tensor over a slab. A slab is free again when the kernel says so: every tensor over it holds one more
+open description of the file, in whatever process, through its descriptor or its mapping, and the kernel grants a write
+lease only to the last one (fcntl(2), F_SETLEASE). Where there are no leases or no memfd, every batch gets new memory,
+as torch does it.
 """
 
 import fcntl
