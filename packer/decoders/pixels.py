@@ -17,6 +17,7 @@ from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
 
 NAMES = ("auto", "turbojpeg", "opencv")
+DCTS = ("accurate", "fast")
 
 Pixels = npt.NDArray[Any]
 
@@ -27,14 +28,16 @@ def _opencv() -> ModuleType:
     return import_or_explain("packer.decoders.opencv", "decoding pictures")
 
 
-def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invalid), how (decoder, strict) and where (out)
+def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and where they go
     buffer: Buffer,
     kind: str,
     *,
     decoder: str = "auto",
     strict: bool = True,
+    dct: str = "accurate",
     view: View | None = None,
     invalid: float | None = None,
+    header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
     """The pixels of one picture file, never a view of `buffer`.
@@ -47,6 +50,8 @@ def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invali
       in speed only, and only for JPEG.
     strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
       decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    dct: "fast" is libjpeg's quicker inverse DCT, whose pixels differ by a few levels; for JPEG by libjpeg-turbo only.
+    header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.warping.warp`ed with them. EXIF orientation is always left to the caller.
     out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
       where a JPEG turns out to be damaged.
@@ -54,7 +59,7 @@ def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invali
     """
     if decoder not in NAMES:
         raise Refused(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
-    found = sniff(buffer)
+    found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
     if view is None:

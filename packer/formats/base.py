@@ -16,6 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import CorruptPack
 from packer.schema import Buffer as Buffer
 from packer.schema import Schema
 
@@ -68,6 +72,19 @@ class Reader(ABC):
     def read(self, row: int, names: Sequence[str]) -> Record:
         """The named fields of one record; raises CorruptPack."""
 
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
+        """Copy the values of one field, all of one size, into uint8 (len(rows), size); raises CorruptPack."""
+        for position, row in enumerate(rows):
+            value = self.read(row, (name,))[name]
+            if len(value) != out.shape[1]:
+                raise wrong_size(self.path, row, name, found=len(value), expected=out.shape[1])
+            out[position] = np.frombuffer(value, np.uint8)
+
     @abstractmethod
     def close(self) -> None:
         """Give everything back; may be called twice, and while buffers that were read still live."""
+
+
+def wrong_size(path: Path, row: int, name: str, *, found: int, expected: int) -> CorruptPack:
+    """The error for a value that is not as long as its field's shape says."""
+    return CorruptPack(f"{path}: row {row}: field {name!r} has {found} bytes, expected {expected}; pack again")

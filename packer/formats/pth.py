@@ -24,6 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from packer.errors import CorruptPack, StorageFailed
 from packer.formats import base
 from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
@@ -133,6 +136,9 @@ class Reader(base.Reader):
 
     def read(self, row: int, names: Sequence[str]) -> base.Record:
         return self._rows.read(row, names)
+
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
+        self._rows.gather(rows, name, out)
 
     def close(self) -> None:
         self._rows.close()

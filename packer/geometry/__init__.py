@@ -3,10 +3,10 @@
 from packer.geometry.base import Geometry
 from packer.geometry.compose import Compose
 from packer.geometry.crop import CenterCrop, RandomCrop
-from packer.geometry.draws import draw
+from packer.geometry.draws import draw, shuffled
 from packer.geometry.flip import HorizontalFlip
 from packer.geometry.moving import move_boxes, move_points
-from packer.geometry.resize import Resize
+from packer.geometry.resize import Resize, stretched
 from packer.geometry.resized_crop import RandomResizedCrop
 from packer.geometry.rotate import RandomRotate
 from packer.geometry.view import Matrix, View, identity, upright
@@ -28,5 +28,7 @@ __all__ = [
     "identity",
     "move_boxes",
     "move_points",
+    "shuffled",
+    "stretched",
     "upright",
 ]
