@@ -68,8 +68,8 @@ class Ragged(list[Any]):
         """Raise the error that tells what to do."""
         sizes = sorted({f"{value.shape[-2]}x{value.shape[-1]}" for value in self})
         raise Refused(
-            f"field {name!r}: pictures of {len(sizes)} sizes in one batch ({', '.join(sizes[:3])} ...): pass a geometry "
-            "that gives them one size, such as geometry=Resize(224, 224) or RandomResizedCrop(224) of "
+            f"field {name!r}: pictures of {len(sizes)} sizes in one batch ({', '.join(sizes[:3])} ...): pass a "
+            "geometry that gives them one size, such as geometry=Resize(224, 224) or RandomResizedCrop(224) of "
             "packer.geometry, or pack them with --resize WxH"
         )
 

@@ -63,11 +63,11 @@ class PackDataset(Dataset[Any]):
 
         split: only the samples that --split gave this name. geometry: moves pixels, points and boxes as one, such as
         packer.geometry.RandomResizedCrop(224); its random numbers come from torch's generator here, as those of
-        torchvision's transforms do, and from (seed, epoch, sample) in packer.Loader. transform: called with the sample that would be returned;
-        with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field names; samples are tuples.
-        decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for a quicker one that
-        differs by a few levels. verify: compare a value's crc32 the
-        "first" time that a process reads it, "always" or "never"; "open" also hashes each part before its first read.
+        torchvision's transforms do, and from (seed, epoch, sample) in packer.Loader. transform: called with the sample
+        that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
+        names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
+        libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
+        process reads it, "always" or "never"; "open" also hashes each part before its first read.
         Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:

@@ -52,9 +52,7 @@ class Codec(ABC):
         """The bytes that are stored; raises Refused or BadInput for a value that it cannot hold exactly."""
 
     @abstractmethod
-    def decode(
-        self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
-    ) -> Any:
+    def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
         """The value; see the module's contract."""
 
     def look(self, buffer: Buffer) -> tuple[Shape, Header | None]:

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 from packer.errors import Refused
 from packer.geometry.view import View
@@ -17,7 +16,7 @@ class Geometry(ABC):
     whatever thread or process: `packer.geometry.draw` makes them of (seed, epoch, sample index).
     """
 
-    draws: ClassVar[int] = 0
+    draws: int = 0  # not annotated in subclasses: a constant of the class, no field
 
     @abstractmethod
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
@@ -32,9 +31,7 @@ def as_size(size: int | tuple[int, int], what: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def as_range(
-    low: float, high: float, what: str, *, least: float = float("-inf"), most: float = float("inf")
-) -> None:
+def as_range(low: float, high: float, what: str, *, least: float = float("-inf"), most: float = float("inf")) -> None:
     """Raise Refused unless least <= low <= high <= most."""
     if not least <= low <= high <= most:
         raise Refused(f"{what}: ({low}, {high}): expected {least} <= low <= high <= {most}")

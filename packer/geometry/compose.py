@@ -17,7 +17,7 @@ class Compose(Geometry):
             if not isinstance(geometry, Geometry):
                 raise Refused(f"Compose: expected geometries, such as Resize(256), found {type(geometry).__name__}")
         self.geometries: tuple[Geometry, ...] = given
-        self.draws = sum(geometry.draws for geometry in given)  # type: ignore[misc]  ClassVar in the others
+        self.draws = sum(geometry.draws for geometry in given)
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The product of the views; each geometry sees the size that those before it made."""

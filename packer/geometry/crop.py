@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from packer.errors import BadInput, Refused
 from packer.geometry.base import Geometry, as_size
@@ -36,7 +35,7 @@ class RandomCrop(Geometry):
 
     size: int | tuple[int, int]
     padding: int = 0
-    draws: ClassVar[int] = 2
+    draws = 2
 
     def __post_init__(self) -> None:
         as_size(self.size, "RandomCrop")

@@ -11,11 +11,13 @@ _GAMMA = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
 
-def draw(seed: int, epoch: int, indices: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.float64]:
-    """Numbers 0 <= r < 1, float64 (len(indices), count); row i depends on seed, epoch and indices[i] alone."""
+def draw(
+    seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.float64]:
+    """Numbers 0 <= r < 1, float64 (len(indices), count); row i depends on seed, its epoch and indices[i] alone."""
     steps = (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA))[None, :]
     bits = _mixed(_states(seed, epoch, indices)[:, None] + steps)
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def shuffled(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
@@ -25,17 +27,18 @@ def shuffled(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     # each number is the low bits of its own random key: no two keys are equal, so that any sort gives one order
     keys = (_states(seed, epoch, numbers) >> bits << bits) | numbers.astype(np.uint64)
     keys.sort()
-    return (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    return np.asarray((keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64))
 
 
-def _states(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    both = np.asarray([seed & _MASK, (epoch + 1) * _GAMMA & _MASK], np.uint64)
-    state = _mixed(_mixed(both[:1]) ^ both[1:])
-    return _mixed(state + indices.astype(np.uint64) * np.uint64(_GAMMA))
+def _states(seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    gamma = np.uint64(_GAMMA)
+    epochs = (np.atleast_1d(epoch).astype(np.uint64) + np.uint64(1)) * gamma
+    state = _mixed(_mixed(np.asarray([seed & _MASK], np.uint64)) ^ epochs)
+    return _mixed(state + indices.astype(np.uint64) * gamma)
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finalizer of SplitMix64: every bit of the input sways every bit of the output."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    return np.asarray(values ^ (values >> np.uint64(31)))

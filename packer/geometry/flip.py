@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from packer.errors import Refused
 from packer.geometry.base import Geometry
@@ -14,7 +13,7 @@ class HorizontalFlip(Geometry):
     """Mirror the picture with probability p; exact."""
 
     p: float = 0.5
-    draws: ClassVar[int] = 1
+    draws = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:

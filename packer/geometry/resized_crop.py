@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from packer.geometry.base import Geometry, as_range, as_size
 from packer.geometry.resize import stretched
@@ -27,7 +26,7 @@ class RandomResizedCrop(Geometry):
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     antialias: bool = True
-    draws: ClassVar[int] = 2 * _TRIES + 2
+    draws = 2 * _TRIES + 2
 
     def __post_init__(self) -> None:
         as_size(self.size, "RandomResizedCrop")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from packer.errors import Refused
 from packer.geometry.base import Geometry, as_range
@@ -22,7 +21,7 @@ class RandomRotate(Geometry):
 
     degrees: float | tuple[float, float] = 180.0
     choices: tuple[float, ...] = ()
-    draws: ClassVar[int] = 1
+    draws = 1
 
     def __post_init__(self) -> None:
         as_range(*self._range(), "RandomRotate: degrees", least=-1e6, most=1e6)

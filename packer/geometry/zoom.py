@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from packer.geometry.base import Geometry, as_range
 from packer.geometry.view import View
@@ -18,7 +17,7 @@ class RandomZoom(Geometry):
 
     low: float = 0.5
     high: float = 1.0
-    draws: ClassVar[int] = 1
+    draws = 1
 
     def __post_init__(self) -> None:
         as_range(self.low, self.high, "RandomZoom", least=1e-3, most=1e3)

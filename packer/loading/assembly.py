@@ -50,7 +50,9 @@ class Assembly:
         self._gathered = [field for field in reader.schema if geometry is None and reader.is_bare(field)]
         bare = {field.name for field in self._gathered}
         self._read = [name for name in reader.stored if name not in bare]
-        self._lists: dict[str, list[Any]] = {name: [None] * len(places) for name in self._read if name not in self._slots}
+        self._lists: dict[str, list[Any]] = {
+            name: [None] * len(places) for name in self._read if name not in self._slots
+        }
 
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at those positions, in pack order; other threads may fill other slices meanwhile."""

@@ -27,7 +27,9 @@ class SampleReader:
     other fields are read from the part, checked and decoded.
     """
 
-    def __init__(self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto", dct: str = "accurate") -> None:
+    def __init__(
+        self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto", dct: str = "accurate"
+    ) -> None:
         """names: fields to read, None for all that are not hidden; raises UnknownKey for one that is not there."""
         if decoder not in decoders.NAMES:
             raise Refused(f"decoder={decoder!r}: expected one of {', '.join(decoders.NAMES)}")
@@ -42,9 +44,7 @@ class SampleReader:
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
 
-    def sample(
-        self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()
-    ) -> dict[str, Any]:
+    def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
         """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
 
         geometry: makes the view, of the first picture's size and the random numbers.
@@ -80,9 +80,7 @@ class SampleReader:
             raise self._undecodable(index, name, error) from error
         return tuple(int(length or 0) for length in shape), header
 
-    def views(
-        self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]
-    ) -> Views:
+    def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
         """The view of a sample, made of the size of its first picture; raises BadInput, Refused without a picture.
 
         A picture of another stored size shows the same part of the scene.

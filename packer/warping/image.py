@@ -1,9 +1,10 @@
 """Images through a view: one bilinear pass of OpenCV into the given memory, filtered before where they shrink.
 
-Bilinear interpolation looks at four pixels: a picture that shrinks aliases. Pillow's antialiased bilinear has a triangle
-s times as wide for a shrinking by s; its variance is s^2 / 6 px against 1 / 6 px without. A 3-tap Gaussian that adds the
-difference, then the plain pass, comes nearer to it than the area mean (mean PSNR over random crops of photographs, in
-docs/benchmarks.md) in half of the time. Three taps can add less than 2 / 3: from s = 2 on, the area mean it is.
+Bilinear interpolation looks at four pixels: a picture that shrinks aliases. Pillow's antialiased bilinear has a
+triangle s times as wide for a shrinking by s; its variance is s^2 / 6 px against 1 / 6 px without. A 3-tap Gaussian
+that adds the difference, then the plain pass, comes nearer to it than the area mean (mean PSNR over random crops of
+photographs, in docs/benchmarks.md) in half of the time. Three taps can add less than 2 / 3: from s = 2 on, the area
+mean it is.
 """
 
 import math
@@ -41,7 +42,7 @@ def warp(array: Pixels, view: View, placement: Placement | None, *, shrunk: bool
         if part.size:
             _placed(array, view, placement, part, shrunk=shrunk)
             flat[placement.frame] = part
-    return made if out is None else out  # type: ignore[no-any-return]
+    return made if out is None else out
 
 
 def _placed(array: Pixels, view: View, placement: Placement, made: Pixels, *, shrunk: bool) -> None:

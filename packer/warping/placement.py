@@ -95,7 +95,7 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
     start, stop = round(first), round(last)
     if abs(first - start) > tolerance or abs(last - stop) > tolerance or stop <= start:
         return None
-    if 0 <= start and stop <= length:
+    if start >= 0 and stop <= length:
         return _Axis(start, stop, size, 0, mirrored)
     if stop - start != size:
         return None
