@@ -62,11 +62,15 @@ def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and whe
     found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
-    if view is None:
-        return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=out)
+    if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
+        return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=out)
+    if kind == "image" and found.format == "jpeg":
+        from packer.decoders.viewing import decode_view  # loads OpenCV
+
+        return decode_view(buffer, found, view, decoder=decoder, strict=strict, dct=dct, out=out)
     from packer.warping import warp  # loads OpenCV
 
-    pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=None)
+    pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=None)
     return warp(pixels, view, kind, invalid=invalid, out=out)
 
 
@@ -90,7 +94,7 @@ def check_kind(found: Header, kind: str) -> None:
         raise BadInput(f"a {what} is no {kind}: expected 8 bit, which is never made by narrowing; use kind depth")
 
 
-def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, dct: str, out: Any) -> Pixels:
     in_colour = kind == "image" or found.channels > 1
     if found.cmyk or use_opencv:
         if strict:
@@ -100,15 +104,15 @@ def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict:
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels)
+        libjpeg.decode(buffer, found, pixels, fast_dct=dct == "fast")
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1))
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=dct == "fast")
     return pixels if out is None else out
 
 
-def _other(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
-    del use_opencv  # there is no one else
+def _other(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, dct: str, out: Any) -> Pixels:
+    del use_opencv, dct  # there is no one else, and no other DCT
     if strict:
         check_end(buffer, found)
     if found.format == "npy":
