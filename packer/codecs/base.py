@@ -16,7 +16,7 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from packer.decoders import Header
+from packer.decoders import Decoder, Header
 from packer.errors import Refused
 from packer.geometry import View
 from packer.schema import Buffer as Buffer
@@ -32,9 +32,7 @@ class Codec(ABC):
     def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True, dct: str = "accurate") -> None:
         """field: what is stored; decoder: which JPEG decoder; strict, dct: see packer.decoders.decode."""
         self.field = field
-        self.decoder = decoder
-        self.strict = strict
-        self.dct = dct
+        self.pixels = Decoder(field.kind, decoder=decoder, strict=strict, dct=dct, invalid=field.invalid)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from packer.codecs import base
-from packer.decoders import Header, decode, sniff
+from packer.decoders import Header, sniff
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape
@@ -49,12 +49,10 @@ class Codec(base.Codec):
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
         """The pixels, as packer.decoders.decode gives them; kind bytes: the bytes."""
-        field = self.field
-        if field.kind != "bytes":
-            how: dict[str, Any] = {"decoder": self.decoder, "strict": self.strict, "dct": self.dct, "header": header}
-            return decode(buffer, field.kind, view=view, invalid=field.invalid, out=out, **how)
+        if self.field.kind != "bytes":
+            return self.pixels(buffer, view, out, header=header)
         if view is not None or out is not None:
-            raise Refused(f"field {field.name!r}: bytes have no pixels; ask without a view and without out")
+            raise Refused(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
         return bytes(buffer)
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import Header, decode, sniff
+from packer.decoders import Header, sniff
 from packer.decoders.intervals import with_table
 from packer.errors import BadInput, Refused
 from packer.geometry import View
@@ -78,8 +78,7 @@ class Codec(base.Codec):
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
         """uint8 (H, W, 3), RGB."""
-        how: dict[str, Any] = {"decoder": self.decoder, "strict": self.strict, "dct": self.dct, "header": header}
-        return decode(buffer, "image", view=view, out=out, **how)
+        return self.pixels(buffer, view, out, header=header)
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
         """(H, W, 3), and the header that says so."""

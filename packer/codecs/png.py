@@ -8,7 +8,7 @@ import numpy as np
 
 from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import Header, decode, sniff
+from packer.decoders import Header, sniff
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape
@@ -58,8 +58,7 @@ class Codec(base.Codec):
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
         """The pixels in the dtype that was encoded."""
-        how: dict[str, Any] = {"strict": self.strict, "invalid": self.field.invalid, "header": header}
-        return decode(buffer, self.field.kind, view=view, out=out, **how)
+        return self.pixels(buffer, view, out, header=header)
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the header that says so."""

@@ -64,10 +64,6 @@ def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and whe
     read = _jpeg if found.format == "jpeg" else _other
     if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
         return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=out)
-    if kind == "image" and found.format == "jpeg":
-        from packer.decoders.viewing import decode_view  # loads OpenCV
-
-        return decode_view(buffer, found, view, decoder=decoder, strict=strict, dct=dct, out=out)
     from packer.warping import warp  # loads OpenCV
 
     pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=None)

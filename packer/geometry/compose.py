@@ -21,13 +21,15 @@ class Compose(Geometry):
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The product of the views; each geometry sees the size that those before it made."""
-        view = identity(height, width)
+        view = None
+        size = (height, width)
         start = 0
         for geometry in self.geometries:
             stop = start + geometry.draws
-            view = view.then(geometry.view(*view.size, random[start:stop]))
-            start = stop
-        return view
+            found = geometry.view(*size, random[start:stop])
+            size, start = found.size, stop
+            view = found if view is None else view.then(found)
+        return view or identity(height, width)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Compose) and self.geometries == other.geometries

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from packer.geometry.base import Geometry, as_range, as_size
 from packer.geometry.resize import stretched
@@ -33,25 +34,31 @@ class RandomResizedCrop(Geometry):
         as_range(*self.scale, "RandomResizedCrop: scale", least=1e-6, most=1.0)
         as_range(*self.ratio, "RandomResizedCrop: ratio", least=1e-3, most=1e3)
 
+    @cached_property
+    def _constants(self) -> tuple[tuple[int, int], float, float, float]:
+        """Size; least logarithm of a ratio, the span of logarithms, and that of the scale."""
+        low = math.log(self.ratio[0])
+        size = as_size(self.size, "RandomResizedCrop")
+        return size, low, math.log(self.ratio[1]) - low, self.scale[1] - self.scale[0]
+
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The view for a picture of that size."""
-        size = as_size(self.size, "RandomResizedCrop")
+        size = self._constants[0]
         h, w, chosen = self._box(height, width, random)
-        top, left = (int(random[-2] * (height - h + 1)), int(random[-1] * (width - w + 1)))
+        top, left = int(random[-2] * (height - h + 1)), int(random[-1] * (width - w + 1))
         if not chosen:
             top, left = (height - h) // 2, (width - w) // 2
-        if self.antialias:
-            grid = _grid(min(h / size[0], w / size[1]))
-            if grid > 1:
-                (top, h), (left, w) = _onto(grid, top, h, height), _onto(grid, left, w, width)
+        if self.antialias and (shrink := min(h / size[0], w / size[1])) >= 2:
+            grid = 1 << min(3, int(math.log2(shrink)))  # px that are one at the smallest scale that is not too small
+            (top, h), (left, w) = _onto(grid, top, h, height), _onto(grid, left, w, width)
         return stretched(top, left, h, w, size=size, antialias=self.antialias)
 
     def _box(self, height: int, width: int, random: Sequence[float]) -> tuple[int, int, bool]:
         """Height and width of the box, and whether it may lie anywhere."""
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        _, low, logarithms, scales = self._constants
         for at in range(0, 2 * _TRIES, 2):
-            area = height * width * (self.scale[0] + random[at] * (self.scale[1] - self.scale[0]))
-            ratio = math.exp(low + random[at + 1] * (high - low))
+            area = height * width * (self.scale[0] + random[at] * scales)
+            ratio = math.exp(low + random[at + 1] * logarithms)
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 return h, w, True
@@ -60,11 +67,6 @@ class RandomResizedCrop(Geometry):
         if width / height > self.ratio[1]:
             return height, max(1, min(width, round(height * self.ratio[1]))), False
         return height, width, False
-
-
-def _grid(shrink: float) -> int:
-    """1, 2, 4 or 8 px: what is one pixel of the picture decoded at the smallest scale that is not too small."""
-    return 1 << min(3, int(math.log2(shrink))) if shrink >= 2 else 1
 
 
 def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:

@@ -4,8 +4,7 @@ A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with
 that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,7 @@ _ORIENTATIONS = {
 }
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A map of pixels: `matrix` holds a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
 
     size: (height, width) of the output in px. antialias: whether a picture that shrinks is filtered first; without it,
@@ -37,7 +35,7 @@ class View:
     size: tuple[int, int]
     antialias: bool = True
 
-    @cached_property
+    @property
     def array(self) -> Matrix:
         """The matrix as float64 (2, 3)."""
         return np.asarray(self.matrix, np.float64).reshape(2, 3)

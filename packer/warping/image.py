@@ -35,24 +35,25 @@ def warp(array: Pixels, view: View, placement: Placement | None, *, shrunk: bool
     if placement is None:
         _affine(array, view, flat, shrunk=shrunk)
     elif placement.frame is None:
-        _placed(array, view, placement, flat, shrunk=shrunk)
+        cut = array[placement.rows, placement.columns]
+        put(cut, placement, flat, antialias=view.antialias, shrunk=shrunk)
     else:
         flat.fill(0)
         part = np.empty((*flat[placement.frame].shape[:2], *flat.shape[2:]), array.dtype)
         if part.size:
-            _placed(array, view, placement, part, shrunk=shrunk)
+            put(array[placement.rows, placement.columns], placement, part, antialias=view.antialias)
             flat[placement.frame] = part
     return made if out is None else out
 
 
-def _placed(array: Pixels, view: View, placement: Placement, made: Pixels, *, shrunk: bool) -> None:
-    cut = array[placement.rows, placement.columns]
+def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, shrunk: bool = False) -> None:
+    """Fill `made` with what was cut out: scaled, transposed and flipped."""
     if placement.shape != placement.size:
         if not placement.transpose:
-            _resize(cut, view, made, shrunk=shrunk)
+            _resize(cut, made, antialias=antialias, shrunk=shrunk)
         else:
-            upright = _scratch.take("upright", (*placement.size, array.shape[2]))
-            _resize(cut, view, upright, shrunk=shrunk)
+            upright = _scratch.take("upright", (*placement.size, cut.shape[2]))
+            _resize(cut, upright, antialias=antialias, shrunk=shrunk)
             _done(made, cv2.transpose(upright, dst=made))
     elif placement.transpose:
         np.copyto(made, cut.swapaxes(0, 1).reshape(made.shape))
@@ -65,16 +66,16 @@ def _placed(array: Pixels, view: View, placement: Placement, made: Pixels, *, sh
         _done(made, cv2.flip(made, placement.flip, dst=made))
 
 
-def _resize(cut: Pixels, view: View, made: Pixels, *, shrunk: bool) -> None:
+def _resize(cut: Pixels, made: Pixels, *, antialias: bool, shrunk: bool) -> None:
     height, width = made.shape[:2]
     shrink = cut.shape[0] / height, cut.shape[1] / width
-    if view.antialias and max(shrink) >= _FROM_AREA:
+    if antialias and max(shrink) >= _FROM_AREA:
         smaller = min(width, cut.shape[1]), min(height, cut.shape[0])
         if smaller == (width, height):
             _done(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
             return
         cut = cv2.resize(cut, smaller, interpolation=cv2.INTER_AREA)
-    elif view.antialias:
+    elif antialias and max(shrink) > 1:
         cut = _widened(cut, shrink, shrunk=shrunk)
     _done(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
 
