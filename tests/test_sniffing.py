@@ -3,7 +3,6 @@
 import struct
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest

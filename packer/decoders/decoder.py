@@ -25,7 +25,13 @@ class Decoder:
     """Decodes pictures of one kind; arguments, results and errors as of packer.decoders.decode. For many threads."""
 
     def __init__(
-        self, kind: str, *, decoder: str = "auto", strict: bool = True, dct: str = "accurate", invalid: float | None = None
+        self,
+        kind: str,
+        *,
+        decoder: str = "auto",
+        strict: bool = True,
+        dct: str = "accurate",
+        invalid: float | None = None,
     ) -> None:
         self._kind = kind
         self._how: dict[str, Any] = {"decoder": decoder, "strict": strict, "dct": dct, "invalid": invalid}
@@ -63,13 +69,13 @@ class Decoder:
         eighths = FULL
         if view.antialias and (shrink := min(shrinking(view))) >= 2:
             eighths = FULL >> min(3, int(math.log2(shrink)))
-        region = decode_region(
-            buffer, found, box=(top, left, height, width), eighths=eighths, fast_dct=self._fast_dct
-        )
+        region = decode_region(buffer, found, box=(top, left, height, width), eighths=eighths, fast_dct=self._fast_dct)
         if placement is not None and placement.frame is None and region.eighths == FULL:
             top, left = top - region.top, left - region.left
             image.put(region.pixels[top : top + height, left : left + width], placement, made, antialias=view.antialias)
         else:
             inner = view.of(region.top, region.left, region.eighths / FULL)
-            image.warp(region.pixels, inner, place(inner, *region.pixels.shape[:2]), shrunk=region.eighths < FULL, out=made)
+            image.warp(
+                region.pixels, inner, place(inner, *region.pixels.shape[:2]), shrunk=region.eighths < FULL, out=made
+            )
         return made if out is None else out

@@ -2,7 +2,7 @@
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,14 @@ NAMES = ("auto", "turbojpeg", "opencv")
 DCTS = ("accurate", "fast")
 
 Pixels = npt.NDArray[Any]
+
+
+class _How(NamedTuple):
+    """What `decode` was asked for, besides the pixels."""
+
+    opencv: bool
+    strict: bool
+    fast_dct: bool
 
 
 @functools.cache
@@ -62,11 +70,12 @@ def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and whe
     found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
+    how = _How(decoder == "opencv", strict, dct == "fast")
     if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
-        return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=out)
+        return read(buffer, found, kind, how=how, out=out)
     from packer.warping import warp  # loads OpenCV
 
-    pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, dct=dct, out=None)
+    pixels = read(buffer, found, kind, how=how, out=None)
     return warp(pixels, view, kind, invalid=invalid, out=out)
 
 
@@ -90,26 +99,25 @@ def check_kind(found: Header, kind: str) -> None:
         raise BadInput(f"a {what} is no {kind}: expected 8 bit, which is never made by narrowing; use kind depth")
 
 
-def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, dct: str, out: Any) -> Pixels:
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:
     in_colour = kind == "image" or found.channels > 1
-    if found.cmyk or use_opencv:
-        if strict:
+    if found.cmyk or how.opencv:
+        if how.strict:
             buffer = libjpeg.check(buffer, found)
         pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
         return deliver(_as_kind(pixels, kind), out=out)
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels, fast_dct=dct == "fast")
+        libjpeg.decode(buffer, found, pixels, fast_dct=how.fast_dct)
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=dct == "fast")
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=how.fast_dct)
     return pixels if out is None else out
 
 
-def _other(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, dct: str, out: Any) -> Pixels:
-    del use_opencv, dct  # there is no one else, and no other DCT
-    if strict:
+def _other(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:
+    if how.strict:
         check_end(buffer, found)
     if found.format == "npy":
         pixels = npy.decode(buffer, found)
