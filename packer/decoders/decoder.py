@@ -4,7 +4,8 @@ What every batch does for every image is here, in few steps: an ordinary JPEG go
 through a view no further than the view shows. All else is packer.decoders.decode's.
 """
 
-import math
+import functools
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,17 @@ from packer.arrays import target
 from packer.decoders import libjpeg
 from packer.decoders.header import Buffer, Header
 from packer.decoders.pixels import decode
-from packer.decoders.region import FULL, decode_region
 from packer.decoders.sniffing import sniff
 from packer.geometry import View
+from packer.registry import import_or_explain
 
 Pixels = npt.NDArray[Any]
+
+
+@functools.cache
+def _viewing() -> ModuleType:
+    """What views need, loaded when one is asked for: it brings OpenCV, which packing kept bytes does without."""
+    return import_or_explain("packer.decoders.viewing", "resizing pictures")
 
 
 class Decoder:
@@ -49,33 +56,5 @@ class Decoder:
             pixels = target((found.height, found.width, 3), np.uint8, out=out)
             libjpeg.decode(buffer, found, pixels, fast_dct=self._fast_dct)
             return pixels if out is None else out
-        return self._viewed(buffer, found, view, out)
-
-    def _viewed(self, buffer: Buffer, found: Header, view: View, out: Any) -> Pixels:
-        """The scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing.
-
-        The other eighths are no gain: libjpeg-turbo has no vector code for them, and takes longer than for the whole.
-        """
-        # loads OpenCV, which packing kept bytes does without
-        from packer.warping import image
-        from packer.warping.placement import needed, place, shrinking
-
-        placement = place(view, found.height, found.width)
-        top, left, height, width = needed(view, placement, found.height, found.width)
-        made = target((*view.size, 3), np.uint8, out=out)
-        if not (height and width):
-            made.fill(0)
-            return made if out is None else out
-        eighths = FULL
-        if view.antialias and (shrink := min(shrinking(view))) >= 2:
-            eighths = FULL >> min(3, int(math.log2(shrink)))
-        region = decode_region(buffer, found, box=(top, left, height, width), eighths=eighths, fast_dct=self._fast_dct)
-        if placement is not None and placement.frame is None and region.eighths == FULL:
-            top, left = top - region.top, left - region.left
-            image.put(region.pixels[top : top + height, left : left + width], placement, made, antialias=view.antialias)
-        else:
-            inner = view.of(region.top, region.left, region.eighths / FULL)
-            image.warp(
-                region.pixels, inner, place(inner, *region.pixels.shape[:2]), shrunk=region.eighths < FULL, out=made
-            )
-        return made if out is None else out
+        decoded: Pixels = _viewing().decode_view(buffer, found, view, fast_dct=self._fast_dct, out=out)
+        return decoded

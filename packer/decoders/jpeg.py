@@ -35,7 +35,7 @@ _SAMPLINGS = frozenset(
 )
 
 
-def header(buffer: Buffer) -> Header:
+def header(buffer: Buffer) -> Header:  # noqa: C901  one loop over the segments, for speed
     """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken.
 
     Strict where libjpeg skips and warns. Every image that is read passes here: hence one loop, and no generator.
