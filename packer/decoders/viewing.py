@@ -25,7 +25,7 @@ def decode_view(buffer: Buffer, found: Header, view: View, *, fast_dct: bool, ou
     made: npt.NDArray[np.uint8] = target((*view.size, 3), np.uint8, out=out)
     if not (height and width):
         made.fill(0)
-        return made if out is None else out  # type: ignore[no-any-return]
+        return made if out is None else out
     eighths = FULL
     if view.antialias and (shrink := min(shrinking(view))) >= 2:
         eighths = FULL >> min(3, int(math.log2(shrink)))
@@ -37,4 +37,4 @@ def decode_view(buffer: Buffer, found: Header, view: View, *, fast_dct: bool, ou
         inner = view.of(region.top, region.left, region.eighths / FULL)
         placement = place(inner, *region.pixels.shape[:2])
         image.warp(region.pixels, inner, placement, shrunk=region.eighths < FULL, out=made)
-    return made if out is None else out  # type: ignore[no-any-return]
+    return made if out is None else out
