@@ -124,7 +124,7 @@ def table(task: str, found: dict[str, Any]) -> str:
 def _row(row: dict[str, Any]) -> str:
     cells = (
         row["name"],
-        spread(row["images_per_second"]["all"], "", 0).replace("  ", " "),
+        " ".join(spread(row["images_per_second"]["all"], "", 0).split()),
         "" if row["of_limit"] is None else f"{row['of_limit']:.2f}",
         "" if row["packer_is"] is None else f"{row['packer_is']:.2f}x",
         f"{row['cpu_seconds_per_1000']:.2f}",

@@ -53,11 +53,15 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     pipe.build()
     count = pipe.epoch_size("reader")
 
+    fresh = True
+
     def epoch() -> Iterator[Picture]:
         """Runs are scheduled by hand, so that none goes on beyond the end of an epoch while others have their turn."""
+        nonlocal fresh
         batches = -(-count // job.batch_size)
-        for _ in range(min(AHEAD, batches)):
+        for _ in range(1 if fresh else AHEAD):  # the very first call starts AHEAD runs by itself
             pipe.schedule_run()
+        fresh = False
         for number in range(batches):
             (output,) = pipe.share_outputs()
             yield np.asarray(output.as_tensor())[: count - number * job.batch_size]
