@@ -20,6 +20,7 @@ from benchmarks.harness.environments import Environment
 from benchmarks.harness.job import TASKS, Job
 from benchmarks.harness.pictures import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.results import Absent, Line
+from benchmarks.harness.running import Contestant, Failed
 from benchmarks.harness.turns import Turns
 
 ROOT = Path(__file__).parent.parent
@@ -166,6 +167,14 @@ def test_contestants_take_turns_and_a_failing_one_says_why(tmp_path: Path) -> No
     assert not broken.playing
     assert "IndexError" in broken.absent[0].reason
     assert "full" in results.table("full", turns.found())
+
+
+def test_who_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+    here = Environment(Path(sys.executable), {})
+    late = Contestant("limit", Job("full", tmp_path, tmp_path), here, tmp_path / "log")
+    with pytest.raises(Failed, match="warm: no answer within 0 s"):
+        late.ask("warm", timeout=0.01)
+    late.close()
 
 
 def test_a_raw_set_is_made_once_and_counted(tmp_path: Path) -> None:
