@@ -71,7 +71,7 @@ def convert(
         samples=manifest.samples,
         parts=len(manifest.parts),
         bytes_in=plan.source_bytes,
-        bytes_out=_folder_bytes(target),
+        bytes_out=sum(file.bytes for file in (*manifest.parts, *manifest.index)) + len(manifest.to_bytes()),
         seconds=time.monotonic() - started,
         pack_id=manifest.pack_id,
         resumed_samples=resumed,
@@ -96,7 +96,3 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
     inside = (foreign_in_part(target / part.name, part, old) for part in old.parts)
     for path in chain(foreign_files(target, old), *inside):
         raise Refused(f"{path}: packer did not write it, so {target} is not replaced; move it away")
-
-
-def _folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

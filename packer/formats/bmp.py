@@ -175,14 +175,16 @@ class Reader(base.Reader):
             mapping(path, file.fileno(), readahead=readahead) as mapped,
         ):
             places = npz.places(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
-            found = []
-            for prefix, table in tables:
-                chosen = {
-                    array: places[f"{prefix}{array.name('.')}"]
-                    for field in table
-                    for array in arrays(field, self.samples)
-                }
-                found.append(Rows(path, mapped, schema=table, places=chosen))
+            found: list[Rows] = []
+            try:
+                for prefix, table in tables:
+                    every = (array for field in table for array in arrays(field, self.samples))
+                    chosen = {array: places[f"{prefix}{array.name('.')}"] for array in every}
+                    found.append(Rows(path, mapped, schema=table, places=chosen))
+            except BaseException:
+                for rows in found:  # or the file could not be unmapped
+                    rows.close()
+                raise
             return found
 
     def read(self, row: int, names: Sequence[str]) -> base.Record:
