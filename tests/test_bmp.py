@@ -12,20 +12,16 @@ import packs
 import pytest
 from children import child
 from damaging import check_flips, files_of, flips, small_pack
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from packer import beneath
 from packer.errors import CorruptPack, CorruptRecord, PackerError, Refused, StorageFailed
 from packer.formats.bmp import Reader, Writer
-from packer.formats.filing.names import Names, suffixes
 from packer.naming import folded
 from packer.pack.opening import Pack
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 
 SCHEMA = Schema((Field("key", "text", "text"), Field("image", "image", "bmp"), Field("blob", "bytes", "encoded")))
-JPEG, PNG = b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"
 
 
 def write(path: Path, keys: Sequence[bytes]) -> list[dict[str, bytes]]:
@@ -62,6 +58,7 @@ HOSTILE = [
     *(b"\xff\xfe.jpg", b"a\nb\t.jpg", b"n" * 255, b"n" * 252, b"d/" + b"y" * 254, b"/".join([b"deep"] * 900), b"~3"),
     *(b"A.jpg", b"a.jpg", b"a.JPG", "é".encode(), unicodedata.normalize("NFD", "é").encode(), b"dup", b"dup", b"dup"),
     *(b"f", b"f/g", b"f.bmp/g", b"f.bmp", b"F.BMP", b"values.npz", b"image", b"~3", b"dup~24", b"CON", b"x" * 4000),
+    *(b"g.bmp/x", b"g.bmp", b"G.bmp/y"),
 ]
 
 
@@ -81,38 +78,11 @@ def test_no_key_leads_out_of_the_part_or_onto_another_file(tmp_path: Path) -> No
     assert {top.name for top in path.iterdir()} == {"image", "blob", "values.npz"}
 
 
-@given(st.lists(st.text(st.sampled_from("aAéÉ~1./\\"), max_size=4) | st.binary(max_size=6).map(os.fsdecode)))
-@settings(max_examples=200)
-def test_names_are_never_taken_for_one(keys: list[str]) -> None:
-    taken, found = Names(), []
-    for row, key in enumerate(keys):
-        found += [folded(name) for name in taken.take(os.fsencode(key), row, [(".bmp",)])]
-    assert len(set(found)) == len(keys)
-    folders = {name[:at] for name in found for at in range(len(name)) if name[at] == "/"}
-    assert folders.isdisjoint(found)
-
-
 def test_a_name_is_the_key_with_a_suffix_that_fits(tmp_path: Path) -> None:
     write(tmp_path / "part", [b"cat/a.jpg", b"cat/A.jpg", b"cat/b.BMP", b"c", b"../x", b"d/" + b"n" * 255])
     expected = ["cat/a.jpg.bmp", "cat/A.jpg~1.bmp", "cat/b.BMP", "c.bmp", "~4.bmp", "d/~5.bmp"]
     assert names(tmp_path / "part") == expected
     assert names(tmp_path / "part", "blob")[0] == "cat/a.jpg.bin"
-
-
-@pytest.mark.parametrize(
-    ("kind", "codec", "value", "suffix"),
-    [
-        *(("image", "encoded", JPEG, ".jpg"), ("image", "jpeg:95", JPEG, ".jpg"), ("image", "jpeg:95", PNG, ".png")),
-        *(("image", "bmp", b"", ".bmp"), ("depth", "npy", b"", ".npy"), ("depth", "raw", b"BM", ".bin")),
-        *(
-            ("depth", "encoded", b"II*\0", ".tiff"),
-            ("bytes", "encoded", JPEG, ".bin"),
-            ("mask", "encoded", b"", ".bin"),
-        ),
-    ],
-)
-def test_a_suffix_tells_what_the_file_is(kind: str, codec: str, value: bytes, suffix: str) -> None:
-    assert suffixes(Field("x", kind, codec), value)[0] == suffix
 
 
 def test_rows_without_a_key_are_numbered(tmp_path: Path) -> None:
@@ -133,6 +103,30 @@ def test_gathered_values_are_plain_arrays(tmp_path: Path) -> None:
     assert table["key.data"].tobytes() == b"".join(record["key"] for record in records)
     assert table["sizes/blob"].tolist() == [len(record["blob"]) for record in records]
     assert table["packer.json"] == b'{"fields": ["key", "blob", "label", "pair"], "samples": 9}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            b"'descr': '<i8', 'fortran_order': False, 'shape': (9,)",
+            b"'descr': '<u8', 'fortran_order': False, 'shape': (9,)",
+        ),
+        (b"'fortran_order': False", b"'fortran_order': True "),
+        (b"'shape': (9, 2)", b"'shape': (18,) "),
+        (b"\x93NUMPY\x01", b"\x93NUMPY\x02"),
+        (b'"samples": 9', b'"samples": 8'),
+        (b"label.npy", b"lapel.npy"),
+    ],
+)
+def test_a_table_of_another_layout_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    packs.write_part(tmp_path / "part", packs.records(9), format="bmp")
+    table = tmp_path / "part/values.npz"
+    data = table.read_bytes()
+    assert old in data
+    table.write_bytes(data.replace(old, new))
+    with pytest.raises(CorruptPack, match=r"part/values\.npz: .*again"):
+        Reader(tmp_path / "part", packs.SCHEMA, samples=9)
 
 
 # ---- damage

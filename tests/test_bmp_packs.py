@@ -25,7 +25,7 @@ from packer.conversion.run import convert
 from packer.datasets import BMPDataset
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.pack import manifest as manifests
-from packer.pack.digest import part_bytes, part_sha256
+from packer.pack import storage
 from packer.pack.extraction import extract
 from packer.pack.reindexing import reindex
 from packer.pack.verification import problems
@@ -151,6 +151,28 @@ def test_a_pack_is_one_part_unless_parts_are_asked_for(tmp_path: Path) -> None:
 # ---- interrupted, full
 
 
+def test_a_part_is_on_disk_before_the_journal_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = photos(tmp_path / "in", 12)
+    synced = []
+
+    def note(path: Path) -> None:
+        journal = tmp_path / ".a.pack.partial/journal"
+        assert path.name.encode() not in journal.read_bytes()
+        synced.append(path.name)
+
+    monkeypatch.setattr(storage, "sync_file_system", note)
+    summary = packed(root, tmp_path / "a.pack", to="bmp", part_bytes=9000)
+    assert sorted(synced) == [f"part-{number:05d}" for number in range(summary.parts)]
+
+    def fail(path: Path) -> None:
+        raise StorageFailed(f"{path}: cannot sync to disk: Input/output error")
+
+    monkeypatch.setattr(storage, "sync_file_system", fail)
+    with pytest.raises(StorageFailed, match="cannot sync"):
+        packed(root, tmp_path / "b.pack", to="bmp")
+    assert not (tmp_path / "b.pack").exists()
+
+
 def interrupted(root: Path, target: Path, after: int) -> None:
     """A conversion that is killed after some samples; 0: when all is written, before it is synced."""
 
@@ -268,25 +290,3 @@ def test_verify_open_hashes_the_whole_tree(root: Path, tmp_path: Path) -> None:
     next((tmp_path / "a.pack/part-00000").rglob("gray*")).write_bytes(b"")
     with pytest.raises(CorruptPack, match="damaged part: sha256"):
         BMPDataset(tmp_path / "a.pack", verify="open")[0]
-
-
-# ---- size and digest of a folder
-
-
-def test_the_digest_depends_on_names_sizes_and_contents_alone(tmp_path: Path) -> None:
-    found = set()
-    for number, names in enumerate((["b", "a/x", "a.x", "é"], ["é", "a.x", "a/x", "b"])):
-        trees.write(tmp_path / str(number), {name: name * 3 for name in names})
-        found.add((part_sha256(tmp_path / str(number)), part_bytes(tmp_path / str(number))))
-    assert len(found) == 1
-    for change in ({"b": "bb"}, {"b": "bbx"}, {"c": ""}, {"a/b": "x"}):
-        trees.write(tmp_path / "other", {"b": "bbb", "a/x": "a/x" * 3, "a.x": "a.x" * 3, "é": "ééé"})
-        trees.write(tmp_path / "other", change)
-        found.add((part_sha256(tmp_path / "other"), part_bytes(tmp_path / "other")))
-    (tmp_path / "0/empty").mkdir()
-    found.add((part_sha256(tmp_path / "0"), part_bytes(tmp_path / "0")))
-    assert len(found) == 6
-    (tmp_path / "0/link").symlink_to("b")
-    for function in (part_sha256, part_bytes):
-        with pytest.raises(CorruptPack, match="found a link or a device"):
-            function(tmp_path / "0")
