@@ -16,7 +16,8 @@ Small values are gathered, since a file takes at least one block of the disk and
 take 500 times its size. Arrays keep them exactly, and any NumPy reads them.
 A pack is one part unless --part-size says otherwise, so that ImageFolder finds all of it in one tree.
 A value is read by openat2, fstat, read and close; its size is compared first, so nothing that is cut is ever taken for
-a value, and no link is followed.
+a value, and no link is followed. Mapping the file instead was not faster where it was measured (86 against 85 us for
+274 KB from the page cache, decoding included), and a file that is cut while it is mapped would end the process.
 """
 
 import errno
