@@ -142,7 +142,9 @@ def test_a_way_round_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
 
 def test_a_pack_is_one_part_unless_parts_are_asked_for(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
-    assert packed(root, tmp_path / "a.pack", to="bmp").parts == 1
+    summary = packed(root, tmp_path / "a.pack", to="bmp")
+    assert summary.parts == 1
+    assert summary.bytes_out == sum(file.stat().st_size for file in (tmp_path / "a.pack").rglob("*") if file.is_file())
     assert packed(root, tmp_path / "b.pack", to="bmp", part_bytes=9000).parts > 3
     inside = [len(image_folder(part / "image")) for part in sorted((tmp_path / "b.pack").glob("part-*"))]
     assert sum(inside) == 30

@@ -13,6 +13,7 @@ from packer.conversion.plan import make_plan
 from packer.errors import PackExists, Refused
 from packer.pack import manifest as manifests
 from packer.pack.foreign import foreign_files, foreign_in_part
+from packer.pack.manifest import Manifest
 from packer.pack.storage import locked
 from packer.parallel import usable_cores
 from packer.sources.base import Source
@@ -71,7 +72,7 @@ def convert(
         samples=manifest.samples,
         parts=len(manifest.parts),
         bytes_in=plan.source_bytes,
-        bytes_out=sum(file.bytes for file in (*manifest.parts, *manifest.index)) + len(manifest.to_bytes()),
+        bytes_out=_pack_bytes(manifest),
         seconds=time.monotonic() - started,
         pack_id=manifest.pack_id,
         resumed_samples=resumed,
@@ -96,3 +97,8 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
     inside = (foreign_in_part(target / part.name, part, old) for part in old.parts)
     for path in chain(foreign_files(target, old), *inside):
         raise Refused(f"{path}: packer did not write it, so {target} is not replaced; move it away")
+
+
+def _pack_bytes(manifest: Manifest) -> int:
+    parts, index = (sum(file.bytes for file in files) for files in (manifest.parts, manifest.index))
+    return parts + index + len(manifest.to_bytes())
