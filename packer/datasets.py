@@ -216,6 +216,12 @@ class PthDataset(PackDataset):
     format = "pth"
 
 
+class BMPDataset(PackDataset):
+    """A pack of format bmp; see PackDataset."""
+
+    format = "bmp"
+
+
 class Keys(Sequence[str]):
     """The keys of a data set, read from the mapped index one at a time."""
 

@@ -1,8 +1,10 @@
 """Damage to the one part of a pack, each time read in a child of its own."""
 
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +44,23 @@ def flips(folder: Path, number: int, *, seed: int) -> Counter[str]:
     """How reading ends after each of many single flips in the part."""
     expected = packs.values(folder)
     (part,) = folder.glob("part-*")
+    files = files_of(part)
+    ends = list(accumulate(file.stat().st_size for file in files))
     rng, found = random.Random(seed), Counter[str]()
     for _ in range(number):
-        at, mask = rng.randrange(part.stat().st_size), rng.choice([0xFF, 1 << rng.randrange(8)])
-        packs.flip(part, at, mask)
+        at, mask = rng.randrange(ends[-1]), rng.choice([0xFF, 1 << rng.randrange(8)])
+        file = files[bisect_right(ends, at)]
+        at -= ends[bisect_right(ends, at)] - file.stat().st_size
+        packs.flip(file, at, mask)
         outcome = child(lambda: read_all(folder, expected), timeout_seconds=20)
-        found[str(outcome.value) if outcome.kind == "value" else f"byte {at}, mask {mask}: {outcome}"] += 1
-        packs.flip(part, at, mask)
+        found[str(outcome.value) if outcome.kind == "value" else f"{file}: byte {at}, mask {mask}: {outcome}"] += 1
+        packs.flip(file, at, mask)
     return found
+
+
+def files_of(part: Path) -> list[Path]:
+    """The files of a part, which may be a folder."""
+    return sorted(path for path in part.rglob("*") if path.is_file()) if part.is_dir() else [part]
 
 
 def check_flips(found: Counter[str], number: int) -> None:

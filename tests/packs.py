@@ -9,6 +9,7 @@ from typing import Any
 
 from packer import formats
 from packer.pack import manifest as manifests
+from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.opening import Pack
@@ -72,8 +73,7 @@ def make_pack(
         piece = write_part(path, chunk, format=format, schema=schema)
         pieces.append(folder / f"piece-{number}")
         piece.save(pieces[-1])
-        data = path.read_bytes()
-        written.append(Part(path.name, len(chunk), len(data), hashlib.sha256(data).hexdigest()))
+        written.append(Part(path.name, len(chunk), part_bytes(path), part_sha256(path)))
     index = merge(pieces, folder, schema)
     for path in pieces:
         remove(path)

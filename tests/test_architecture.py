@@ -21,7 +21,7 @@ LAYERS = (
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
-    ("arrays", "geometry", "grasp", "schema", "parallel", "registry", "sharing"),
+    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "sharing"),
     ("errors",),
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")

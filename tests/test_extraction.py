@@ -23,9 +23,9 @@ from packer.conversion.run import convert
 from packer.conversion.sourcing import Request
 from packer.datasets import LMDBDataset
 from packer.errors import CorruptPack, CorruptRecord, PackerError, PackExists, Refused, StorageFailed
+from packer.naming import Collisions, components, folded
 from packer.pack import extraction
 from packer.pack.extraction import extract
-from packer.pack.naming import Collisions, components, folded
 from packer.pack.tree import Tree
 from packer.schema import Field, Schema
 

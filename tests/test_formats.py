@@ -16,6 +16,7 @@ import packs
 import pytest
 from children import child
 from conftest import open_files
+from damaging import files_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from packer import formats
 from packer.errors import CorruptPack, PackerError, Refused
 from packer.formats.base import Reader
 from packer.pack import handles
+from packer.pack.digest import part_bytes, part_sha256
 from packer.schema import Field, Schema
 
 SCHEMA = packs.SCHEMA
@@ -67,11 +69,7 @@ def read(reader: Reader, row: int, names: Sequence[str] = SCHEMA.names) -> dict[
 
 def content(path: Path) -> str:
     """Digest of a part, which may be one file or a folder of them."""
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + (file.read_bytes() if file.is_file() else b""))
-    return digest.hexdigest()
+    return f"{part_bytes(path)} {part_sha256(path)}"
 
 
 @pytest.fixture
@@ -142,8 +140,7 @@ def test_more_than_was_announced_fits_with_the_same_bytes_each_time(module: Modu
     again = path.with_name(f"again{module.SUFFIX}")
     for target in (path, again):
         write(module, target, records, payload_bytes=1)
-    if path.is_file():
-        assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(again.read_bytes()).digest()
+    assert content(path) == content(again)
     reader = module.Reader(path, SCHEMA, samples=len(blobs))
     for number, blob in enumerate(blobs):
         assert read(reader, number, ("blob",)) == {"blob": blob}
@@ -361,8 +358,8 @@ def test_a_part_in_a_folder_that_cannot_be_written_is_read(module: ModuleType, p
 
 def test_a_part_is_no_program(module: ModuleType, path: Path) -> None:
     write(module, path, packs.records(1))
-    if path.is_file():
-        assert not stat.S_IMODE(path.stat().st_mode) & 0o111
+    for file in files_of(path):
+        assert not stat.S_IMODE(file.stat().st_mode) & 0o111
 
 
 # ---- threads and processes

@@ -26,14 +26,14 @@ from torch.utils.data import DataLoader
 
 import packer
 from packer import formats
-from packer.datasets import HDF5Dataset, LMDBDataset, PthDataset
+from packer.datasets import BMPDataset, HDF5Dataset, LMDBDataset, PthDataset
 from packer.errors import CorruptPack, CorruptRecord, Refused
 from packer.formats.stacking.layout import arrays, check_end, end_record, one_value
 from packer.formats.stacking.mapping import Place, Rows, mapping
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 
-SETS = {"lmdb": LMDBDataset, "hdf5": HDF5Dataset, "pth": PthDataset}
+SETS = {"lmdb": LMDBDataset, "hdf5": HDF5Dataset, "pth": PthDataset, "bmp": BMPDataset}
 BLOB = random.Random(0).randbytes(1 << 20)
 
 
@@ -80,7 +80,7 @@ def test_every_format_gives_the_same_batches_in_workers(folder: Path) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("name", ["hdf5", "pth"])
+@pytest.mark.parametrize("name", ["hdf5", "pth", "bmp"])
 def test_a_conversion_gives_the_same_bytes_again_and_verifies(folder: Path, tmp_path: Path, name: str) -> None:
     packed(folder / "in", tmp_path / "again.pack", to=name, threads=1)
     assert digest(tmp_path / "again.pack") == digest(folder / f"{name}-kept.pack")

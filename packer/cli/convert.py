@@ -116,7 +116,7 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
     "part_bytes",
     callback=_size,
     metavar="SIZE",
-    help="Source bytes per part; 0 for one part.  [default: a sixteenth of SOURCE, but 32M to 256M]",
+    help="Source bytes per part; 0 for one part.  [default: a sixteenth of SOURCE, but 32M to 256M; bmp: one part]",
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from packer import formats
 from packer.conversion.copying import encoder_of
 from packer.conversion.encoding import Encoded
 from packer.conversion.plan import Plan, probe_indices
 
 _RECORD_OVERHEAD = 80  # index entry, tree entry and page rounding of one sample, roughly
+
+_FILE_OVERHEAD = 2048  # half a block, which a file of its own leaves empty on average
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ def estimate(plan: Plan) -> Estimate:
     samples = len(plan.source)
     ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
     pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD
-    return Estimate(samples, plan.source_bytes, pack_bytes)
+    files = formats.load(plan.options.to).Writer.files(plan.schema) * samples
+    return Estimate(samples, plan.source_bytes, pack_bytes + files * _FILE_OVERHEAD)
 
 
 def _ratio(plan: Plan) -> float:

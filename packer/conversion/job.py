@@ -16,9 +16,10 @@ from packer.conversion.repacking import PackSource
 from packer.errors import BadInputs, StorageFailed
 from packer.formats.base import Writer
 from packer.pack import manifest as manifests
+from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import Manifest, Part
-from packer.pack.storage import failing, free_bytes, publish, remove, swap, sync, write_file
+from packer.pack.storage import failing, free_bytes, free_files, publish, remove, swap, sync_part, write_file
 from packer.parallel import ordered_map
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
@@ -46,6 +47,13 @@ class Job:
             raise StorageFailed(
                 f"{self.target}: the pack needs about {needed:,} bytes, {free:,} are free on its disk; "
                 "free some, choose another folder, or make it smaller with --resize or --fields"
+            )
+        files = self._module.Writer.files(self.plan.schema) * len(self.plan.source)
+        left = free_files(self.journal.folder)
+        if left is not None and files > left:
+            raise StorageFailed(
+                f"{self.target}: the pack needs about {files:,} files, its disk takes {left:,} more; choose another "
+                "folder, another --to, or fewer --fields"
             )
 
     def _needed_bytes(self) -> int:
@@ -131,7 +139,7 @@ class Job:
         piece = self.journal.pieces / written.name
         work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
         digest, _ = ordered_map(_call, work, threads=2)
-        size = path.stat().st_size
+        size = part_bytes(path)
         part = Part(written.name, written.samples, size, str(digest))
         self.journal.add(Finished(part, written.bytes_in, size, written.skipped, written.incomplete))
 
@@ -205,7 +213,7 @@ def _call(work: Callable[[], str | None]) -> str | None:
 
 
 def _save(path: Path, piece_path: Path, piece: Piece) -> None:
-    sync(path)
+    sync_part(path)
     piece.save(piece_path)
 
 
@@ -214,6 +222,8 @@ def _size(result: Encoded | Failure) -> int:
 
 
 def _sha256(path: Path) -> str:
+    if path.is_dir():
+        return part_sha256(path)
     digest = hashlib.sha256()
     with failing(path, "read"), path.open("rb", buffering=0) as file:
         block = bytearray(4 << 20)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import CorruptPack, Refused
+from packer.pack.digest import part_bytes
 from packer.pack.manifest import Part
 from packer.pack.storage import append_line, make_folder, remove, sync, write_file
 
@@ -69,7 +70,7 @@ class Journal:
 
     def _is_there(self, done: Finished) -> bool:
         part, piece = self.pack / done.part.name, self.pieces / done.part.name
-        return part.is_file() and part.stat().st_size == done.part.bytes and piece.is_file()
+        return piece.is_file() and part.exists() and part_bytes(part) == done.part.bytes
 
     def _damaged(self) -> CorruptPack:
         return CorruptPack(f"{self._path}: damaged: not the lines that packer writes; --restart throws the work away")

@@ -6,7 +6,7 @@ A plan depends on the source and the options alone, never on threads, time or ma
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -83,11 +83,12 @@ def make_plan(source: Source, options: Options) -> Plan:
     formats.load(options.to)
     schema, defaulted = _stored_schema(source, options)
     sizes, files, digest, fingerprint = _measure(source, options)
+    is_whole = options.part_bytes is None and formats.load(options.to).Writer.one_part
     return Plan(
         source=source,
         options=options,
         schema=schema,
-        parts=tuple(_cut(sizes, options.part_limit(int(sizes.sum())))),
+        parts=tuple(_cut(sizes, 0 if is_whole else options.part_limit(int(sizes.sum())))),
         sizes=sizes,
         file_count=files,
         digest=digest,
@@ -112,6 +113,7 @@ def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[
         names = ", ".join(field.name for field in wanted)
         raise Refused(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     lossy = _lossy_fields(source) if options.resize else frozenset()
+    prefers: Mapping[str, str] = formats.load(options.to).Writer.codecs
     stored: list[Field] = []
     defaulted = set()
     for field in wanted:
@@ -119,7 +121,8 @@ def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[
             continue  # label files verbatim would contradict the moved pixels
         if field.name not in chosen and options.resize and field.kind in PIXEL_KINDS:
             defaulted.add(field.name)
-        stored.append(_with_codec(field, chosen.get(field.name) or _default_codec(field, options, lossy), options))
+        wished = chosen.get(field.name) or prefers.get(field.kind)  # by the user, else by the format
+        stored.append(_with_codec(field, wished or _default_codec(field, options, lossy), options))
     if any(field.kind == "image" for field in stored):
         stored.append(ORIENTATION)
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
@@ -161,7 +164,8 @@ def _with_codec(field: Field, codec: str, options: Options) -> Field:
         resize = Resize.parse(options.resize) if options.resize else None
         size: Shape = (resize.height, resize.width) if resize and resize.width else (None, None)
         shape = (*size, 3) if field.kind == "image" else size
-        dtype = "uint8" if field.kind != "depth" else field.dtype or "float32"
+        untyped = "float32" if codec == "raw" else None  # other codecs hold a dtype per value
+        dtype = "uint8" if field.kind != "depth" else field.dtype or untyped
         changed = replace(changed, dtype=dtype, shape=shape)
     completed: Field = codecs.load(codec.partition(":")[0]).Codec.complete(changed)
     codecs.load(codec.partition(":")[0]).Codec(completed)  # refuses a kind or an argument that it cannot hold

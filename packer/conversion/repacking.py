@@ -19,7 +19,7 @@ from packer.schema import PIXEL_KINDS, Field
 from packer.sources import base
 
 KIND = "pack"
-_PICTURES = ("encoded", "jpeg", "png", "bmp")  # codecs whose values are picture files
+_PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
 
 
 class PackSource(base.Source):

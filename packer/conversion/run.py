@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from packer.conversion.job import Job, Progress
@@ -11,7 +12,8 @@ from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
 from packer.errors import PackExists, Refused
 from packer.pack import manifest as manifests
-from packer.pack.index import FOLDER
+from packer.pack.foreign import foreign_files, foreign_in_part
+from packer.pack.manifest import Manifest
 from packer.pack.storage import locked
 from packer.parallel import usable_cores
 from packer.sources.base import Source
@@ -70,7 +72,7 @@ def convert(
         samples=manifest.samples,
         parts=len(manifest.parts),
         bytes_in=plan.source_bytes,
-        bytes_out=_folder_bytes(target),
+        bytes_out=_pack_bytes(manifest),
         seconds=time.monotonic() - started,
         pack_id=manifest.pack_id,
         resumed_samples=resumed,
@@ -92,12 +94,11 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise PackExists(f"{target}: already there; --overwrite replaces a pack, or choose another name")
     old = manifests.read(target)  # only ever replace a folder that has our manifest
-    known = {manifests.NAME, FOLDER, *(part.name for part in old.parts)}
-    known |= {f"{FOLDER}/{file.name}" for file in old.index}
-    foreign = sorted({path.relative_to(target).as_posix() for path in target.rglob("*")} - known)
-    if foreign:
-        raise Refused(f"{target / foreign[0]}: packer did not write it, so {target} is not replaced; move it away")
+    inside = (foreign_in_part(target / part.name, part, old) for part in old.parts)
+    for path in chain(foreign_files(target, old), *inside):
+        raise Refused(f"{path}: packer did not write it, so {target} is not replaced; move it away")
 
 
-def _folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def _pack_bytes(manifest: Manifest) -> int:
+    parts, index = (sum(file.bytes for file in files) for files in (manifest.parts, manifest.index))
+    return parts + index + len(manifest.to_bytes())

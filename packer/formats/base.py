@@ -1,4 +1,4 @@
-"""Format: the records of one part <-> one file. Knows nothing of pixels, labels or torch.
+"""Format: the records of one part <-> one file, or one folder of files. Knows nothing of pixels, labels or torch.
 
 A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`:
 
@@ -9,12 +9,14 @@ A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base
   threads at once. A buffer that it returns is valid while the reader is open: codecs copy out of it.
 * A reader checks what it relies on and raises CorruptPack; it never returns bytes of another record. Flipped bytes
   inside a value are the business of the index's crc32.
+* What a format would like to hold, and how it takes its place on the disk, is said by class members of Writer and
+  Reader, each with the default of a part that is one file and takes any value.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from packer.schema import Buffer as Buffer
 from packer.schema import Schema
@@ -23,7 +25,19 @@ Record = Mapping[str, Buffer]
 
 
 class Writer(ABC):
-    """Writes one part; see the module's contract."""
+    """Writes one part; see the module's contract.
+
+    codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
+    one_part: whether a pack is one part unless the user asks for parts of a size.
+    """
+
+    codecs: ClassVar[Mapping[str, str]] = {}
+    one_part: ClassVar[bool] = False
+
+    @classmethod
+    def files(cls, schema: Schema) -> int:
+        """How many files each sample takes, besides those of the part itself."""
+        return 0
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         """payload_bytes: about how many bytes of values will come, for formats that reserve space."""
@@ -50,7 +64,13 @@ class Writer(ABC):
 
 
 class Reader(ABC):
-    """Reads one part; see the module's contract."""
+    """Reads one part; see the module's contract.
+
+    is_folder: whether a part is a folder. Then its size and digest are those of all files in it (pack/digest.py), and
+    the size of each file is compared when it is read.
+    """
+
+    is_folder: ClassVar[bool] = False
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         """samples: how many records the manifest says that the part holds; raises CorruptPack where it does not.
@@ -67,6 +87,10 @@ class Reader(ABC):
     @abstractmethod
     def read(self, row: int, names: Sequence[str]) -> Record:
         """The named fields of one record; raises CorruptPack."""
+
+    def files(self) -> Iterator[bytes]:
+        """The relative path of every file of a part that is a folder; raises CorruptPack."""
+        return iter(())
 
     @abstractmethod
     def close(self) -> None:

@@ -17,15 +17,14 @@ The reader never looks into data.pkl: the k-th array of the layout is data/<k>, 
 """
 
 import mmap
-import struct
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageFailed
 from packer.formats import base
+from packer.formats.stacking.archive import ZIP_ERRORS, Archive
 from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
 from packer.formats.stacking.mapping import Place, Rows, mapping, opening
 from packer.formats.stacking.spooling import Content, Spools
@@ -33,10 +32,8 @@ from packer.schema import Schema
 
 SUFFIX = ".pth"
 _END = "packer.json"
-_OTHERS = {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"}
-_MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
-# what zipfile raises for a file that is not as it should be, besides OSError
-_ZIP_ERRORS = (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error, OverflowError)
+_WANTED = {"data.pkl", "byteorder"}
+_OTHERS = {"version", ".format_version", ".storage_alignment", ".data/serialization_id"}
 
 
 class Writer(base.Writer):
@@ -115,9 +112,13 @@ class Reader(base.Reader):
 
     def _places(self, mapped: mmap.mmap, file: IO[bytes]) -> dict[Array, Place]:
         wanted = [array for field in self.schema for array in arrays(field, self.samples)]
+        storages = {f"data/{number}" for number in range(1 + len(wanted))}
         try:
-            entries = _Entries(mapped, file, storages=1 + len(wanted)).places()
-        except _ZIP_ERRORS as error:
+            entries = Archive(mapped, file, wanted=storages | _WANTED, others=_OTHERS, in_folder=True).places()
+            order = entries["byteorder"]
+            if order.size_bytes != 6 or mapped[order.offset : order.offset + 6] != b"little":
+                raise ValueError("its numbers are not little-endian")
+        except ZIP_ERRORS as error:
             raise CorruptPack(f"{self.path}: not a .pth part: {reason(error)}; copy or pack it again") from error
         end = entries["data/0"]
         found = mapped[end.offset : end.offset + min(end.size_bytes, MOST_END_BYTES + 1)]
@@ -136,60 +137,3 @@ class Reader(base.Reader):
 
     def close(self) -> None:
         self._rows.close()
-
-
-class _Entries:
-    """The entries of a zip archive that torch wrote; anything unusual about them is a ValueError."""
-
-    def __init__(self, mapped: mmap.mmap, file: IO[bytes], *, storages: int) -> None:
-        self._mapped = mapped
-        self._names = {f"data/{number}" for number in range(storages)}
-        self._check_directory((storages + len(_OTHERS)) * _MOST_ENTRY_BYTES)
-        with zipfile.ZipFile(file) as archive:
-            self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
-            self._end = archive.start_dir
-
-    def _check_directory(self, most_bytes: int) -> None:
-        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
-        tail = self._mapped[-98:]
-        if tail[-22:-18] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
-            raise ValueError("it does not end with the directory of a zip file")
-        size = int.from_bytes(tail[-10:-6], "little")
-        if tail[:4] == b"PK\x06\x06":
-            size = max(size, int.from_bytes(tail[40:48], "little"))
-        if size > most_bytes:
-            raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
-
-    def places(self) -> dict[str, Place]:
-        """Name without the folder -> place of the bytes, for exactly the expected entries."""
-        root = self._infos[0].filename.partition("/")[0] + "/" if self._infos else ""
-        found: dict[str, Place] = {}
-        ends = [info.header_offset for info in self._infos[1:]] + [self._end]
-        for info, end in zip(self._infos, ends, strict=True):
-            name = info.filename.removeprefix(root)
-            if not info.filename.startswith(root) or name in found or name not in self._names | _OTHERS:
-                raise ValueError(f"unexpected or repeated entry {info.filename!r:.80}")
-            found[name] = self._place(info, end)
-        missing = sorted((self._names | {"data.pkl", "byteorder"}) - found.keys())
-        if missing:
-            raise ValueError(f"no entry {missing[0]!r}")
-        order = found["byteorder"]
-        if order.size_bytes != 6 or self._mapped[order.offset : order.offset + 6] != b"little":
-            raise ValueError("its numbers are not little-endian")
-        return found
-
-    def _place(self, info: zipfile.ZipInfo, end: int) -> Place:
-        """Where the bytes of an entry lie, between its header and what comes next."""
-        # bit 3: sizes also stand behind the data; bit 11: the name is UTF-8
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & ~0x808 or info.file_size != info.compress_size:
-            raise ValueError(f"entry {info.filename!r:.80} is compressed or encrypted")
-        at = info.header_offset
-        name = info.orig_filename.encode()
-        header = self._mapped[at : at + 30] if at >= 0 else b""
-        if header[:4] != b"PK\x03\x04" or self._mapped[at + 30 : at + 30 + len(name)] != name:
-            raise ValueError(f"entry {info.filename!r:.80} has no header of its own")
-        name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
-        start = at + 30 + name_bytes + extra_bytes
-        if name_bytes != len(name) or start + info.file_size > end:
-            raise ValueError(f"entry {info.filename!r:.80} does not fit before the next one")
-        return Place(start, info.file_size)

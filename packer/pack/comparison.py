@@ -19,7 +19,7 @@ from packer import codecs, decoders, sources
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, PackerError, UnknownKey
 from packer.geometry import View
-from packer.pack.naming import components
+from packer.naming import components
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
 from packer.pack.verification import EVERYTHING, Subset

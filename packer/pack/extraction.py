@@ -16,7 +16,7 @@ import numpy as np
 from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
-from packer.pack.naming import Collisions, components
+from packer.naming import Collisions, components
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
 from packer.pack.storage import locked, publish, remove, sync_file_system
@@ -29,7 +29,7 @@ _SUFFIXES = {
     "tiff": (".tiff", ".tif"),
     "pnm": (".pnm", ".ppm", ".pgm", ".pbm"),
 }
-_PICTURES = ("encoded", "jpeg", "png", "bmp")  # codecs whose values are picture files
+_PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
 _SHOWN = 20
 
 

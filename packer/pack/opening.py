@@ -14,9 +14,9 @@ from packer import formats
 from packer.errors import CorruptPack, CorruptRecord, Refused, StorageFailed
 from packer.formats.base import Reader, Record
 from packer.pack import handles, manifest
+from packer.pack.digest import part_sha256
 from packer.pack.index import Index
 from packer.pack.manifest import Part
-from packer.pack.storage import file_sha256
 
 VERIFY = ("first", "always", "never", "open")
 
@@ -41,7 +41,8 @@ class Pack:
         self.index = Index(folder, self.manifest)
         self._module = formats.load(self.manifest.format)
         self._parts = [(folder / part.name, part) for part in self.manifest.parts]
-        self._keys = [check_part(path, part) for path, part in self._parts]
+        self._folders = self._module.Reader.is_folder
+        self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
         self._hashed: set[int] = set()
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
@@ -60,7 +61,9 @@ class Pack:
     def reader(self, number: int) -> Reader:
         """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
         path, part = self._parts[number]
-        if check_part(path, part) != self._keys[number]:  # --overwrite may have put another pack in the place of ours
+        if (
+            check_part(path, part, is_folder=self._folders) != self._keys[number]
+        ):  # --overwrite may have put another pack in the place of ours
             raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
         reader: Reader = self._module.Reader(path, self.schema, samples=part.samples, readahead=self._readahead)
         return reader
@@ -79,8 +82,8 @@ class Pack:
 
     def _hash(self, number: int) -> None:
         path, part = self._parts[number]
-        check_part(path, part)
-        found = file_sha256(path)
+        check_part(path, part, is_folder=self._folders)
+        found = part_sha256(path)
         if found != part.sha256:
             raise CorruptPack(
                 f"{path}: damaged part: sha256 {found[:16]}..., the manifest says {part.sha256[:16]}...; "
@@ -109,10 +112,11 @@ class Pack:
         return f"{path} {self.index.describe(index, name)}"
 
 
-def check_part(path: Path, part: Part) -> handles.Key:
+def check_part(path: Path, part: Part, *, is_folder: bool = False) -> handles.Key:
     """Compare a part's size with the manifest (mapping a cut file would kill the process); returns its identity.
 
-    Raises CorruptPack, StorageFailed where the file system does not answer.
+    is_folder: of a part that is one, this says nothing of the files in it, of which there may be millions: their sizes
+    are compared one by one when they are read. Raises CorruptPack, StorageFailed where the file system does not answer.
     """
     try:
         status = os.stat(path, follow_symlinks=False)
@@ -120,6 +124,10 @@ def check_part(path: Path, part: Part) -> handles.Key:
         raise CorruptPack(f"{path}: part is missing; copy the pack again") from error
     except OSError as error:
         raise StorageFailed(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
+    if is_folder:
+        if not stat.S_ISDIR(status.st_mode):
+            raise CorruptPack(f"{path}: expected a folder, found a file, link or device; copy the pack with cp -rL")
+        return status.st_dev, status.st_ino
     if not stat.S_ISREG(status.st_mode):
         raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
     if status.st_size != part.bytes:

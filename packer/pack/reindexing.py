@@ -16,6 +16,7 @@ from packer.errors import BadInput, CorruptPack, PackerError, Refused
 from packer.formats.base import Reader
 from packer.pack import handles
 from packer.pack import manifest as manifests
+from packer.pack.digest import part_sha256
 from packer.pack.index import FOLDER
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
@@ -72,15 +73,16 @@ def _in_order(fresh: Sequence[IndexFile], old: Sequence[IndexFile]) -> tuple[Ind
 
 def _piece(path: Path, part: Part, manifest: Manifest) -> Piece:
     """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
-    key = check_part(path, part)
-    if file_sha256(path) != part.sha256:
+    module = formats.load(manifest.format)
+    key = check_part(path, part, is_folder=module.Reader.is_folder)
+    if part_sha256(path) != part.sha256:
         raise CorruptPack(
             f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
             "copy it again, or pack again from the source"
         )
 
     def make() -> Reader:
-        reader: Reader = formats.load(manifest.format).Reader(path, manifest.schema, samples=part.samples)
+        reader: Reader = module.Reader(path, manifest.schema, samples=part.samples)
         return reader
 
     piece = Piece(manifest.schema)

@@ -46,6 +46,13 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
+def free_files(path: Path) -> int | None:
+    """How many files this user may still make on the file system of `path`; None where it sets no limit."""
+    with failing(path, "ask for free space"):
+        found = os.statvfs(path)
+    return found.f_favail if found.f_files else None
+
+
 def open_file(path: Path) -> BinaryIO:
     """A file of a pack, open for reading. Never follows a link and never waits, as opening a FIFO would.
 
@@ -97,6 +104,11 @@ def sync_file_system(path: Path) -> None:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         finally:
             os.close(descriptor)
+
+
+def sync_part(path: Path) -> None:
+    """A part, which is a file or a folder with files in it; raises StorageFailed."""
+    (sync_file_system if path.is_dir() else sync)(path)
 
 
 def replace_file(staged: Path, target: Path) -> None:

@@ -20,6 +20,8 @@ from packer.errors import CorruptPack, PackerError, Refused
 from packer.formats.base import Reader
 from packer.pack import handles
 from packer.pack import manifest as manifests
+from packer.pack.digest import part_bytes, part_sha256
+from packer.pack.foreign import foreign_files, foreign_in_part
 from packer.pack.index import FOLDER, Index
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
@@ -96,12 +98,8 @@ def _unexpected(path: Path, expect: str) -> Iterator[str]:
 
 
 def _unknown(folder: Path, manifest: Manifest) -> Iterator[str]:
-    known = {manifests.NAME, *(part.name for part in manifest.parts)}
-    known |= {f"{FOLDER}/{file.name}" for file in manifest.index}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name not in known and not (name == FOLDER and path.is_dir()):
-            yield f"{path}: unknown file: the manifest does not list it; remove it"
+    for path in foreign_files(folder, manifest):
+        yield f"{path}: unknown file: the manifest does not list it; remove it"
 
 
 def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | None]:
@@ -138,6 +136,7 @@ class _Parts:
     ) -> None:
         """index: None where it is damaged; then values cannot be checked one by one."""
         self._folder = folder
+        self._manifest = manifest
         self._schema = manifest.schema
         self._index = index
         self._depth = depth
@@ -153,16 +152,27 @@ class _Parts:
         """Problems of one part; first: index of its first sample in the pack; hashed: whether it is in the subset."""
         path = self._folder / part.name
         try:
-            key = check_part(path, part)
-            whole = self._depth == "quick" or not hashed or file_sha256(path) == part.sha256
+            is_folder = self._module.Reader.is_folder
+            key = check_part(path, part, is_folder=is_folder)
+            if is_folder and (found := part_bytes(path)) != part.bytes:
+                yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
+            whole = self._depth == "quick" or not hashed or part_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return
         if not whole:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
+            yield from self._foreign(path, part)
         if self._index is not None and (self._depth == "data" or not whole or self._subset != EVERYTHING):
             subset = self._subset if whole else EVERYTHING
             yield from self._records(self._index, part, subset, key=key, first=first)
+
+    def _foreign(self, path: Path, part: Part) -> Iterator[str]:
+        try:
+            for found in foreign_in_part(path, part, self._manifest):
+                yield f"{found}: unknown file: the part does not list it; remove it"
+        except PackerError as error:
+            yield str(error)
 
     def _records(self, index: Index, part: Part, subset: Subset, *, key: handles.Key, first: int) -> Iterator[str]:
         path = self._folder / part.name

@@ -19,7 +19,7 @@ from packer.formats.base import Record
 from packer.formats.stacking.layout import Array, reason
 from packer.schema import Schema
 
-_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
+OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def opening(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         # h5py gives the errno of the system call as it is, and wraps what HDF5 itself finds without one
-        if error.errno in _OF_THE_MACHINE:
+        if error.errno in OF_THE_MACHINE:
             cause = os.strerror(error.errno)
             raise StorageFailed(f"{path}: cannot open: {cause}; see its permissions and ulimit -n") from error
         raise CorruptPack(f"{path}: cannot open the part: {reason(error)}; copy or pack it again") from error

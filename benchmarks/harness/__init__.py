@@ -1,0 +1,1 @@
+"""What runs the contestants: environments, processes, figures."""

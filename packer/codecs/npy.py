@@ -1,0 +1,65 @@
+"""npy: a depth as a NumPy array file, exactly, in its own dtype.
+
+Layout: numpy/lib/format.py, version 1.0, little-endian, C order. Nothing in it is evaluated when it is read.
+"""
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from packer.arrays import form
+from packer.codecs import base
+from packer.decoders import decode, sniff
+from packer.errors import BadInput, CorruptRecord, Refused
+from packer.geometry import View
+from packer.schema import DTYPES, Field, Shape
+
+
+class Codec(base.Codec):
+    """See the module and packer.codecs.base."""
+
+    kinds = ("depth",)
+
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
+        super().__init__(field, decoder=decoder, strict=strict)
+        if self.argument is not None:
+            raise Refused(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
+
+    @classmethod
+    def complete(cls, field: Field) -> Field:
+        """A shape of any size where the field has none; without a dtype each value has its own."""
+        return replace(field, shape=field.shape or (None, None))
+
+    def encode(self, value: Any) -> bytes:
+        """An .npy file of an (H, W) array of numbers, of the field's dtype where it has one; Refused otherwise."""
+        dtype = self.field.dtype
+        fits = (
+            isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.name in (DTYPES if not dtype else [dtype])
+        )
+        if not fits:
+            raise Refused(
+                f"field {self.field.name!r}: codec 'npy' holds {dtype or 'numbers'} (H, W), found {form(value)}"
+            )
+        if 0 in value.shape:
+            raise BadInput(f"a depth of {value.shape[1]}x{value.shape[0]} px holds nothing; leave it out")
+        file = io.BytesIO()
+        array = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
+        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        return file.getvalue()
+
+    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+        """(H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
+        self.shape(buffer)
+        return decode(buffer, "depth", view=view, invalid=self.field.invalid, out=out)
+
+    def shape(self, buffer: base.Buffer) -> Shape:
+        """(H, W), from the file's header."""
+        found = sniff(buffer)
+        if found.format != "npy" or (self.field.dtype or found.dtype) != found.dtype:
+            raise CorruptRecord(
+                f"field {self.field.name!r}: {found.format} of {found.dtype}, expected npy of {self.field.dtype}; "
+                "pack again from the source"
+            )
+        return found.height, found.width

@@ -1,0 +1,111 @@
+"""Folders: a new folder that is filled with files, and the files of such a folder read back.
+
+What is written is always a new file in folders that are no links; what is read is opened beneath the folder, and must
+be a plain file of the expected size, which is compared before a byte is read: nothing is mapped, so a file that is cut
+meanwhile is an error and never a signal.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from packer.beneath import open_beneath
+from packer.schema import Buffer
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NewFolder:
+    """Files below the new folder `path`; of each folder in it, the one below it that was last written to stays open."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, FileExistsError where anything is there."""
+        os.mkdir(path)
+        self._root = os.open(path, _FOLDER)
+        self._open: dict[bytes, tuple[tuple[bytes, ...], int]] = {}
+
+    def write(self, top: bytes, components: Sequence[bytes], data: Buffer) -> None:
+        """A new file in the folder `top`; components as `naming.components` gives them. Raises OSError."""
+        names = (top, *components[:-1])
+        opened = self._open.get(top)
+        if opened is None or opened[0] != names:
+            self._close(top)
+            opened = self._open[top] = (names, self._folder(names))
+        file = os.open(components[-1], _NEW_FILE, 0o666, dir_fd=opened[1])
+        try:
+            with memoryview(data) as view:
+                done = 0
+                while done < len(view):
+                    done += os.write(file, view[done:])
+        finally:
+            os.close(file)
+
+    def _folder(self, names: Sequence[bytes]) -> int:
+        descriptor = os.dup(self._root)
+        for name in names:
+            try:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=descriptor)
+                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = inner
+        return descriptor
+
+    def _close(self, top: bytes) -> None:
+        if top in self._open:
+            os.close(self._open.pop(top)[1])
+
+    def close(self) -> None:
+        """Give the descriptors back; may be called twice."""
+        for top in list(self._open):
+            self._close(top)
+        if self._root >= 0:
+            os.close(self._root)
+        self._root = -1
+
+
+class Folder:
+    """The files below an existing folder; may be read by many threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where there is no such folder, or a link."""
+        self._root = os.open(path, _FOLDER)
+
+    def open(self, path: bytes) -> int:
+        """A descriptor of a file, for reading; raises OSError."""
+        return open_beneath(self._root, path)
+
+    def read(self, path: bytes, size_bytes: int) -> bytes:
+        """The file's content; raises OSError, and ValueError for anything but a plain file of that size."""
+        descriptor = open_beneath(self._root, path)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("expected a file, found a folder or a device")
+            if status.st_size != size_bytes:
+                raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
+            data = os.read(descriptor, size_bytes)
+            if len(data) == size_bytes:  # one read is the rule
+                return data
+            return self._rest(descriptor, data, size_bytes)
+        finally:
+            os.close(descriptor)
+
+    def _rest(self, descriptor: int, data: bytes, size_bytes: int) -> bytes:
+        pieces, missing = [data], size_bytes - len(data)
+        while missing and (piece := os.read(descriptor, missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        if missing:
+            raise ValueError(f"file was cut while it was read: {missing} of {size_bytes} bytes are missing")
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Give the descriptor back; may be called twice."""
+        if self._root >= 0:
+            os.close(self._root)
+        self._root = -1

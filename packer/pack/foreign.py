@@ -1,0 +1,51 @@
+"""Foreign: what lies in the folder of a pack although packer did not put it there."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer import formats
+from packer.formats.base import Reader
+from packer.pack import handles
+from packer.pack import manifest as manifests
+from packer.pack.digest import entries
+from packer.pack.index import FOLDER
+from packer.pack.manifest import Manifest, Part
+from packer.pack.opening import check_part
+
+
+def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
+    """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
+    is_folder = formats.load(manifest.format).Reader.is_folder
+    parts = {part.name for part in manifest.parts}
+    known = {manifests.NAME, *parts, *(f"{FOLDER}/{file.name}" for file in manifest.index)}
+    for top in sorted(folder.iterdir()):
+        if top.name == FOLDER and top.is_dir():
+            yield from (path for path in sorted(top.rglob("*")) if path.relative_to(folder).as_posix() not in known)
+        elif top.name in parts and (is_folder or not top.is_dir()):
+            continue
+        else:
+            yield from (
+                path for path in (top, *sorted(top.rglob("*"))) if path.relative_to(folder).as_posix() not in known
+            )
+
+
+def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
+    """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageFailed."""
+    module = formats.load(manifest.format)
+    if not module.Reader.is_folder:
+        return
+
+    def make() -> Reader:
+        reader: Reader = module.Reader(path, manifest.schema, samples=part.samples)
+        return reader
+
+    with handles.table.pinned(check_part(path, part, is_folder=True), make) as reader:
+        known = set(reader.files())
+    folders = {name.rpartition(b"/")[0] for name in known}
+    for folder in list(folders):
+        while folder := folder.rpartition(b"/")[0]:
+            folders.add(folder)
+    for name, size in entries(path):
+        if name not in (folders if size is None else known):
+            yield path / os.fsdecode(name)
