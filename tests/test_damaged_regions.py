@@ -185,11 +185,11 @@ def test_no_mutant_gives_pixels_that_the_whole_would_not(case: tuple[tuple[bytes
 
 
 @pytest.mark.full
-def test_no_mutant_of_40_000_gives_wrong_pixels_and_hardly_any_other_ones() -> None:
+def test_no_mutant_of_10_000_gives_wrong_pixels_and_hardly_any_other_ones() -> None:
     """Bytes that an interval does not use are seen only when the next one begins, as packer.decoders.cutting says."""
     outcomes: Counter[str] = Counter()
 
-    @settings(max_examples=40_000, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=10_000, suppress_health_check=[HealthCheck.too_slow])
     @given(CASES, st.sampled_from(list(cropping.LIBRARIES)))
     def count(case: tuple[tuple[bytes, bytes], ...], library: str) -> None:
         (whole, file), *box = case
@@ -197,5 +197,5 @@ def test_no_mutant_of_40_000_gives_wrong_pixels_and_hardly_any_other_ones() -> N
 
     count()
     assert outcomes["wrong"] == 0
-    assert outcomes["refused"] > 1000 and outcomes["same"] > 1000 and outcomes["undamaged part"] > 1000
+    assert outcomes["refused"] > 300 and outcomes["same"] > 300 and outcomes["undamaged part"] > 300
     assert outcomes["other pixels where the whole is refused"] < outcomes.total() / 1000, outcomes

@@ -81,9 +81,9 @@ def test_any_box_of_any_file_at_any_scale(file: bytes, data: st.DataObject) -> N
 
 
 @pytest.mark.full
-@settings(max_examples=20_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5_000, suppress_health_check=[HealthCheck.too_slow])
 @given(files(), st.data())
-def test_any_box_of_any_file_at_any_scale_20_000_times(file: bytes, data: st.DataObject) -> None:
+def test_any_box_of_any_file_at_any_scale_5_000_times(file: bytes, data: st.DataObject) -> None:
     check(file, data)
 
 

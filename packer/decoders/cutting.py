@@ -99,27 +99,29 @@ def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memory
     Raises DamagedImage where a table of intervals does not agree with the file.
     """
     layout = found.intervals
-    places = bounds(buffer, found)
-    if layout is None or places is None:
+    every = bounds(buffer, found)
+    if layout is None or every is None:
         return None
-    runs = _runs(places, layout, kept)
+    runs = _runs(every, layout, kept)
     if layout.table_at:
         _check(buffer, found, layout, kept=kept, runs=runs)
     starts, stops = runs[:, 0], runs[:, -1]
-    at = found.data_at
-    ends = np.add.accumulate(stops - starts) + at  # of each run of intervals in the new file
-    whole = int(ends[-1])
-    array, file = scratch.file(whole + len(END))
+    lengths = stops - starts
+    ends = np.add.accumulate(lengths)  # of each run in the new file, from the scan's data on, as all offsets here
+    at, whole = found.data_at, int(ends[-1])
+    array, file = scratch.file(at + whole + len(END))
     source = memoryview(buffer)
     file[:at] = source[:at]
     height, width = size(found, layout, kept)
     file[layout.size_at : layout.size_at + 4] = (height << 16 | width).to_bytes(4, "big")
-    for start, stop, end in zip((starts + at).tolist(), (stops + at).tolist(), ends.tolist(), strict=True):
-        file[end - stop + start : end] = source[start:stop]
+    old, new = source[at:], file[at:]
+    places = zip(starts.tolist(), stops.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True)
+    for start, stop, begin, end in places:
+        new[begin:end] = old[start:stop]
     codes = runs[:, 1:] + (ends - stops - 1)[:, None]
-    array[codes] = codes_before(codes.size + 1)[1:].reshape(codes.shape)
-    file[whole : whole + len(END)] = END
-    return file[: whole + len(END)]
+    array[at:][codes] = codes_before(codes.size + 1)[1:].reshape(codes.shape)
+    new[whole : whole + len(END)] = END
+    return file[: at + whole + len(END)]
 
 
 def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDArray[Any]:
@@ -138,9 +140,10 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
     """Raise DamagedImage unless the restart marker of its turn stands before each place in `runs`."""
-    pairs = np.ndarray((len(buffer) - 1,), np.uint16, buffer, 0, (1,))  # of bytes, at every offset
+    at = found.data_at - 2
+    pairs = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))  # of bytes, at every offset
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
-    there = pairs[runs + (found.data_at - 2)]
+    there = pairs[runs]
     if kept.top == kept.left == 0:  # nothing stands before the first interval
         there[0, 0] = expected[0, 0]
     if kept.bottom == layout.rows and kept.right == layout.columns:  # the end marker, which was looked at

@@ -33,6 +33,8 @@ _SAMPLINGS = frozenset(
     bytes.fromhex(factors)
     for factors in ("111111", "212121", "121212", "211111", "221111", "121111", "411111", "222121", "221212")
 )
+# height and width of an MCU; T.81 A.2.2: that of a single component is one block, whatever its factors are
+_MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in factors)) for factors in _SAMPLINGS}
 
 
 def header(buffer: Buffer) -> Header:  # noqa: C901  one loop over the segments, for speed
@@ -125,10 +127,7 @@ def _intervals(
     length, mcus = struct.unpack_from(">HH", buffer, noted[_DRI])
     if length != 4 or not mcus:
         return None
-    mcu_height = mcu_width = 8  # T.81 A.2.2: an MCU of a single component is one block, whatever its factors are
-    if len(sampling) > 1:
-        mcu_height *= max(factors & 15 for factors in sampling)
-        mcu_width *= max(factors >> 4 for factors in sampling)
+    mcu_height, mcu_width = _MCUS.get(sampling, (8, 8))
     rows, row_mcus = -(-height // mcu_height), -(-width // mcu_width)
     if row_mcus % mcus or rows * row_mcus == mcus:
         return None

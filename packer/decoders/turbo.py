@@ -34,6 +34,12 @@ class _Strict(turbojpeg.TurboJPEG):  # type: ignore[misc]
         raise damaged("jpeg", getattr(self, _MESSAGE)(handle))
 
 
+def _address(buffer: Buffer) -> int:
+    if isinstance(buffer, memoryview) and not buffer.readonly:
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))  # 0.3 us; NumPy's way takes 2
+    return np.frombuffer(buffer, np.uint8).ctypes.data
+
+
 class Library:
     """PyTurboJPEG, as packer.decoders.libjpeg.Library; RuntimeError or OSError where it cannot work."""
 
@@ -61,7 +67,7 @@ class Library:
         form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
         flags = turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
         size = len(buffer)
-        source = buffer if type(buffer) is bytes else np.frombuffer(buffer, np.uint8).ctypes.data
+        source = buffer if type(buffer) is bytes else _address(buffer)
         target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
         told = (_INT * 4)()
         at = ctypes.addressof(told)
