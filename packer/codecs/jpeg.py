@@ -4,7 +4,9 @@ Up to quality 95 chroma is halved in both directions (4:2:0); above, where that 
 (4:4:4). Measured on photographs of 256 px: at 95 4:2:0 has 38.8 dB and decodes in 0.53 ms, 4:4:4 has 41.7 dB and takes
 0.74 ms; at 100 it is 41.8 dB against 51.6 dB.
 Restart intervals let a reader that needs a part of the picture cut the rest away before decoding: an interval is a
-whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), near 4 of them.
+whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), near 4 of them. How long each one is stands in an APP11
+segment, laid out in packer.decoders.intervals. On photographs of 500 px at quality 90 the markers make a file 1.3 %
+larger and the table 0.7 %.
 What is decoded may be any picture file: one that was lossless may have been kept so inside a jpeg field.
 """
 
@@ -17,6 +19,7 @@ import numpy as np
 from packer.arrays import form
 from packer.codecs import base
 from packer.decoders import decode, sniff
+from packer.decoders.intervals import with_table
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import Field, Shape
@@ -47,7 +50,10 @@ class Codec(base.Codec):
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     def encode(self, value: Any) -> bytes:
-        """A baseline JFIF file without EXIF of a uint8 (H, W, 3) RGB array; raises Refused for anything else."""
+        """A baseline JFIF file of a uint8 (H, W, 3) RGB array; raises Refused for anything else.
+
+        There is no EXIF in it, and one APP segment beside JFIF's: the table of its restart intervals.
+        """
         name = self.field.name
         if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
             raise Refused(f"field {name!r}: codec 'jpeg' holds uint8 (H, W, 3), found {form(value)}")
@@ -65,7 +71,8 @@ class Codec(base.Codec):
         done, data = cv2.imencode(".jpg", cv2.cvtColor(value, cv2.COLOR_RGB2BGR), options)
         if not done:
             raise BadInput(f"OpenCV cannot encode {width}x{height} px as JPEG; use codec raw")
-        return data.tobytes()
+        file = data.tobytes()
+        return with_table(file, sniff(file))
 
     def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
         """uint8 (H, W, 3), RGB."""

@@ -1,6 +1,7 @@
 """Header: what the first bytes of a picture file announce, and the limits that it must keep to be decoded."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,22 @@ from packer.schema import Buffer as Buffer
 MAX_PIXELS = 100_000_000
 MAX_DECODED_BYTES = 1 << 30
 MAX_SCANS = 500
+
+
+class Intervals(NamedTuple):
+    """Restart intervals of a JPEG of one scan, each a whole fraction of a row of MCUs: see packer.decoders.intervals.
+
+    mcu: (height, width) of an MCU in px. mcus: MCUs in an interval.
+    rows, columns: intervals in the picture's height and width.
+    size_at: offset of the frame's height and width. table_at: offset of a table of the intervals' lengths, or 0.
+    """
+
+    mcu: tuple[int, int]
+    mcus: int
+    rows: int
+    columns: int
+    size_at: int
+    table_at: int
 
 
 @dataclass(frozen=True)
@@ -23,7 +40,7 @@ class Header:
     orientation: EXIF value 1-8; 1 where absent or out of range.
     lossy: whether the format threw information away; packing it again as JPEG loses little more.
     palette: whether the stored samples are palette indices. bits: of one stored sample.
-    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data.
+    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data. intervals: how it can be cut, if so.
     """
 
     format: str
@@ -39,6 +56,7 @@ class Header:
     progressive: bool = False
     scans: int = 1
     data_at: int = 0
+    intervals: Intervals | None = None
 
     def check_limits(self) -> None:
         """Raise DamagedImage for a picture without pixels or beyond the limits."""

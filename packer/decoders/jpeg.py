@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 
 from packer.decoders import exif
-from packer.decoders.header import MAX_SCANS, Buffer, Header, damaged
+from packer.decoders.header import MAX_SCANS, Buffer, Header, Intervals, damaged
 
 MAGIC = b"\xff\xd8\xff"
 END = b"\xff\xd9"
@@ -23,6 +23,8 @@ _OTHER_FRAMES = {
 }
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
+_DRI, _APP11 = 0xDD, 0xEB
+TABLE = b"packer\0"  # what an APP11 segment with the lengths of restart intervals starts with
 # a marker among entropy-coded bytes: not a stuffed byte, a fill byte or a restart
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 # sampling factors that TurboJPEG takes in all its releases: 4:4:4 in three spellings, 4:2:2, 4:2:0, 4:4:0, 4:1:1, and
@@ -31,11 +33,14 @@ _SAMPLINGS = frozenset(
     bytes.fromhex(factors)
     for factors in ("111111", "212121", "121212", "211111", "221111", "121111", "411111", "222121", "221212")
 )
+# height and width of an MCU; T.81 A.2.2: that of a single component is one block, whatever its factors are
+_MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in factors)) for factors in _SAMPLINGS}
 
 
 def header(buffer: Buffer) -> Header:
     """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken."""
     frame, frame_at, orientation = 0, 0, 1
+    noted: dict[int, int] = {}  # offset of the last segment of each other marker
     for marker, at, length in _segments(buffer):
         if marker in _FRAMES and not frame:
             frame, frame_at = marker, at
@@ -47,7 +52,10 @@ def header(buffer: Buffer) -> Header:
         elif marker == _SOS:
             if not frame:
                 raise damaged("jpeg", "a scan comes before the frame header")
-            return _assemble(buffer, frame, frame_at, scan=at, orientation=orientation)
+            noted[_SOS] = at
+            return _assemble(buffer, frame, frame_at, orientation=orientation, noted=noted)
+        else:
+            noted[marker] = at
     raise damaged("jpeg", "it ends before its first scan")
 
 
@@ -73,7 +81,7 @@ def _segments(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
         at += length
 
 
-def _assemble(buffer: Buffer, frame: int, at: int, *, scan: int, orientation: int) -> Header:
+def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: dict[int, int]) -> Header:
     length, bits, height, width, count = struct.unpack_from(">HBHHB", buffer, at)
     if count not in (1, 3, 4) or length != 8 + 3 * count:
         raise damaged("jpeg", f"its frame has {count} components in {length} bytes, expected 1, 3 or 4 components")
@@ -82,7 +90,7 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, scan: int, orientation: in
     sampling = bytes(buffer[at + 9 : at + 9 + 3 * count : 3])
     if count > 1 and (sampling[:3] not in _SAMPLINGS or sampling[3:] not in (b"", sampling[:1])):
         raise damaged("jpeg", f"chroma sampling {sampling.hex(' ')} is not supported, expected 4:4:4, 4:2:2 or 4:2:0")
-    scans = 1
+    scans, scan = 1, noted[_SOS]
     scan_length, in_scan = struct.unpack_from(">HB", buffer, scan)
     if frame == _PROGRESSIVE or in_scan != count:
         scans = _walk_scans(buffer, scan, bytes(buffer[at + 8 : at + 8 + 3 * count : 3]))
@@ -92,7 +100,30 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, scan: int, orientation: in
         progressive=frame == _PROGRESSIVE,
         scans=scans,
         data_at=scan + scan_length,
+        intervals=_intervals(buffer, noted, sampling, size=(height, width, at + 3))
+        if scans == 1 and count < 4 and _DRI in noted
+        else None,
     )
+
+
+def _intervals(
+    buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size: tuple[int, int, int]
+) -> Intervals | None:
+    """How restart markers divide a picture of one scan, size being its height, width and where they stand.
+
+    None where they do not divide each row of MCUs into equal parts, or there is one interval only.
+    """
+    height, width, size_at = size
+    length, mcus = struct.unpack_from(">HH", buffer, noted[_DRI])
+    if length != 4 or not mcus:
+        return None
+    mcu_height, mcu_width = _MCUS.get(sampling, (8, 8))
+    rows, row_mcus = -(-height // mcu_height), -(-width // mcu_width)
+    if row_mcus % mcus or rows * row_mcus == mcus:
+        return None
+    at = noted.get(_APP11, 0)
+    table_at = at if at and bytes(buffer[at + 2 : at + 2 + len(TABLE)]) == TABLE else 0
+    return Intervals((mcu_height, mcu_width), mcus, rows, row_mcus // mcus, size_at, table_at)
 
 
 def _walk_scans(buffer: Buffer, scan: int, components: bytes) -> int:

@@ -34,8 +34,15 @@ class Library(Protocol):
     name: str  # package and version
     binary: str  # part of the path of the shared object that holds libjpeg-turbo
 
-    def decode(self, buffer: Buffer, pixels: npt.NDArray[np.uint8]) -> None:
-        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises."""
+    def decode(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> None:
+        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
+
+        eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
+          file has at least 8 px: less do not tell the library which scale is meant.
+        fast_dct: JDCT_IFAST, where the scale is 8/8.
+        """
 
     def check(self, buffer: Buffer, found: Header) -> None:
         """Raise exactly where a full decode would: entropy decoding, which is what warns, is done in full.
@@ -74,16 +81,21 @@ def describe(found: Library) -> str:
     return found.name
 
 
-def decode(buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8]) -> None:
-    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises."""
+def decode(
+    buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+) -> None:
+    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises.
+
+    eighths, fast_dct: see Library.decode.
+    """
     use = library()
     try:
         try:
-            use.decode(buffer, pixels)
+            use.decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
         except DamagedImage:
             if not _may_lack_end(buffer, found):
                 raise
-            use.decode(bytes(buffer) + END, pixels)
+            use.decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
     except DamagedImage:
         pixels.fill(0)
         raise

@@ -13,12 +13,25 @@ NAME = f"OpenCV {cv2.__version__}"
 Pixels = npt.NDArray[Value]
 
 _RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+# BGR: OpenCV has no such flags for RGB
+_REDUCED = {4: cv2.IMREAD_REDUCED_COLOR_2, 2: cv2.IMREAD_REDUCED_COLOR_4, 1: cv2.IMREAD_REDUCED_COLOR_8}
 _STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
 
 
 def colour(buffer: Buffer, found: Header) -> Pixels:
     """uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raises DamagedImage."""
     return _decode(_prepared(buffer, found), _RGB, found)
+
+
+def reduced(buffer: Buffer, size: tuple[int, int], *, eighths: int) -> Pixels:
+    """uint8 (h, w, 3), RGB, of a sound JPEG of that (height, width) at scale eighths / 8: 1, 2, 4 or 8 of them.
+
+    h, w: each side times eighths / 8, rounded up. Raises DamagedImage.
+    """
+    found = Header("jpeg", -(-size[0] * eighths // 8), -(-size[1] * eighths // 8), 3)
+    if eighths == 8:
+        return _decode(buffer, _RGB, found)
+    return cv2.cvtColor(_decode(buffer, _REDUCED[eighths] | cv2.IMREAD_IGNORE_ORIENTATION, found), cv2.COLOR_BGR2RGB)
 
 
 def stored(buffer: Buffer, found: Header) -> Pixels:

@@ -13,10 +13,15 @@ class Library:
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"
 
-    def decode(self, buffer: Buffer, pixels: npt.NDArray[np.uint8]) -> None:
-        form = "GRAY" if pixels.shape[2] == 1 else "RGB"
+    def decode(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> None:
+        height, width, channels = pixels.shape
+        form = "GRAY" if channels == 1 else "RGB"
+        if eighths == 8:
+            height = width = 0  # no scaling, whatever size the file has
         try:
-            written = simplejpeg.decode_jpeg(buffer, form, buffer=pixels, strict=True)
+            written = simplejpeg.decode_jpeg(buffer, form, fast_dct, False, height, width, 1, pixels, True)
         except ValueError as error:
             raise damaged("jpeg", str(error)) from error
         if written.shape != pixels.shape:

@@ -1,5 +1,11 @@
-"""PyTurboJPEG 1.x with the system's libjpeg-turbo."""
+"""PyTurboJPEG 1.x with the system's libjpeg-turbo.
 
+Decoding calls the functions of the library that PyTurboJPEG has loaded, which takes a quarter of the time that the
+interpreter is busy in PyTurboJPEG's own method. Each call makes a libjpeg handle of its own, in 0.4 us: a handle that
+is used again remembers the quantisation and Huffman tables of the file before, and gives them to one that has none.
+"""
+
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -10,6 +16,12 @@ from packer.decoders.header import Buffer, Header, damaged
 
 _EIGHTH = (1, 8)
 _REPORT, _MESSAGE = "_TurboJPEG__report_error", "_TurboJPEG__get_error_string"
+_INT, _POINTER, _SIZE = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong
+# what takes microseconds keeps the interpreter (PYFUNCTYPE); decoding lets go of it (CFUNCTYPE)
+_INIT = ctypes.PYFUNCTYPE(_POINTER)
+_DESTROY = ctypes.PYFUNCTYPE(_INT, _POINTER)
+_READ_HEADER = ctypes.PYFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, *[_POINTER] * 4)
+_DECOMPRESS = ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, _POINTER, *[_INT] * 5)
 
 
 class _Strict(turbojpeg.TurboJPEG):  # type: ignore[misc]
@@ -22,6 +34,12 @@ class _Strict(turbojpeg.TurboJPEG):  # type: ignore[misc]
         raise damaged("jpeg", getattr(self, _MESSAGE)(handle))
 
 
+def _address(buffer: Buffer) -> int:
+    if isinstance(buffer, memoryview) and not buffer.readonly:
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))  # 0.3 us; NumPy's way takes 2
+    return np.frombuffer(buffer, np.uint8).ctypes.data
+
+
 class Library:
     """PyTurboJPEG, as packer.decoders.libjpeg.Library; RuntimeError or OSError where it cannot work."""
 
@@ -32,12 +50,38 @@ class Library:
         if not (hasattr(turbojpeg.TurboJPEG, _REPORT) and hasattr(turbojpeg.TurboJPEG, _MESSAGE)):
             raise RuntimeError(f"{self.name} has no {_REPORT}, expected release 1.8")
         self._library = _Strict()
+        self._init = _INIT(self._address("init_decompress"))
+        self._destroy = _DESTROY(self._address("destroy"))
+        self._read_header = _READ_HEADER(self._address("decompress_header"))
+        self._decompress = _DECOMPRESS(self._address("decompress"))
 
-    def decode(self, buffer: Buffer, pixels: npt.NDArray[np.uint8]) -> None:
-        form = turbojpeg.TJPF_GRAY if pixels.shape[2] == 1 else turbojpeg.TJPF_RGB
-        written = self._library.decode(buffer, pixel_format=form, dst=pixels)
-        if written is not pixels:
-            raise damaged("jpeg", f"libjpeg-turbo finds shape {written.shape}, the header says {pixels.shape}")
+    def _address(self, name: str) -> int:
+        """Where a function of the library lies; PyTurboJPEG keeps it under its own name for it."""
+        function = getattr(self._library, f"_TurboJPEG__{name}")
+        return ctypes.cast(function, _POINTER).value or 0
+
+    def decode(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> None:
+        height, width, channels = pixels.shape
+        form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
+        flags = turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
+        size = len(buffer)
+        source = buffer if type(buffer) is bytes else _address(buffer)
+        target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
+        told = (_INT * 4)()
+        at = ctypes.addressof(told)
+        handle = self._init()
+        try:
+            failed = self._read_header(handle, source, size, at, at + 4, at + 8, at + 12)
+            if not failed:
+                if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
+                    raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
+                failed = self._decompress(handle, source, size, target, width, 0, height, form, flags)
+            if failed:
+                raise damaged("jpeg", getattr(self._library, _MESSAGE)(handle))
+        finally:
+            self._destroy(handle)
 
     def check(self, buffer: Buffer, found: Header) -> None:
         form = turbojpeg.TJPF_CMYK if found.cmyk else turbojpeg.TJPF_GRAY

@@ -1,0 +1,137 @@
+"""The table of restart intervals: what it says, who reads the file with it, and when a file is cut without one."""
+
+import io
+
+import cropping
+import cv2
+import numpy as np
+import pytest
+import simplejpeg
+from PIL import Image
+
+from packer.decoders import decode, intervals, sniff, validate
+from packer.decoders.header import Intervals
+from packer.decoders.intervals import bounds, with_table
+from packer.decoders.region import decode_region
+from tests import pictures
+
+SEGMENT = b"\xff\xeb"
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    file = cropping.jpeg("420", height=40, width=64, mcus=2, table=True)
+    at = file.index(SEGMENT)
+    data = file[sniff(file).data_at : -2]
+    parts = [part for code in range(0xD0, 0xD5) for part in [data.index(bytes([0xFF, code]))]]
+    lengths = np.diff([0, *(place + 2 for place in parts), len(data) + 2])
+    assert file[2:4] == b"\xff\xe0" and at == 20  # after JFIF's segment
+    expected = b"packer\0\x02" + lengths.astype(">u2").tobytes()
+    assert file[at : at + 4 + len(expected)] == SEGMENT + bytes([0, 2 + len(expected)]) + expected
+
+
+@pytest.mark.parametrize("sampling", cropping.NAMES)
+def test_a_table_says_what_is_found_without_it(sampling: str) -> None:
+    bare = cropping.jpeg(sampling, height=96, width=160, mcus=1)
+    file = with_table(bare, sniff(bare))
+    found, expected = bounds(file, sniff(file)), bounds(bare, sniff(bare))
+    assert found is not None and expected is not None
+    assert found.tolist() == expected.tolist()
+    layout = sniff(file).intervals
+    assert layout is not None and layout.table_at == 22
+    assert len(found) == layout.rows * layout.columns + 1
+    assert sniff(file).data_at + found[-1] == len(file)
+
+
+def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (32, 8192, 3), np.uint8)
+    options = [cv2.IMWRITE_JPEG_QUALITY, 100, cv2.IMWRITE_JPEG_RST_INTERVAL, 512]
+    file = pictures.with_opencv(noise, ".jpg", *options)
+    file = with_table(file, sniff(file))
+    assert file[20:32] == SEGMENT + b"\x00\x12packer\0\x04"
+    found = sniff(file)
+    places = bounds(file, found)
+    assert places is not None and (np.diff(places) > 1 << 16).all()
+    box = (20, 100, 8, 30)
+    with cropping.through("simplejpeg"):
+        region = decode_region(file, found, box=box)
+        assert cropping.is_part(region) and cropping.shows(region, decode(file, "image"), box)
+
+
+def test_a_table_that_does_not_fit_a_segment_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = cropping.jpeg("444", height=64, width=64, mcus=1)
+    monkeypatch.setattr(intervals, "_LONGEST_SEGMENT", 9 + 2 * 64)
+    assert with_table(file, sniff(file)) == file
+    monkeypatch.setattr(intervals, "_LONGEST_SEGMENT", 10 + 2 * 64)
+    assert with_table(file, sniff(file)) != file
+
+
+@pytest.mark.parametrize("name", ["baseline 420", "gray", "progressive", "progressive restarts", "cmyk"])
+def test_a_file_that_cannot_be_cut_stays_as_it_is(name: str) -> None:
+    file = pictures.jpegs()[name]
+    assert sniff(file).intervals is None
+    assert with_table(file, sniff(file)) is file
+    assert bounds(file, sniff(file)) is None
+
+
+@pytest.mark.parametrize(
+    "sampling, size, mcus, expected",
+    [
+        ("420", (40, 64), 2, Intervals((16, 16), 2, 3, 2, 163, 0)),
+        ("444", (40, 64), 4, Intervals((8, 8), 4, 5, 2, 163, 0)),
+        ("422", (40, 64), 4, Intervals((8, 16), 4, 5, 1, 163, 0)),
+        ("440", (40, 64), 8, Intervals((16, 8), 8, 3, 1, 163, 0)),
+        ("411", (40, 64), 1, Intervals((8, 32), 1, 5, 2, 163, 0)),
+        ("420", (40, 64), 3, None),  # crosses rows
+        ("420", (40, 64), 12, None),  # is the whole picture
+        ("420", (40, 64), 8, None),  # two rows
+        ("420", (16, 16), 1, None),
+    ],
+)
+def test_the_header_tells_how_a_file_can_be_cut(
+    sampling: str, size: tuple[int, int], mcus: int, expected: Intervals | None
+) -> None:
+    file = cropping.jpeg(sampling, height=size[0], width=size[1], mcus=mcus)
+    assert sniff(file).intervals == expected
+    if expected is not None:
+        assert int.from_bytes(file[expected.size_at : expected.size_at + 4], "big") == size[0] << 16 | size[1]
+
+
+def test_a_gray_file_has_mcus_of_one_block_whatever_its_factors_are() -> None:
+    file = bytearray(cropping.jpeg("gray", height=80, width=96, mcus=3))
+    at = file.index(b"\xff\xc0")
+    file[at + 11] = 0x22  # the factors of its one component
+    found = sniff(bytes(file))
+    assert found.intervals is not None and found.intervals.mcu == (8, 8)
+    with cropping.through("simplejpeg"):
+        for box in cropping.boxes(found).values():
+            region = decode_region(bytes(file), found, box=box)
+            assert cropping.is_part(region)
+            assert cropping.shows(region, decode(bytes(file), "image"), box)
+
+
+@pytest.mark.parametrize("quality", [50, 90, 95, 96, 100])
+@pytest.mark.parametrize("height, width", [(1, 1), (5, 300), (300, 5), (97, 131), (240, 320)])
+def test_what_the_codec_stores_is_a_jpeg_for_everyone(height: int, width: int, quality: int) -> None:
+    file = cropping.packed(height, width, quality)
+    layout = validate(file, "image").intervals
+    assert layout is None or layout.table_at
+    assert (layout is None) == (height * width == 1 or (height == 5 and quality <= 95))
+    expected = decode(file, "image")
+    with Image.open(io.BytesIO(file)) as picture:
+        assert np.array_equal(np.asarray(picture), expected)
+    opened = cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert opened is not None and np.array_equal(opened, expected)
+    assert np.array_equal(simplejpeg.decode_jpeg(file), expected)
+
+
+def test_fill_bytes_before_a_marker_and_what_follows_the_file_are_no_damage() -> None:
+    file = cropping.jpeg("420", height=96, width=160, mcus=2)
+    at = file.index(b"\xff\xd3", sniff(file).data_at)
+    filled = file[:at] + b"\xff\xff" + file[at:]
+    assert np.array_equal(decode(filled, "image"), decode(file, "image"))
+    for changed in (filled, file + bytes(50), file + file, cropping.packed(96, 256) + b"junk"):
+        expected = decode(changed, "image")
+        with cropping.through("simplejpeg"):
+            for box in cropping.boxes(sniff(changed)).values():
+                region = decode_region(changed, sniff(changed), box=box)
+                assert cropping.is_part(region) and cropping.shows(region, expected, box)
