@@ -8,14 +8,14 @@ import cv2
 import numpy as np
 
 from packer import codecs
-from packer.decoders import Header, cutting, libjpeg, simple, sniff, turbo
+from packer.decoders import Header, cutting, libjpeg, sniff
 from packer.decoders.cutting import Box
 from packer.decoders.intervals import with_table
 from packer.decoders.region import Region
 from packer.schema import Field
 from tests import pictures
+from tests.libraries import LIBRARIES
 
-LIBRARIES: dict[str, libjpeg.Library] = {"PyTurboJPEG": turbo.Library(), "simplejpeg": simple.Library()}
 SAMPLINGS = {
     "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
     "422": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,

@@ -14,6 +14,7 @@ from packer.decoders.intervals import bounds
 from packer.decoders.region import OpenCV, decode_region
 from packer.errors import DamagedImage
 from tests import pictures
+from tests.libraries import LIBRARIES
 
 WITH_TABLE = cropping.packed(96, 256)
 WITHOUT = cropping.jpeg("420", height=96, width=256, mcus=4)
@@ -31,7 +32,7 @@ def markers(file: bytes) -> list[int]:
 
 
 def refused(file: bytes, box: Box = BOX) -> None:
-    for library in cropping.LIBRARIES:
+    for library in LIBRARIES:
         with cropping.through(library):
             for decoder in (decode_region, OpenCV()):
                 with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
@@ -80,7 +81,7 @@ def test_a_cut_file_is_damage_wherever_the_box_lies(name: str, keep: float) -> N
 def test_a_file_that_lacks_only_its_end_marker_is_decoded(name: str) -> None:
     file = FILES[name]
     expected = decode(file, "image")
-    for library in cropping.LIBRARIES:
+    for library in LIBRARIES:
         with cropping.through(library):
             assert cropping.shows(decode_region(file[:-2], sniff(file[:-2]), box=BOX), expected, BOX)
 
@@ -178,7 +179,7 @@ CASES = st.tuples(mutants(), st.integers(0, 80), st.integers(0, 226), st.integer
 
 
 @settings(max_examples=400)
-@given(CASES, st.sampled_from(list(cropping.LIBRARIES)))
+@given(CASES, st.sampled_from(list(LIBRARIES)))
 def test_no_mutant_gives_pixels_that_the_whole_would_not(case: tuple[tuple[bytes, bytes], ...], library: str) -> None:
     (whole, file), *box = case
     assert outcome(whole, file, tuple(box), library) != "wrong"
@@ -190,7 +191,7 @@ def test_no_mutant_of_10_000_gives_wrong_pixels_and_hardly_any_other_ones() -> N
     outcomes: Counter[str] = Counter()
 
     @settings(max_examples=10_000, suppress_health_check=[HealthCheck.too_slow])
-    @given(CASES, st.sampled_from(list(cropping.LIBRARIES)))
+    @given(CASES, st.sampled_from(list(LIBRARIES)))
     def count(case: tuple[tuple[bytes, bytes], ...], library: str) -> None:
         (whole, file), *box = case
         outcomes[outcome(whole, file, tuple(box), library)] += 1

@@ -15,8 +15,9 @@ from packer.decoders.region import OpenCV, Region, chosen, decode_region
 from packer.errors import DamagedImage, Refused
 from packer.parallel import ordered_map
 from tests import pictures
+from tests.libraries import EACH_LIBRARY, LIBRARIES
 
-LIBRARIES = st.sampled_from(list(cropping.LIBRARIES))
+ANY_LIBRARY = st.sampled_from(list(LIBRARIES))
 SCALES = range(1, 9)
 
 
@@ -28,7 +29,7 @@ def cut(file: bytes, box: Box, eighths: int = 8, *, fast_dct: bool = False) -> R
     return decode_region(file, sniff(file), box=box, eighths=eighths, fast_dct=fast_dct)
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("sampling", cropping.NAMES)
 def test_a_part_has_the_pixels_of_the_whole(sampling: str, library: str) -> None:
     with cropping.through(library):
@@ -67,7 +68,7 @@ def check(file: bytes, data: st.DataObject) -> None:
     fast_dct = data.draw(st.booleans())
     box, eighths = any_box(data, file), data.draw(st.sampled_from(SCALES))
     pixels = []
-    for library in cropping.LIBRARIES:
+    for library in LIBRARIES:
         with cropping.through(library):
             pixels.append(whole(file, eighths, fast_dct=fast_dct))
             assert cropping.shows(cut(file, box, eighths, fast_dct=fast_dct), pixels[-1], box)
@@ -87,7 +88,7 @@ def test_any_box_of_any_file_at_any_scale_5_000_times(file: bytes, data: st.Data
     check(file, data)
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("height, width", [(1, 1), (7, 7), (8, 7), (7, 8), (3, 200), (200, 3), (9, 9), (41, 67)])
 def test_the_scale_is_what_was_asked_for(height: int, width: int, library: str) -> None:
     file = pictures.jpeg(pictures.colours(height=height, width=width), sampling="444")
@@ -102,7 +103,7 @@ def test_the_scale_is_what_was_asked_for(height: int, width: int, library: str) 
                 assert np.array_equal(region.pixels, expected)
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_the_whole_goes_straight_into_out_and_nothing_else_does(library: str) -> None:
     file = cropping.packed()
     found = sniff(file)
@@ -117,7 +118,7 @@ def test_the_whole_goes_straight_into_out_and_nothing_else_does(library: str) ->
             assert (batch == 7).all()
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_box_that_is_nearly_everything_is_not_cut(library: str) -> None:
     file = cropping.packed(375, 500)
     with cropping.through(library, always=False):
@@ -127,7 +128,7 @@ def test_a_box_that_is_nearly_everything_is_not_cut(library: str) -> None:
 
 
 @pytest.mark.parametrize("name", pictures.jpegs())
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_every_kind_of_jpeg_has_regions(name: str, library: str) -> None:
     file = pictures.jpegs()[name]
     with cropping.through(library):
@@ -188,14 +189,14 @@ def test_a_scale_beyond_1_to_8_eighths_is_refused(eighths: int) -> None:
         decode_region(file, sniff(file), eighths=eighths)
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_header_of_another_file_gives_no_stale_memory(library: str) -> None:
     file, other = pictures.jpeg(), pictures.jpeg(pictures.colours(height=20, width=30))
     with cropping.through(library), pytest.raises(DamagedImage):
         decode_region(other, sniff(file))
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_file_without_tables_does_not_get_those_of_the_one_before(library: str) -> None:
     file = pictures.with_pillow(pictures.colours(), "JPEG", quality=20)
     at = file.index(b"\xff\xdb")
@@ -206,7 +207,7 @@ def test_a_file_without_tables_does_not_get_those_of_the_one_before(library: str
             decode_region(bare, sniff(bare))
 
 
-@pytest.mark.parametrize("library", cropping.LIBRARIES)
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_threads_do_not_disturb_each_other(library: str) -> None:
     made = [cropping.packed(150 + 8 * seed, 230 + 16 * seed, seed=seed) for seed in range(6)]
     start = threading.Barrier(8)
