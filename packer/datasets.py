@@ -160,8 +160,11 @@ class PackDataset(Dataset[Any]):
 
     def places(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Where the samples stand in the pack; raises BadIndex."""
-        reader = self.reader()
-        return np.asarray([self._place(reader, int(index)) for index in indices], np.int64)
+        given = np.asarray(indices, np.int64)
+        outside = (given < -self._count) | (given >= self._count)
+        if outside.any():
+            raise self._bad_index(int(given[outside][0]))
+        return np.asarray(self._chosen(self.reader()), np.int64)[given] if self.split else given % max(self._count, 1)
 
     def _random(self, count: int) -> list[list[float]]:
         draws = self.geometry.draws if self.geometry is not None else 0
@@ -169,8 +172,11 @@ class PackDataset(Dataset[Any]):
 
     def _place(self, reader: SampleReader, index: int) -> int:
         if not -self._count <= index < self._count:
-            raise BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
+            raise self._bad_index(index)
         return int(self._chosen(reader)[index])
+
+    def _bad_index(self, index: int) -> BadIndex:
+        return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
 
     def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
         if self.output != "numpy":

@@ -92,9 +92,9 @@ class Reader(ABC):
     def read(self, row: int, names: Sequence[str]) -> Record:
         """The named fields of one record; raises CorruptPack."""
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
-        """Copy the values of one field, all of one size, into uint8 (len(rows), size); raises CorruptPack."""
-        for position, row in enumerate(rows):
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
+        """Copy the values of one field, all of one size, to those positions of uint8 (n, size); raises CorruptPack."""
+        for position, row in zip(positions, rows, strict=True):
             value = self.read(row, (name,))[name]
             if len(value) != out.shape[1]:
                 raise wrong_size(self.path, row, name, found=len(value), expected=out.shape[1])

@@ -194,10 +194,10 @@ class Reader(base.Reader):
                 raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
         return record
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
         transaction, gate = getattr(self._local, "state", None) or self._begin()
         get, fields, place, size = transaction.get, len(self._places), self._places[name], out.shape[1]
-        for position, row in enumerate(rows):
+        for position, row in zip(positions, rows, strict=True):
             try:
                 with gate:
                     value = get((row * fields + place).to_bytes(8, "big"))

@@ -138,8 +138,8 @@ class Reader(base.Reader):
     def read(self, row: int, names: Sequence[str]) -> base.Record:
         return self._rows.read(row, names)
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
-        self._rows.gather(rows, name, out)
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
+        self._rows.gather(rows, name, out, positions)
 
     def close(self) -> None:
         self._rows.close()

@@ -54,14 +54,19 @@ class Assembly:
             name: [None] * len(places) for name in self._read if name not in self._slots
         }
 
+    @property
+    def only_copies(self) -> bool:
+        """Whether nothing is decoded: then large slices are better than small ones."""
+        return not self._read
+
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at those positions, in pack order; other threads may fill other slices meanwhile."""
-        positions = start + np.argsort(self.places[start:stop], kind="stable")
-        indices = self.places[positions].tolist()
         for field in self._gathered:
-            self._slots[field.name].gather(start, stop, self.places[start:stop].tolist())
+            self._slots[field.name].gather(start, stop, self.places[start:stop])
         if not self._read:
             return
+        positions = start + np.argsort(self.places[start:stop], kind="stable")
+        indices = self.places[positions].tolist()
         schema, reader = self._reader.schema, self._reader
         records = reader.pack.records(indices, self._read)
         for position, index, record in zip(positions.tolist(), indices, records, strict=True):
@@ -113,7 +118,7 @@ class _Slots:
             odd = self._reader.decode(index, self._field, value, look=look, view=view)
             self._odd[position] = as_torch(self._field, odd)
 
-    def gather(self, start: int, stop: int, indices: Sequence[int]) -> None:
+    def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
         """Copy pictures whose stored bytes are the pixels."""
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 from packer.errors import Refused
 
-_SLICES_PER_THREAD = 4  # small ones at the end of a batch keep all threads busy, each costs a few microseconds
 _JOIN_S = 10.0  # for a thread that is in the middle of a slice
 
 
 class Job(Protocol):
-    """One batch in the making."""
+    """One batch in the making. slices_per_thread: into how many slices per thread of the engine it is cut."""
+
+    slices_per_thread: int
 
     def __len__(self) -> int:
         """How many samples."""
@@ -33,10 +34,10 @@ class Job(Protocol):
 class _Entry:
     """A job, and how far it is."""
 
-    def __init__(self, job: Job, slices: int) -> None:
+    def __init__(self, job: Job, threads: int) -> None:
         self.job = job
         self.count = len(job)
-        self.size = max(1, -(-self.count // slices))
+        self.size = max(1, -(-self.count // (threads * job.slices_per_thread)))
         self.claimed = 0
         self.filled = 0
         self.batch: Any = None
@@ -54,7 +55,6 @@ class Engine:
         most_bytes, most_batches: how much may be ready or in the making; two batches always may.
         """
         self._begin = begin
-        self._slices = threads * _SLICES_PER_THREAD
         self._most_bytes = most_bytes
         self._most_batches = most_batches
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Engine:
             if job is None:
                 self._ended, self._failure = True, failure
             elif not self._stopped:
-                self._entries.append(_Entry(job, self._slices))
+                self._entries.append(_Entry(job, len(self._threads)))
             self._work.notify_all()
             self._ready.notify_all()
 

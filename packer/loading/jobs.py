@@ -7,6 +7,8 @@ from packer.errors import PackerError
 from packer.loading.assembly import Assembly
 from packer.loading.collating import Collator, bytes_of
 
+SMALL_SLICES = 4  # they keep all threads busy to the end of a batch; each costs some microseconds
+
 GetSample = Callable[[int, Sequence[float]], Any]
 Where = Callable[[int], str]
 
@@ -19,6 +21,7 @@ class DecodeJob:
         self._as_tuple = as_tuple
         self._collator = collator
         self.fill = assembly.fill
+        self.slices_per_thread = 1 if assembly.only_copies else SMALL_SLICES
 
     def __len__(self) -> int:
         return len(self._assembly.places)
@@ -49,6 +52,7 @@ class SampleJob:
         self._where = where
         self._collator = collator
         self._samples: list[Any] = [None] * len(indices)
+        self.slices_per_thread = SMALL_SLICES
 
     def __len__(self) -> int:
         return len(self._indices)

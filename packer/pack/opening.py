@@ -92,15 +92,19 @@ class Pack:
                         self._verify(indices[at], values)
                     yield values
 
-    def gather(self, indices: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
+    def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         """Copy a field whose values have one size into uint8 (len(indices), size); raises as `record` does."""
-        for number, rows, first in self._runs(indices):
-            part = out[first : first + len(rows)]
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for position, index in enumerate(indices.tolist()):
+            number, row = self.locate(index)
+            rows, positions = found.setdefault(number, ([], []))
+            rows.append(row)
+            positions.append(position)
+        for number, (rows, positions) in found.items():
             with self._pinned(number) as reader:
-                reader.gather(rows, name, part)
-            if self.verify != "never":
-                for at, copied in enumerate(part, first):
-                    self._verify(indices[at], {name: copied.data})
+                reader.gather(rows, name, out, positions)
+        for position in self._unverified(indices, name):
+            self._verify(int(indices[position]), {name: out[position].data})
 
     def _runs(self, indices: Sequence[int]) -> Iterator[tuple[int, list[int], int]]:
         """Part number, rows in it, and position of the first, for each run of samples of one part."""
@@ -131,6 +135,17 @@ class Pack:
                 "packer verify names the samples; copy or pack it again"
             )
         self._hashed.add(number)
+
+    def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
+        """Positions of those whose value is to be compared with its crc32."""
+        if self.verify == "never":
+            return []
+        if self.verify == "always":
+            return list(range(len(indices)))
+        bits = indices * len(self.schema) + self.index.position(name)
+        done = np.frombuffer(self._checked, np.uint8)[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
+        missing: list[int] = np.flatnonzero(done == 0).tolist()
+        return missing
 
     def _verify(self, index: int, values: Record) -> None:
         first = index * len(self.schema)

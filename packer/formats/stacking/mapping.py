@@ -110,8 +110,8 @@ class Rows:
                 record[name] = view[column.start + column.offsets[row] : column.start + column.offsets[row + 1]]
         return record
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8]) -> None:
-        """As packer.formats.base.Reader has it: one call of NumPy where the field's values lie in one array."""
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
+        """As packer.formats.base.Reader has it: one call of NumPy where a part fills all of `out`."""
         view, column = self._view, self._columns[name]
         if view is None:
             raise Refused(f"{self._path}: the reader is closed; open it again")
@@ -119,9 +119,13 @@ class Rows:
         if column.offsets is None and column.width == size > 0:
             count = (len(view) - column.start) // size
             values = np.frombuffer(view, np.uint8, count * size, column.start).reshape(count, size)
-            np.take(values, np.asarray(rows), axis=0, out=out, mode="clip")  # "raise" would go through a second copy
+            if len(rows) == len(out):
+                np.take(values, rows, axis=0, out=out, mode="clip")  # "raise" would go through a second copy
+                return
+            for position, row in zip(positions, rows, strict=True):
+                out[position] = values[row]
             return
-        for position, row in enumerate(rows):
+        for position, row in zip(positions, rows, strict=True):
             value = self.read(row, (name,))[name]
             if len(value) != size:
                 raise wrong_size(self._path, row, name, found=len(value), expected=size)
