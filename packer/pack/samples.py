@@ -94,6 +94,8 @@ class SampleReader:
             main = geometry.view(height, width, random)
         except BadInput as error:
             raise BadInput(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
+        if len(looks) == 1:
+            return main, {}
         others = {
             name: stretched(0, 0, *shape[:2], size=(height, width)).then(main)
             for name, (shape, _) in looks.items()

@@ -1,8 +1,7 @@
 """Placement: a view that only cuts, scales, mirrors and turns by quarters, taken apart into these steps."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -13,8 +12,7 @@ _TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, 
 _MARGIN_PX = 2  # neighbours that interpolation and a 3 px filter look at
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Cut `rows` and `columns` out of the stored picture, scale to `size`, transpose, flip, put into `frame`.
 
     size: (height, width) before transposing. flip: as cv2.flip has it, 1 left-right, 0 up-down, -1 both, or None.
@@ -34,8 +32,7 @@ class Placement:
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+class _Axis(NamedTuple):
     """One stored axis: which pixels, how many of the output they become, from where, and whether backwards."""
 
     start: int
@@ -90,10 +87,10 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
     mirrored = scale < 0
     # the stored edge at which the output begins, or ends where it is mirrored; pixel edges are whole numbers here
     first = ((size - 0.5 if mirrored else -0.5) - shift) / scale + 0.5
-    last = first + size / abs(scale)
-    tolerance = _TOLERANCE_PX * max(1, length)
+    last = first + (size / -scale if mirrored else size / scale)
     start, stop = round(first), round(last)
-    if abs(first - start) > tolerance or abs(last - stop) > tolerance or stop <= start:
+    tolerance = _TOLERANCE_PX * length
+    if not (-tolerance <= first - start <= tolerance and -tolerance <= last - stop <= tolerance and start < stop):
         return None
     if start >= 0 and stop <= length:
         return _Axis(start, stop, size, 0, mirrored)
