@@ -130,7 +130,7 @@ MANIFESTS: dict[str, Callable[[Path], Any]] = {
         f"format {name!r}": in_manifest(lambda data, name=name: data.update(format=name))
         for name in ("os", "base", "__init__", "../cli/main", "stacking", "stacking.spooling", "packer.cli", "", "LMDB")
     },
-    "a million fields": in_manifest(
+    "100,000 fields": in_manifest(
         lambda data: data.update(schema=[{"name": f"f{at}", "kind": "text", "codec": "text"} for at in range(100_000)])
     ),
     "samples beyond memory": in_manifest(lambda data: (data.update(samples=1 << 61), grown(data, 1 << 61))),

@@ -13,6 +13,7 @@ from converting import digest, packed
 from test_cli import run
 from test_extraction import tree
 
+from packer.conversion.estimate import estimate
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
 from packer.errors import CorruptPack, Refused
@@ -106,6 +107,14 @@ def test_what_is_no_file_is_left_behind_and_named(tmp_path: Path) -> None:
         "\\", "\\\\"
     )
     assert len(Extras(tmp_path / "out.pack", manifests.read(tmp_path / "out.pack"))) == 6
+
+
+def test_the_estimate_counts_them(tmp_path: Path) -> None:
+    source = Source(photos(tmp_path / "in"))
+    whole, none = (estimate(make_plan(source, Options(extras_bytes=most))) for most in (1 << 20, 0))
+    assert whole.pack_bytes - none.pack_bytes == sum(
+        (tmp_path / "in" / path).stat().st_size for path in source.extras()
+    )
 
 
 def test_files_of_sidecars_are_no_extras(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 The bytes of a part are compared where the library that lays it out has the version that the golden pack was written
 with (for lmdb py-lmdb, for hdf5 HDF5 itself, for pth torch): another version may lay out its container in another way.
 Encoded pictures are compared where OpenCV has that version: another one may compress in another way. The records that
-the container gives back, the index and all decoded values are compared always.
+the container gives back, the index and all decoded values are compared always. Seen to give the same bytes when this was
+written: py-lmdb 2.1.1 and 3.0.0, HDF5 1.14.4 and 2.0; no other torch than the one that is noted was tried.
 """
 
 import hashlib
