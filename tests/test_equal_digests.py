@@ -189,6 +189,7 @@ BACK_DOORS = {"lmdb": by_lmdb, "hdf5": by_h5py, "pth": by_torch}
 @pytest.mark.parametrize("name", CODECS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_library_of_the_format_reads_the_same_bytes(packs: Packs, format: str, name: str) -> None:
+    assert format in BACK_DOORS, f"how to read format {format} without packer belongs into BACK_DOORS"
     folder = packs[format, name]
     pack = Pack(folder)
     schema, parts = pack.schema, pack.manifest.parts
