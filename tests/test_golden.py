@@ -1,7 +1,7 @@
 """Golden packs: what packer wrote when version 1 was new is read for ever, and today's writer still writes it.
 
 The bytes of a part are compared where the library that lays it out has the version that the golden pack was written
-with (for lmdb py-lmdb, for hdf5 HDF5 itself, for pth torch): another version may lay out its container in another way.
+with (lmdb: py-lmdb; hdf5: HDF5 itself; pth: torch; bmp: NumPy): another version may lay it out in another way.
 Encoded pictures are compared where OpenCV has that version: another one may compress in another way. The records that
 the container gives back, the index and all decoded values are compared always. Seen to give the same bytes when this
 was written: py-lmdb 2.1.1 and 3.0.0, HDF5 1.14.4 and 2.0; no other torch than the one that is noted was tried.
@@ -28,7 +28,12 @@ from packer.pack.manifest import VERSION
 from packer.schema import KINDS
 from scripts import make_golden
 
-CONTAINERS = {"lmdb": "lmdb", "hdf5": "hdf5", "pth": "torch"}  # format -> library that lays the file out
+CONTAINERS = {
+    "lmdb": "lmdb",
+    "hdf5": "hdf5",
+    "pth": "torch",
+    "bmp": "numpy",
+}  # format -> library that lays the file out
 FORMATS = formats.names()
 
 
