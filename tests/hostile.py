@@ -12,6 +12,7 @@ from typing import Any
 import packs
 
 from packer.pack import manifest as manifests
+from packer.pack.digest import part_bytes, part_sha256
 
 SECRET = b"secret bytes of this machine, which no pack may lead to\n" * 9
 
@@ -68,7 +69,8 @@ def reseal(pack: Path) -> None:
 
     def change(data: dict[str, Any]) -> None:
         for entry in data["parts"]:
-            entry.update(described(pack / entry["name"]))
+            path = pack / entry["name"]
+            entry.update({"bytes": part_bytes(path), "sha256": part_sha256(path)} if path.is_dir() else described(path))
         for entry in data["index"]:
             entry.update(described(pack / "index" / entry["name"], crc32=True))
 

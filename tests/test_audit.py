@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import audited
+import hostile_folders
 import hostile_manifests
 import hostile_parts
 import hostile_values
@@ -33,7 +34,7 @@ SOUND = [{name: value.hex() for name, value in record.items()} for record in pac
 
 def corpus() -> list[Case]:
     """Every hostile pack."""
-    return [*hostile_parts.cases(), *hostile_manifests.cases(), *hostile_values.cases()]
+    return [*hostile_parts.cases(), *hostile_folders.cases(), *hostile_manifests.cases(), *hostile_values.cases()]
 
 
 def warm_ups() -> list[Case]:

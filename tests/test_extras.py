@@ -13,6 +13,7 @@ from converting import digest, packed
 from test_cli import run
 from test_extraction import tree
 
+from packer import formats
 from packer.conversion.estimate import estimate
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
@@ -53,10 +54,10 @@ def forged(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("format", ["lmdb", "hdf5", "pth"])
+@pytest.mark.parametrize("format", formats.names())
 def test_the_whole_tree_comes_back_also_from_a_pack_of_a_pack(tmp_path: Path, format: str) -> None:
     root = photos(tmp_path / "in")
-    packed(root, tmp_path / "one.pack", to=format)
+    packed(root, tmp_path / "one.pack", to=format, codecs=(("image", "encoded"),))
     packed(tmp_path / "one.pack", tmp_path / "two.pack", to="lmdb", resize="32")
     extract(tmp_path / "one.pack", tmp_path / "back")
     assert tree(tmp_path / "back") == tree(root)
