@@ -28,6 +28,7 @@ DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
 )
+MOST_FIELDS = 10_000
 _MOST_LENGTHS = 8
 _MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -124,13 +125,19 @@ def _is_shape(shape: Shape) -> bool:
     return math.prod(max(length, 1) for length in known) <= _MOST_VALUES
 
 
+def _check_count(count: int) -> None:
+    if count > MOST_FIELDS:
+        raise Refused(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields")
+
+
 @dataclass(frozen=True)
 class Schema:
-    """The ordered fields of a pack; names are unique."""
+    """The ordered fields of a pack; names are unique. Raises Refused where they are not, or more than 10 000."""
 
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
+        _check_count(len(self.fields))
         names = self.names
         if len(set(names)) != len(names):
             raise Refused(f"field names are not unique: {', '.join(names)}")
@@ -166,4 +173,5 @@ class Schema:
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
         """The inverse of `to_json`; raises Refused."""
+        _check_count(len(data))  # before a hostile manifest's million of them is looked at one by one
         return cls(tuple(Field.from_json(item) for item in data))

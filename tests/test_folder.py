@@ -123,7 +123,7 @@ def test_ignored_suffixes_are_no_samples(tmp_path: Path) -> None:
     root = write(tmp_path, {"c/a.png": b"", "c/a_mask.png": b"", "c/a_d.tiff": b""})
     source = Source(root, ignore_suffixes=("_mask.png", "_d.tiff"))
     assert keys(source) == ["c/a.png"]
-    assert any("2 files ignored" in note for note in source.notes)
+    assert any("2 other files" in note for note in source.notes)
 
 
 def test_the_stem_is_the_path_without_its_last_suffix(tmp_path: Path) -> None:

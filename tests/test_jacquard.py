@@ -81,10 +81,10 @@ def test_the_middle_of_a_name_may_be_anything(tmp_path: Path) -> None:
     assert any("1 view in a folder that is not named as its object, such as obj/0_from_rgbd" in n for n in source.notes)
 
 
-def test_foreign_files_are_ignored_and_counted(root: Path) -> None:
+def test_foreign_files_are_extras_and_counted(root: Path) -> None:
     write(root, {f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_edges2.tiff": b"", "Thumbs.db": b""})
     source = Source(root)
-    assert "4 other files ignored" in source.notes
+    assert "4 other files of no view" in source.notes
     assert len(source) == 4
 
 

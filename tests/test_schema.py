@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import Refused, UnknownKey
-from packer.schema import DTYPES, KINDS, Field, Schema
+from packer.schema import DTYPES, KINDS, MOST_FIELDS, Field, Schema
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,63}", fullmatch=True)
 shapes = st.none() | st.lists(st.none() | st.integers(0, 20), max_size=8).map(tuple)
@@ -124,3 +124,13 @@ def test_fields_are_found_by_name_and_in_order() -> None:
 )
 def test_only_numbers_of_fixed_dtype_and_shape_are_columns(kind: str, dtype: Any, shape: Any, expected: bool) -> None:
     assert Field("x", kind, "raw", dtype=dtype, shape=shape).is_column is expected
+
+
+def test_more_fields_than_any_set_has_are_refused_at_once() -> None:
+    field = {"name": "a", "kind": "text", "codec": "text"}
+    with pytest.raises(Refused, match="10001 fields, expected at most 10000"):
+        Schema.from_json([field] * (MOST_FIELDS + 1))
+    many = tuple(Field(f"f{number}", "text", "text") for number in range(MOST_FIELDS + 1))
+    assert len(Schema(many[:-1])) == MOST_FIELDS
+    with pytest.raises(Refused, match="10001 fields"):
+        Schema(many)

@@ -19,6 +19,10 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     return pairs
 
 
+def _extras(_: click.Context, parameter: click.Parameter, value: str) -> int:
+    return parse_size(value)
+
+
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     return None if value is None else parse_size(value)
 
@@ -118,6 +122,15 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
     metavar="SIZE",
     help="Source bytes per part; 0 for one part.  [default: a sixteenth of SOURCE, but 32M to 256M; bmp: one part]",
 )
+@click.option(
+    "--extras",
+    "extras_bytes",
+    callback=_extras,
+    default="256M",
+    show_default=True,
+    metavar="SIZE",
+    help="Files of no sample (tables, backgrounds) go along, if all together have at most SIZE; 0 for none.",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
 @click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")
@@ -135,7 +148,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
     request = Request(options["kind"], given, options["sidecars"], options["splits"])
     opened, found = request.open(source)
-    names = ("to", "fields", "codecs", "resize", "exif", "validate", "on_error", "part_bytes")
+    names = ("to", "fields", "codecs", "resize", "exif", "validate", "on_error", "part_bytes", "extras_bytes")
     asked = Options(**{name: options[name] for name in names}, source=request.to_json(opened))
     quiet = options["as_json"]
     if not quiet:
@@ -157,6 +170,8 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
     if options["as_json"]:
         print_json({**vars(summary), "pack": str(pack)})
         return
+    for note in summary.notes:
+        click.echo(note, err=True)
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
             click.echo(f"{noun} {key}: {reason}", err=True)
@@ -181,8 +196,10 @@ def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
     if as_json:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": free}
-        print_json({**data, "left_out": [list(item) for item in source.left_out]})
+        print_json({**data, "left_out": [list(item) for item in source.left_out], "notes": plan.carried.notes})
         return
+    for note in plan.carried.notes:
+        click.echo(f"  {note}")
     for field in plan.schema:
         click.echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
     click.echo(

@@ -36,6 +36,8 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
             click.echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
         for name, codec in found.changed.items():
             click.echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
+        if found.left_behind:
+            click.echo(f"{found.left_behind} files of no sample are not in the pack: see --extras", err=True)
         for line in found.damaged:
             click.echo(line, err=True)
         click.echo(

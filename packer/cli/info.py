@@ -37,7 +37,8 @@ def _describe(manifest: Any) -> dict[str, Any]:
         "format": manifest.format,
         "samples": manifest.samples,
         "parts": len(manifest.parts),
-        "bytes": sum(sizes) + sum(file.bytes for file in manifest.index),
+        "bytes": sum(sizes) + sum(file.bytes for file in (*manifest.index, *manifest.extras)),
+        "extras_bytes": sum(file.bytes for file in manifest.extras),
         "fields": manifest.schema.to_json(),
         "options": manifest.options,
         "source": manifest.source,
@@ -53,6 +54,10 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
     click.echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
     click.echo(f"  parts    {data['parts']}")
     click.echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
+    if data["extras_bytes"] or "left_behind" in source:
+        left = source.get("left_behind", {})
+        behind = f"; {left.get('files')} files left behind" if left else ""
+        click.echo(f"  extras   {size_text(data['extras_bytes'])} of files of no sample{behind}")
     click.echo(f"  pack id  {data['pack_id']}")
     click.echo(f"  by       {data['written_by']}")
     click.echo("  fields")

@@ -44,6 +44,9 @@ class Codec(base.Codec):
         self._shape = shape
         row = math.prod(length for length in shape[1:] if length is not None)
         self._row_bytes = row * self._dtype.itemsize
+        # of a value of a fixed shape; the length is then all that there is to check, for every sample read
+        self._fixed: tuple[int, ...] | None = None if None in shape else tuple(length or 0 for length in shape)
+        self._fixed_bytes = math.prod(self._fixed or ()) * self._dtype.itemsize
         self._bare = None not in shape or (shape[0] is None and None not in shape[1:] and row > 0)
 
     @classmethod
@@ -77,6 +80,8 @@ class Codec(base.Codec):
     def shape(self, buffer: base.Buffer) -> tuple[int, ...]:
         """The array's shape, from the number of bytes or the lengths before them; raises CorruptRecord."""
         found = len(buffer)
+        if self._fixed is not None and found == self._fixed_bytes:
+            return self._fixed
         if self._bare:
             first = found // self._row_bytes if self._shape and self._shape[0] is None else None
             shape = tuple(length if length is not None else first or 0 for length in self._shape)

@@ -25,7 +25,7 @@ def estimate(plan: Plan) -> Estimate:
     """Kept bytes are known; what is encoded anew is judged from at most 16 samples spread over the source."""
     samples = len(plan.source)
     ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
-    pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD
+    pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD + sum(plan.carried.sizes.values())
     files = formats.load(plan.options.to).Writer.files(plan.schema) * samples
     return Estimate(samples, plan.source_bytes, pack_bytes + files * _FILE_OVERHEAD)
 

@@ -15,6 +15,7 @@ from packer.conversion.plan import Plan
 from packer.conversion.repacking import PackSource
 from packer.errors import BadInputs, StorageFailed
 from packer.formats.base import Writer
+from packer.pack import extras
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
@@ -149,6 +150,7 @@ class Job:
         finished = [self.journal.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
         skipped = [(key, _without(reason, self.plan.source.root)) for key, reason in skipped]
+        carried = self.plan.carried
         index = merge([self.journal.pieces / name for name in names], self.journal.pack, self.plan.schema)
         return Manifest(
             format=self.plan.options.to,
@@ -161,19 +163,21 @@ class Job:
             written_by=f"packer {__version__}",
             skipped=(*self.plan.source.left_out, *skipped),
             incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
+            extras=extras.write(self.journal.pack, carried.sizes, carried.contents(self.plan.source)),
         ).sealed()
 
     def _describe_source(self) -> dict[str, object]:
-        source = self.plan.source
-        if isinstance(source, PackSource):
-            return source.manifest.source  # where the samples come from does not change on the way
-        return {
+        source, left = self.plan.source, self.plan.carried.left
+        described: dict[str, object] = {
             "kind": source.kind,
             "samples": len(source) + len(source.left_out),
             "files": self.plan.file_count,
             "bytes": self.plan.source_bytes,
             "digest": self.plan.digest,
         }
+        if isinstance(source, PackSource):
+            described = source.manifest.source  # where the samples come from does not change on the way
+        return described if left == (0, 0) else {**described, "left_behind": {"files": left[0], "bytes": left[1]}}
 
     def publish(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Manifest last, everything synced, one rename; then the work folder goes."""

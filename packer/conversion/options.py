@@ -11,6 +11,7 @@ from packer.errors import Refused
 LEAST_PART_BYTES = 32 << 20
 MOST_PART_BYTES = 256 << 20
 PARTS = 16
+MOST_EXTRAS_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Options:
     validate: "full" decodes every image strictly once, "header" looks at its header and end only.
     on_error: "raise" packs nothing when anything is bad, "skip" leaves bad samples out and lists them.
     part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
+    extras_bytes: the files that are of no sample go along, all of them up to so many bytes together, else none.
     source: what was asked of the source, see sourcing.Request.
     """
 
@@ -33,6 +35,7 @@ class Options:
     validate: str = "full"
     on_error: str = "raise"
     part_bytes: int | None = None
+    extras_bytes: int = MOST_EXTRAS_BYTES
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -40,6 +43,8 @@ class Options:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        if self.extras_bytes < 0:
+            raise Refused(f"extras_bytes={self.extras_bytes}: expected 0 (none) or a number of bytes")
         if self.part_bytes is not None and self.part_bytes < 0:
             raise Refused(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
 

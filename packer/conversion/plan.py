@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
+from packer.conversion.carrying import Carried, choose
 from packer.conversion.options import Options
 from packer.conversion.repacking import KIND, PackSource
 from packer.errors import BadInput, PackerError, Refused
@@ -30,7 +31,7 @@ _PROBES = 16
 @dataclass(frozen=True)
 class Plan:
     """parts: first and last + 1 sample of each. sizes: source bytes of each sample. defaulted: fields whose codec was
-    chosen here, so that a lossless file is not made lossy without being asked."""
+    chosen here, so that a lossless file is not made lossy without being asked. carried: files of no sample."""
 
     source: Source
     options: Options
@@ -41,6 +42,7 @@ class Plan:
     digest: str
     fingerprint: str
     defaulted: frozenset[str]
+    carried: Carried
 
     @cached_property
     def resize(self) -> Resize | None:
@@ -82,7 +84,8 @@ def make_plan(source: Source, options: Options) -> Plan:
         raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
     formats.load(options.to)
     schema, defaulted = _stored_schema(source, options)
-    sizes, files, digest, fingerprint = _measure(source, options)
+    carried = choose(source, most_bytes=options.extras_bytes)
+    sizes, files, digest, fingerprint = _measure(source, options, carried)
     is_whole = options.part_bytes is None and formats.load(options.to).Writer.one_part
     return Plan(
         source=source,
@@ -94,6 +97,7 @@ def make_plan(source: Source, options: Options) -> Plan:
         digest=digest,
         fingerprint=fingerprint,
         defaulted=defaulted,
+        carried=carried,
     )
 
 
@@ -189,7 +193,7 @@ def _lossy_fields(source: Source) -> frozenset[str]:
     return frozenset(name for name, vote in votes.items() if vote > 0)
 
 
-def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], int, str, str]:
+def _measure(source: Source, options: Options, carried: Carried) -> tuple[npt.NDArray[np.int64], int, str, str]:
     """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     if isinstance(source, PackSource):
@@ -213,6 +217,9 @@ def _measure(source: Source, options: Options) -> tuple[npt.NDArray[np.int64], i
             identity.update(b"%d\n" % status.st_mtime_ns)
             sizes[index] += status.st_size
             count += 1
+    for path_text, size_bytes in carried.sizes.items():
+        content.update(b"%s\0%d\n" % (os.fsencode(path_text), size_bytes))
+    identity.update(b"".join(b"%d\n" % time_ns for time_ns in carried.identity))
     identity.update(content.digest())
     identity.update(json.dumps(source.schema.to_json(), sort_keys=True).encode())
     return sizes, count, content.hexdigest(), identity.hexdigest()

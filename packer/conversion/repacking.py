@@ -14,6 +14,7 @@ import numpy.typing as npt
 from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack
+from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources import base
@@ -74,6 +75,13 @@ class PackSource(base.Source):
 
     def stem(self, index: int) -> Path:
         return self.root / self.key(index)
+
+    def extras(self) -> Sequence[str]:
+        return list(Extras(self.root, self.manifest).sizes)
+
+    def extras_of_pack(self) -> Extras:
+        """Path and content of each file that the pack carries beside its samples; raises CorruptPack."""
+        return Extras(self.root, self.manifest)
 
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))

@@ -24,6 +24,7 @@ class Summary:
     """What a conversion did. bytes_in were read, bytes_out are on disk.
 
     skipped: (key, reason) of samples that are not in the pack. incomplete: (key, what is missing) of samples that are.
+    notes: what became of the files that are of no sample.
     """
 
     samples: int
@@ -35,6 +36,7 @@ class Summary:
     resumed_samples: int = 0
     skipped: Sequence[tuple[str, str]] = field(default=())
     incomplete: Sequence[tuple[str, str]] = field(default=())
+    notes: Sequence[str] = field(default=())
 
 
 def convert(
@@ -78,6 +80,7 @@ def convert(
         resumed_samples=resumed,
         skipped=manifest.skipped,
         incomplete=manifest.incomplete,
+        notes=plan.carried.notes,
     )
 
 
@@ -100,5 +103,5 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
 
 
 def _pack_bytes(manifest: Manifest) -> int:
-    parts, index = (sum(file.bytes for file in files) for files in (manifest.parts, manifest.index))
-    return parts + index + len(manifest.to_bytes())
+    parts = sum(part.bytes for part in manifest.parts)
+    return parts + sum(file.bytes for file in (*manifest.index, *manifest.extras)) + len(manifest.to_bytes())

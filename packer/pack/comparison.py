@@ -20,6 +20,7 @@ from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, PackerError, UnknownKey
 from packer.geometry import View
 from packer.naming import components
+from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
 from packer.pack.verification import EVERYTHING, Subset
@@ -59,7 +60,8 @@ class Comparison:
             for index in range(len(self._pack)):
                 if index in self._subset:
                     yield from self._sample(index)
-            yield from self._extra()
+            yield from self._missing()
+            yield from self._extras()
         finally:
             self._pack.close()
 
@@ -124,7 +126,25 @@ class Comparison:
             self._codecs[field.name] = codecs.load(field.codec.partition(":")[0]).Codec(field)
         return self._codecs[field.name]
 
-    def _extra(self) -> Iterator[str]:
+    def _extras(self) -> Iterator[str]:
+        """Files of no sample that are not what the pack carries."""
+        try:
+            extras = Extras(self._pack.folder, self._pack.manifest)
+        except PackerError as error:
+            yield str(error)
+            return
+        for path, content in extras:
+            self.compared += 1
+            try:
+                components(path)
+                same = read_file(self._root / path) == content
+            except PackerError as error:
+                yield str(error)
+                continue
+            if not same:
+                yield f"{self._root / path}: differs: the pack carries other bytes; expected the same"
+
+    def _missing(self) -> Iterator[str]:
         """Samples of the folder that the pack neither has nor lists as skipped."""
         try:
             source = self._source()

@@ -17,6 +17,7 @@ from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
 from packer.naming import Collisions, components
+from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
 from packer.pack.storage import locked, publish, remove, sync_file_system
@@ -39,6 +40,7 @@ class Extracted:
 
     changed: codec of each field whose files are not the original bytes. skipped: (path, reason) of files that were
     left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
+    left_behind: how many files of no sample were too much to be packed along.
     """
 
     files: int = 0
@@ -48,6 +50,7 @@ class Extracted:
     changed: dict[str, str] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    left_behind: int = 0
 
 
 def extract(
@@ -94,6 +97,7 @@ class _Extraction:
     def __init__(self, pack: Pack, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
         self._origins = Origins(pack)
+        self._extras = Extras(pack.folder, pack.manifest)
         self._only_exact = only_exact
         self._skip_bad = skip_bad
         self._codecs: dict[str, Codec] = {}
@@ -115,6 +119,8 @@ class _Extraction:
                 other = seen.add(path)
                 if other is not None:
                     problems.append(f"{self._pack.where(index, origin.name)}: {path!r} collides with {other!r}")
+        for path, _ in self._extras:
+            problems += _extra_problem(self._pack.folder, path, seen)
         if problems:
             more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise Refused(
@@ -135,6 +141,14 @@ class _Extraction:
                         raise
                     found.damaged.append(str(error))
             progress(1, found.bytes - before)
+        for path, content in self._extras:
+            tree.write(components(path), content)
+            found.bytes += len(content)
+            found.files += 1
+            found.exact += 1
+        left = self._pack.manifest.source.get("left_behind")
+        count = left.get("files") if isinstance(left, dict) else 0
+        found.left_behind = count if isinstance(count, int) else 0
         return found
 
     def _chosen(self, index: int, found: Extracted) -> Iterator[Origin]:
@@ -200,6 +214,16 @@ class _Extraction:
         file = io.BytesIO()
         np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
         return file.getvalue()
+
+
+def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:
+    """Why a file of no sample cannot be written, if so."""
+    try:
+        components(path)
+    except Refused as error:
+        return [f"{folder}: a file of no sample: {error}"]
+    other = seen.add(path)
+    return [] if other is None else [f"{folder}: a file of no sample, {path!r}, collides with {other!r}"]
 
 
 def _is_picture(described: Field) -> bool:

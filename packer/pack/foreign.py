@@ -7,9 +7,9 @@ from pathlib import Path
 from packer import formats
 from packer.formats.base import Reader
 from packer.pack import handles
-from packer.pack import manifest as manifests
 from packer.pack.digest import entries
-from packer.pack.index import FOLDER
+from packer.pack.extras import FOLDER as EXTRAS
+from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest, Part
 from packer.pack.opening import check_part
 
@@ -18,9 +18,10 @@ def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
     """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
     is_folder = formats.load(manifest.format).Reader.is_folder
     parts = {part.name for part in manifest.parts}
-    known = {manifests.NAME, *parts, *(f"{FOLDER}/{file.name}" for file in manifest.index)}
+    known = manifest.files
+    folders = {INDEX, EXTRAS} if manifest.extras else {INDEX}
     for top in sorted(folder.iterdir()):
-        if top.name == FOLDER and top.is_dir():
+        if top.name in folders and top.is_dir():
             yield from (path for path in sorted(top.rglob("*")) if path.relative_to(folder).as_posix() not in known)
         elif top.name in parts and (is_folder or not top.is_dir()):
             continue

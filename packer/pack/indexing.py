@@ -8,7 +8,7 @@ without its header. Merging copies piece by piece, so memory does not grow with 
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,14 +61,14 @@ def merge(pieces: Sequence[Path], folder: Path, schema: Schema) -> tuple[IndexFi
     keys = b"".join(section["keys"].read() for section in sections)
     order = _order(keys, ends)
     files = [
-        _write(target / "key_ends.npy", "<u8", ends.shape, [ends]),
-        _write(target / "keys.npy", "|u1", (len(keys),), [np.frombuffer(keys, np.uint8)]),
-        _write(target / "key_order.npy", "<u8", order.shape, [order]),
+        write_array(target / "key_ends.npy", "<u8", ends.shape, [ends]),
+        write_array(target / "keys.npy", "|u1", (len(keys),), [np.frombuffer(keys, np.uint8)]),
+        write_array(target / "key_order.npy", "<u8", order.shape, [order]),
     ]
     for name, (dtype, shape) in file_dtypes(schema).items():
         if name != "key_ends":
             blocks = [section[name] for section in sections]
-            files.append(_write(target / f"{name}.npy", dtype, (len(ends), *shape), blocks))
+            files.append(write_array(target / f"{name}.npy", dtype, (len(ends), *shape), blocks))
     sync(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
@@ -134,12 +134,13 @@ class _Tee:
         self.sha256.update(data)
 
 
-def _write(path: Path, dtype: str, shape: tuple[int, ...], blocks: Sequence[Any]) -> IndexFile:
-    """An .npy file from arrays or sections of pieces, synced."""
+def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
+    """An .npy file from arrays, bytes or sections of pieces, synced; raises StorageFailed."""
     with failing(path, "write"), path.open("wb") as file:
         tee = _Tee(file)
         write_header(tee, dtype, shape)  # type: ignore[arg-type]
         for block in blocks:
-            tee.write(block.read() if isinstance(block, _Section) else np.ascontiguousarray(block).data)
+            data = block.read() if isinstance(block, _Section) else block
+            tee.write(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)
     sync(path)
     return IndexFile(path.name, tee.size, tee.crc32, tee.sha256.hexdigest())

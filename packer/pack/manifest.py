@@ -8,8 +8,9 @@ Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these mem
     options    what the user asked for     source     {kind, samples, files, bytes, digest}
     parts      [{name, samples, bytes, sha256}]
     index      [{name, bytes, crc32, sha256}]
+    extras     as index, the files under extras/; absent where there are none
     skipped    [[key, reason], ...]        incomplete [[key, what its files lacked], ...]
-    pack_id    sha256 over the parts, the index and the options
+    pack_id    sha256 over the parts, the index, the extras and the options
     sha256     of this file with this value set to 64 zeros
 
 magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
@@ -50,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One file of the index: its name under index/, size, crc32 (checked when opened) and sha256 (by verify)."""
+    """One .npy file: its name under index/ or extras/, size, crc32 (checked when opened) and sha256 (by verify)."""
 
     name: str
     bytes: int
@@ -75,7 +76,14 @@ class Manifest:
     written_by: str
     skipped: tuple[tuple[str, str], ...] = field(default=())
     incomplete: tuple[tuple[str, str], ...] = field(default=())
+    extras: tuple[IndexFile, ...] = field(default=())
     pack_id: str = ""
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Relative path of every file of the pack."""
+        inner = {f"index/{file.name}" for file in self.index} | {f"extras/{file.name}" for file in self.extras}
+        return frozenset({NAME, *(part.name for part in self.parts), *inner})
 
     def sealed(self) -> "Manifest":
         """The manifest with its pack_id computed."""
@@ -98,6 +106,8 @@ class Manifest:
             "incomplete": [list(item) for item in self.incomplete],
             "pack_id": self.pack_id,
         }
+        if self.extras:  # a pack without them has the bytes that it had before there were any
+            data["extras"] = [asdict(file) for file in self.extras]
         return _canonical({**data, "sha256": _own_hash(data)})
 
 
@@ -163,6 +173,7 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
             written_by=_text(data["written_by"]),
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
             incomplete=tuple((_text(key), _text(reason)) for key, reason in data["incomplete"]),
+            extras=_distinct([_index_file(item) for item in data.get("extras", ())]),
             pack_id=_text(data["pack_id"]),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -220,6 +231,6 @@ def _own_hash(data: dict[str, Any]) -> str:
 
 
 def _pack_id(manifest: Manifest) -> str:
-    files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index)
+    files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index, *manifest.extras)
     digests = [[file.name, file.sha256] for file in files]
     return hashlib.sha256(_canonical({"files": digests, "options": manifest.options})).hexdigest()

@@ -1,6 +1,6 @@
 """verify: read a pack without changing it, and list every problem.
 
-quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index
+quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index and of the extras
 default  and the sha256 of each part, and where that differs the crc32 of every value, to name samples and fields
 data     and the crc32 and a strict decode of every value, whatever the sha256 says
 
@@ -18,11 +18,15 @@ from packer import codecs, formats
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, PackerError, Refused
 from packer.formats.base import Reader
+from packer.naming import components
 from packer.pack import handles
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
+from packer.pack.extras import FOLDER as EXTRAS
+from packer.pack.extras import Extras
 from packer.pack.foreign import foreign_files, foreign_in_part
-from packer.pack.index import FOLDER, Index
+from packer.pack.index import FOLDER as INDEX
+from packer.pack.index import Index
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
 from packer.pack.storage import file_sha256
@@ -78,6 +82,7 @@ def problems(
         return
     yield from _unknown(folder, manifest)
     index = yield from _index(folder, manifest)
+    yield from _extras(folder, manifest)
     parts = _Parts(folder, manifest, index, depth, subset=subset)
     first = 0
     for number, part in enumerate(manifest.parts):
@@ -106,7 +111,7 @@ def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | Non
     """Problems of the index files; returns the index where there are none."""
     sound = True
     for file in manifest.index:
-        problem = _index_file(folder / FOLDER / file.name, file)
+        problem = _numbers_file(folder / INDEX / file.name, file, "index file", "run packer index, or copy it again")
         if problem:
             sound = False
             yield problem
@@ -117,7 +122,20 @@ def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | Non
         return None
 
 
-def _index_file(path: Path, file: IndexFile) -> str | None:
+def _extras(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """Problems of the files of no sample: their bytes, and where these are sound, their names."""
+    found = [_numbers_file(folder / EXTRAS / file.name, file, "file", "copy it again") for file in manifest.extras]
+    yield from filter(None, found)
+    if any(found):
+        return
+    try:
+        for path, _ in Extras(folder, manifest):
+            components(path)
+    except PackerError as error:
+        yield f"{folder / EXTRAS}: {error}"
+
+
+def _numbers_file(path: Path, file: IndexFile, noun: str, remedy: str) -> str | None:
     try:
         if file_sha256(path) == file.sha256:
             return None
@@ -125,7 +143,7 @@ def _index_file(path: Path, file: IndexFile) -> str | None:
         return str(error)
     found = path.stat().st_size
     what = f"{found} bytes, expected {file.bytes}" if found != file.bytes else "its sha256 is not the manifest's"
-    return f"{path}: damaged index file: {what}; run packer index, or copy it again"
+    return f"{path}: damaged {noun}: {what}; {remedy}"
 
 
 class _Parts:

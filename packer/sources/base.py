@@ -67,6 +67,10 @@ class Source(ABC):
         """Every file that was read when the source was made: lists that say something of many samples."""
         return ()
 
+    def extras(self) -> Sequence[str]:
+        """Relative POSIX paths of what else lies in the folder and belongs to the set, though to no sample of it."""
+        return ()
+
     def missing(self, index: int) -> str | None:
         """Why the sample is incomplete (an annotation that is not there), None where it is whole."""
         self.checked(index)

@@ -83,6 +83,7 @@ class Source(base.Source):
         objects = _read_table(root, tables, strict=self._strict)
         self._scenes = [_Scene(scene.key, scene.paths, *objects.get(scene.key, (-1, ""))) for scene in scenes]
         self._has_objects = bool(tables)
+        self._extras = sorted([*others, *_of_no_sample(found)])
         self._tables = tables
         self.schema = _schema(self._depth, has_objects=self._has_objects)
         self.notes = [*listing.notes(), *self._found(len(found), set(others) - set(tables))]
@@ -122,6 +123,10 @@ class Source(base.Source):
 
     def tables(self) -> tuple[Path, ...]:
         return tuple(self.root / name for name in self._tables)
+
+    def extras(self) -> Sequence[str]:
+        """Tables, backgrounds and what else is there; the point clouds, which are 10 MB each, are not among them."""
+        return self._extras
 
     def missing(self, index: int) -> str | None:
         """Absent and dropped grasps; reads the label files."""
@@ -165,7 +170,7 @@ class Source(base.Source):
         backgrounds = sum(_BACKGROUND.fullmatch(name) is not None for name in names)
         if names:
             rest = counted(len(names) - backgrounds, "other file")
-            notes.append(f"{counted(backgrounds, 'background')} and {rest} ignored")
+            notes.append(f"{counted(backgrounds, 'background')} and {rest} of no scene")
         return notes
 
 
@@ -180,6 +185,12 @@ def _collect(names: Iterable[str]) -> tuple[dict[str, Paths], list[str]]:
         else:
             found.setdefault(match[1], {}).setdefault(_ROLES[match[2]], []).append(name)
     return found, others
+
+
+def _of_no_sample(found: Mapping[str, Paths]) -> list[str]:
+    """The files of scenes without a cpos file, but for the point clouds."""
+    bare = [paths for paths in found.values() if "grasps_file" not in paths]
+    return [name for paths in bare for role, names in paths.items() if role != "cloud" for name in names]
 
 
 def _settle_duplicates(root: Path, found: dict[str, Paths], duplicates: str) -> list[tuple[str, str]]:

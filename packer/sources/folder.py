@@ -66,6 +66,8 @@ class Source(base.Source):
             images = [name for name in images if "/" in name]
             _check_classes(root, self._classes, images, allow_empty=allow_empty)
         self._names = sorted(images, key=_imagefolder_order)
+        taken = {*images, *loose}
+        self._extras = [name for name in listing.names if name not in taken]
         self.schema = _schema(self._classes)
         ignored_files = len(listing.names) - len(images) - len(self.left_out)
         self.notes = [*listing.notes(), *_notes(self._names, self._classes, ignored_files)]
@@ -88,6 +90,9 @@ class Source(base.Source):
 
     def stem(self, index: int) -> Path:
         return (self.root / self.key(index)).with_suffix("")
+
+    def extras(self) -> Sequence[str]:
+        return self._extras
 
 
 def _is_image(name: str) -> bool:
@@ -132,5 +137,5 @@ def _schema(classes: tuple[str, ...]) -> Schema:
 
 def _notes(images: Sequence[str], classes: Sequence[str], ignored: int) -> list[str]:
     found = f"{counted(len(images), 'image')}, {counted(len(classes), 'class') if classes else 'no classes'}"
-    rest = [f"{counted(ignored, 'file')} ignored: not an image, or a sidecar of one"] if ignored else []
+    rest = [f"{counted(ignored, 'other file')}: not an image, or a sidecar of one"] if ignored else []
     return [found, *rest]

@@ -92,7 +92,7 @@ class Source(base.Source):
         self.root = root
         self._strict = labels == "strict"
         listing = scan(root)
-        found, ignored = _collect(listing.names)
+        found, self._extras = _collect(listing.names)
         if not found:
             raise BadInput(
                 f"{shown(str(root))}: no Jacquard views: found {described(listing.names)}, "
@@ -103,7 +103,7 @@ class Source(base.Source):
         self.left_out = [*twice, *incomplete]
         shared = frozenset.intersection(*(view.roles for view in self._views)) if self._views else frozenset()
         self.schema = _schema(shared)
-        self.notes = [*listing.notes(), *self._found(ignored)]
+        self.notes = [*listing.notes(), *self._found()]
 
     def __len__(self) -> int:
         return len(self._views)
@@ -134,6 +134,9 @@ class Source(base.Source):
         view = self._views[self.checked(index)]
         return self.root / (view.folder + view.key)
 
+    def extras(self) -> Sequence[str]:
+        return self._extras
+
     def missing(self, index: int) -> str | None:
         """Absent and dropped grasps; reads the label file."""
         view = self._views[self.checked(index)]
@@ -152,7 +155,7 @@ class Source(base.Source):
         data = base.read_file(path) if "grasps_file" in view.roles else b""
         return data, read_rows(data, path, columns=5, separator=";", strict=self._strict)
 
-    def _found(self, ignored: int) -> list[str]:
+    def _found(self) -> list[str]:
         """The notes."""
         objects = {_object(view.key) for view in self._views}
         notes = [f"{counted(len(self), 'view')} of {counted(len(objects), 'object')}"]
@@ -166,8 +169,8 @@ class Source(base.Source):
             notes.append(
                 f"{counted(len(strange), 'view')} in a folder that is not named as its object, such as {first}"
             )
-        if ignored:
-            notes.append(f"{counted(ignored, 'other file')} ignored")
+        if self._extras:
+            notes.append(f"{counted(len(self._extras), 'other file')} of no view")
         return notes
 
 
@@ -175,19 +178,19 @@ def _object(key: str) -> str:
     return key.partition("_")[2]
 
 
-def _collect(names: Iterable[str]) -> tuple[Found, int]:
-    """Folder and key of every view with the files that it has, and how many other files there are."""
+def _collect(names: Iterable[str]) -> tuple[Found, list[str]]:
+    """Folder and key of every view with the files that it has, and all other files."""
     found: dict[tuple[str, str], set[str]] = {}
-    ignored = 0
+    others = []
     for name in names:
         folder, slash, file = name.rpartition("/")
         match = _FILE.fullmatch(file)
         if match is None:
-            ignored += 1
+            others.append(name)
         else:
             found.setdefault((folder + slash, f"{match[1]}_{match[2]}"), set()).add(_ROLES[match[3]])
     sets: dict[frozenset[str], frozenset[str]] = {}  # one object per set: 50 000 views have five different ones
-    return {place: sets.setdefault(frozenset(roles), frozenset(roles)) for place, roles in found.items()}, ignored
+    return {place: sets.setdefault(frozenset(roles), frozenset(roles)) for place, roles in found.items()}, others
 
 
 def _settle_duplicates(root: Path, found: Found, duplicates: str) -> tuple[list[_View], list[tuple[str, str]]]:

@@ -55,6 +55,8 @@ class Archive:
 
     def places(self) -> dict[str, Place]:
         """Name -> place of the bytes, for exactly the expected entries."""
+        if self._infos and self._infos[0].header_offset:  # the file of another format may stand before the archive
+            raise ValueError("it does not begin with the first entry of a zip file")
         found: dict[str, Place] = {}
         ends = [info.header_offset for info in self._infos[1:]] + [self._end]
         for info, end in zip(self._infos, ends, strict=True):

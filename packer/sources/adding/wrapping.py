@@ -66,6 +66,12 @@ class Wrapped(base.Source):
     def tables(self) -> tuple[Path, ...]:
         return self._source.tables()
 
+    def extras(self) -> Sequence[str]:
+        found = self._source.extras()
+        added = (path for row in range(len(self._source)) for path in self._addition.files(self._source, row))
+        taken = {path.relative_to(self.root).as_posix() for path in added} if found else set()
+        return [name for name in found if name not in taken]
+
     def missing(self, index: int) -> str | None:
         return self._source.missing(self._row(index))
 

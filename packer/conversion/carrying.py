@@ -1,0 +1,87 @@
+"""Carried: the files of the source that are of no sample and go along, so that extract gives back the whole tree.
+
+They go along all or not at all: when they exceed what --extras allows, none does, and the notes and the manifest's
+`source` say how many stayed behind.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from packer.conversion.repacking import PackSource
+from packer.errors import BadInput, Refused
+from packer.naming import components
+from packer.schema import Buffer
+from packer.sources.base import Source, read_file
+from packer.sources.parsing.scanning import counted, listed
+
+
+@dataclass(frozen=True)
+class Carried:
+    """sizes: relative path -> bytes of each file that goes along, in the source's order.
+
+    left: how many files stay behind, and their bytes. notes: one line for the user about each kind of these.
+    identity: what of a file's state is no content, to tell a changed source by.
+    """
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    left: tuple[int, int] = (0, 0)
+    notes: tuple[str, ...] = ()
+    identity: tuple[int, ...] = ()
+
+    def contents(self, source: Source) -> Iterator[Buffer]:
+        """The files' bytes, in order; raises BadInput for one that changed or cannot be read."""
+        if isinstance(source, PackSource):
+            kept = dict(source.extras_of_pack())
+            yield from (kept[path] for path in self.sizes)
+            return
+        for path, size_bytes in self.sizes.items():
+            data = read_file(source.root / path)
+            if len(data) != size_bytes:
+                raise BadInput(
+                    f"{source.root / path}: changed while it was packed: expected {size_bytes} bytes, "
+                    f"found {len(data)}; run again"
+                )
+            yield data
+
+
+def choose(source: Source, *, most_bytes: int) -> Carried:
+    """What of the source's extras goes along; most_bytes: of all of them together, 0 for none.
+
+    What is no regular file, cannot be read or has a name that extract would refuse is left behind and noted.
+    """
+    if isinstance(source, PackSource):
+        sizes = {path: len(content) for path, content in source.extras_of_pack()} if most_bytes else {}
+        return _limited(Carried(sizes), most_bytes)
+    sizes, odd, times = {}, [], []
+    for path in source.extras() if most_bytes else ():
+        size_bytes, time_ns = _state(source, path)
+        if size_bytes < 0:
+            odd.append(path)
+        else:
+            sizes[path] = size_bytes
+            times.append(time_ns)
+    notes = (f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}",) if odd else ()
+    return _limited(Carried(sizes, (len(odd), 0), notes, tuple(times)), most_bytes)
+
+
+def _state(source: Source, path: str) -> tuple[int, int]:
+    """Size and time of a file, -1 for one that cannot go along."""
+    try:
+        components(path)
+        status = os.stat(source.root / path)
+    except (OSError, Refused):
+        return -1, 0
+    fits = stat.S_ISREG(status.st_mode) and os.access(source.root / path, os.R_OK)
+    return (status.st_size, status.st_mtime_ns) if fits else (-1, 0)
+
+
+def _limited(found: Carried, most_bytes: int) -> Carried:
+    total = sum(found.sizes.values())
+    files = counted(len(found.sizes), "other file")
+    if total > most_bytes:
+        note = f"{files} left behind: {total:,} bytes, more than --extras allows ({most_bytes:,})"
+        return Carried({}, (len(found.sizes) + found.left[0], total), (*found.notes, note))
+    note = f"{files} of no sample carried along: {total:,} bytes; --extras 0 leaves them behind"
+    return Carried(found.sizes, found.left, (*found.notes, *([note] if found.sizes else [])), found.identity)

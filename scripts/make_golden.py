@@ -1,0 +1,183 @@
+"""Write the golden packs, tests/golden/<format>/: one pack per format with a field of every kind, and its digests.
+
+They show that packs of this version stay readable for ever. So they are written once, when the version is new: one
+that is written again by a later packer proves nothing about packs that users have. A new format gets one of its own;
+a new version of the pack layout gets a folder of its own, and the old ones stay as they are.
+
+Usage: python scripts/make_golden.py [--overwrite] [FORMAT ...]
+"""
+
+import argparse
+import base64
+import io
+import json
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer import formats
+from packer.conversion.options import Options
+from packer.conversion.run import convert
+from packer.pack.storage import remove
+from packer.schema import Field, Schema
+from packer.sources import base
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from digesting import field_digests  # noqa: E402  it lies among the tests
+
+GOLDEN = ROOT / "tests/golden"
+SAMPLES = 3
+# distributions whose version may show in a part's bytes (containers) or in encoded pictures (opencv-python)
+LIBRARIES = ("lmdb", "h5py", "torch", "numpy", "opencv-python")
+# 16 x 8 px, 4:2:0, a gradient: kept bytes must not depend on who encodes today
+_JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYV"
+    "pQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT0//wAARCAAI"
+    "ABADASIAAhEBAxEB/8QAFgABAQEAAAAAAAAAAAAAAAAAAAQG/8QAFRABAQAAAAAAAAAAAAAAAAAAAAL/xAAUAQEAAAAAAAAAAAAAAAAAAAAD/8"
+    "QAGBEAAwEBAAAAAAAAAAAAAAAAAAIDBFH/2gAMAwEAAhEDEQA/AMhFqIsCzio2qCcP/9k="
+)
+SCHEMA = Schema(
+    (
+        Field("key", "text", "text"),
+        Field("kept", "image", "encoded"),
+        Field("photo", "image", "jpeg:90", "uint8", (None, None, 3)),
+        Field("drawing", "image", "png", "uint8", (None, None, 3)),
+        Field("pixels", "image", "raw", "uint8", (6, 8, 3)),
+        Field("ragged", "image", "raw", "uint8", (None, None, 3)),
+        Field("depth", "depth", "raw:float16", "float16", (None, None), invalid=-1.0),
+        Field("distance", "depth", "encoded", "float32"),
+        Field("mask", "mask", "png", "uint8", (None, None)),
+        Field("grasps", "points", "raw:float32", "float32", (None, 4, 2)),
+        Field("boxes", "boxes", "raw", "float32", (None, 4)),
+        Field("label", "number", "number", "int64", (), ("cat", "dog")),
+        Field("pose", "number", "number", "float32", (2, 3)),
+        Field("valid", "number", "number", "bool", ()),
+        Field("more", "json", "json"),
+        Field("blob", "bytes", "encoded"),
+        Field("files", "json", "json", hidden=True),
+    )
+)
+# asked for by name, so that a format which prefers another codec holds both: it has `pixels`, `ragged`, `depth`, `mask`
+_ASKED = tuple((name, SCHEMA[name].codec) for name in ("kept", "photo", "drawing", "distance"))
+EXTRAS = {"z.txt": b"0000 0 Cup pcdb_0002\n", "lists/tr\udcffain.txt": b""}
+
+
+class Source(base.Source):
+    """Samples that are made here, and a folder with nothing but extras."""
+
+    kind = "golden"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.schema = SCHEMA
+        self.notes = []
+        self.left_out = [("left", "left out, to have an entry")]
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> base.Sample:
+        random = np.random.default_rng(index)
+        height, width = 5 + index, 7 - index
+        return {
+            "key": self.key(index),
+            "kept": _JPEG,
+            "photo": _gradient(8, 16 + 16 * index),
+            "drawing": random.integers(0, 256, (height, width, 3), np.uint8),
+            "pixels": random.integers(0, 256, (6, 8, 3), np.uint8),
+            "ragged": random.integers(0, 256, (height, width, 3), np.uint8),
+            "depth": random.integers(-1, 9, (height, width)).astype(np.float16) / 4,
+            "distance": _npy(random.uniform(0.5, 2, (height, width)).astype(np.float32)),
+            "mask": random.integers(0, 2, (height, width), np.uint8) * 255,
+            "grasps": random.uniform(-5, 99, (index, 4, 2)).astype(np.float32),
+            "boxes": random.uniform(0, 99, (index + 1, 4)).astype(np.float32),
+            "label": np.int64(index % 2),
+            "pose": random.uniform(-1, 1, (2, 3)).astype(np.float32),
+            "valid": np.bool_(index == 1),
+            "more": {"a": [1, None, -2.5], "b": {"c": "d" * index}},
+            "blob": bytes(range(256))[: 100 * index],
+            "files": {"kept": f"{index}.jpg"},
+        }
+
+    def key(self, index: int) -> str:
+        return ("b/zero", "a/one", "two")[index]
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        return ()
+
+    def stem(self, index: int) -> Path:
+        return self.root / self.key(index)
+
+    def extras(self) -> Sequence[str]:
+        return list(EXTRAS)
+
+    def missing(self, index: int) -> str | None:
+        return "no grasps" if not index else None
+
+
+def _gradient(height: int, width: int) -> np.ndarray[Any, Any]:
+    ramp = np.add.outer(np.arange(height) * 8, np.arange(width) * 4) % 256
+    return np.stack([ramp, ramp[::-1], ramp[:, ::-1]], axis=2).astype(np.uint8)
+
+
+def _npy(array: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def versions() -> dict[str, str]:
+    """What may show in the bytes, as installed; HDF5 itself beside h5py."""
+    import h5py  # noqa: PLC0415  only to tell its version
+
+    found = {"hdf5": h5py.version.hdf5_version}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # opencv-python-headless, say
+            found[name] = "another distribution"
+    return found
+
+
+def write(format: str, folder: Path, work: Path) -> None:
+    """The golden pack of a format and its digests into the new folder `folder`; work: an empty folder."""
+    for path, data in EXTRAS.items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_bytes(data)
+    folder.mkdir(parents=True)
+    convert(Source(work), folder / "pack", Options(to=format, codecs=_ASKED, part_bytes=0), threads=1)
+    digests = list(field_digests(folder / "pack"))
+    text = json.dumps({"written_with": versions(), "sha256": digests}, indent=1, sort_keys=True)
+    (folder / "digests.json").write_text(text + "\n", encoding="ascii")
+
+
+def main() -> None:
+    """Write what is missing; refuse what is there."""
+    import tempfile  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help="default: those that have none yet")
+    parser.add_argument("--overwrite", action="store_true", help="replace golden packs, which were to stay for ever")
+    args = parser.parse_args()
+    wanted = args.formats or [name for name in formats.names() if args.overwrite or not (GOLDEN / name).exists()]
+    for name in wanted:
+        if (GOLDEN / name).exists():
+            if not args.overwrite:
+                sys.exit(
+                    f"{GOLDEN / name}: already there, and meant to stay: a pack written by today's packer says nothing "
+                    "about the packs that users have. Raise the version instead; --overwrite before a release only"
+                )
+            remove(GOLDEN / name)
+        with tempfile.TemporaryDirectory() as work:
+            write(name, GOLDEN / name, Path(work))
+        print(f"{GOLDEN / name}: written")
+
+
+if __name__ == "__main__":
+    main()

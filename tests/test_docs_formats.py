@@ -1,0 +1,110 @@
+"""docs/formats.md: its examples read packs without packer, and its names are those of the code."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from converting import packed
+from PIL import Image
+from test_convert import photos
+
+from packer import codecs, formats
+from packer.datasets import PackDataset
+from packer.pack import extras
+from packer.pack.index import file_dtypes
+from packer.pack.manifest import VERSION
+from packer.schema import KINDS, Schema
+from scripts import make_golden
+
+TEXT = (Path(__file__).parent.parent / "docs/formats.md").read_text()
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def section(title: str, *, level: str = "##") -> str:
+    """The text under a heading."""
+    found = re.search(rf"^{level} {title}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", TEXT, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/formats.md has no heading {level} {title}"
+    return found[1]
+
+
+def rows(title: str) -> set[str]:
+    """The first column of the first table under a heading."""
+    table = section(title).partition("|---|---|\n")[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def run(code: str) -> dict[str, Any]:
+    """The names that an example leaves behind."""
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/formats.md", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a pack of each format, where examples run."""
+    photos(tmp_path / "photos")
+    for name in formats.names():
+        packed(tmp_path / "photos", tmp_path / f"photos.{name}.pack", to=name, part_bytes=0)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_the_example_of_a_format_reads_a_sample_without_packer(root: Path, name: str) -> None:
+    (code,) = EXAMPLE.findall(section(name, level="###"))
+    assert "packer." not in code.replace(f"photos.{name}.pack", "").replace('"packer.json"', "")
+    assert len(code.splitlines()) <= 10
+    found = run(code)
+    dataset = PackDataset(root / f"photos.{name}.pack")
+    assert found["key"] == dataset.key(3)
+    assert found["label"] == dataset[3]["label"]
+    if isinstance(found["image"], Image.Image):
+        assert np.array_equal(np.asarray(found["image"]), PackDataset(dataset.path, output="numpy")[3]["image"])
+        found["image"].close()
+    else:
+        assert bytes(found["image"]) == (root / "photos" / found["key"]).read_bytes()
+
+
+def test_the_examples_of_manifest_and_index(root: Path) -> None:
+    manifest, index = (run(code) for code in EXAMPLE.findall(section("packer.json")))
+    dataset = PackDataset(root / "photos.lmdb.pack")
+    assert (manifest["genuine"], manifest["count"]) == (True, len(dataset))
+    assert (index["key"], index["label"]) == (dataset.key(3), dataset[3]["label"])
+
+
+def golden_manifest() -> dict[str, Any]:
+    """One that has all members."""
+    found: dict[str, Any] = json.loads((make_golden.GOLDEN / "lmdb/pack/packer.json").read_text())
+    return found
+
+
+def test_the_members_of_the_manifest_are_all_there() -> None:
+    assert rows("packer.json") == set(golden_manifest())
+    assert TEXT.count(f"Version {VERSION}.") == 1
+    described = re.findall(r"`(\w+)`", next(line for line in TEXT.splitlines() if line.startswith("| `schema`")))
+    members = {name for field in golden_manifest()["schema"] for name in field}
+    assert members <= set(described)
+    for member in ("parts", "index", "extras"):
+        line = next(line for line in TEXT.splitlines() if line.startswith(f"| `{member}`"))
+        if member != "extras":
+            assert set(golden_manifest()[member][0]) <= set(re.findall(r"`(\w+)`", line)), member
+
+
+def test_the_files_of_index_and_extras_are_all_there() -> None:
+    drawn = set(re.findall(r"([\w<>-]+)\.npy  ", section("A pack")))
+    columns = {re.sub("^number-.*", "number-<field>", name) for name in file_dtypes(Schema.from_json(FIELDS))}
+    assert drawn == {"keys", "key_order", *columns, *extras._DTYPES}
+
+
+FIELDS = [{"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "shape": []}]
+
+
+def test_the_codecs_formats_and_kinds_are_all_there() -> None:
+    assert rows("Codecs") == set(codecs.names())
+    assert set(re.findall(r"^### (\w+)$", section("Formats"), re.MULTILINE)) == set(formats.names())
+    last = section("Codecs").rpartition("Kinds of field")[2]
+    assert set(re.findall(r"`(\w+)`", last)) == set(KINDS)
