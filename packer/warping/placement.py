@@ -37,7 +37,7 @@ class _Axis(NamedTuple):
 
     start: int
     stop: int
-    count: int
+    length: int
     first: int
     mirrored: bool
 
@@ -65,13 +65,13 @@ def place(view: View, height: int, width: int) -> Placement | None:
         return None
     column_axis, row_axis = (down, across) if transpose else (across, down)  # of the output
     frame = None
-    if column_axis.count != columns_out or row_axis.count != rows_out:
+    if column_axis.length != columns_out or row_axis.length != rows_out:
         frame = (
-            slice(row_axis.first, row_axis.first + row_axis.count),
-            slice(column_axis.first, column_axis.first + column_axis.count),
+            slice(row_axis.first, row_axis.first + row_axis.length),
+            slice(column_axis.first, column_axis.first + column_axis.length),
         )
     return Placement(
-        *(slice(down.start, down.stop), slice(across.start, across.stop), (down.count, across.count)),
+        *(slice(down.start, down.stop), slice(across.start, across.stop), (down.length, across.length)),
         *(transpose, _flip_code(column_axis.mirrored, row_axis.mirrored), frame),
     )
 
