@@ -1,26 +1,37 @@
-"""Scratch: memory that a thread uses again for each picture, so that none is allocated per image."""
+"""Scratch: memory that a thread uses for one picture after the other, so that none is asked of the system each time."""
 
-import math
 import threading
 
 import numpy as np
 import numpy.typing as npt
 
-_MOST_BYTES = 64 << 20  # kept per name and thread; a larger one is let go after its use
+_LEAST_BYTES = 1 << 16
+
+Bytes = npt.NDArray[np.uint8]
 
 
 class Scratch(threading.local):
-    """Named buffers, others for each thread. What `take` returns is overwritten by the thread's next `take` of it."""
+    """A thread's own memory, as large as the largest picture that it has met; what it holds is never read back."""
 
     def __init__(self) -> None:
-        self._buffers: dict[str, npt.NDArray[np.uint8]] = {}
+        self._file = np.empty(0, np.uint8)
+        self._file_view = self._file.data
+        self._pixels = np.empty(0, np.uint8)
 
-    def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-        """A C-contiguous uint8 array of that shape, its content undefined."""
-        size = math.prod(shape)
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.size < size:
-            buffer = np.empty(size, np.uint8)
-            if size <= _MOST_BYTES:
-                self._buffers[name] = buffer
-        return buffer[:size].reshape(shape)
+    def file(self, size: int) -> tuple[Bytes, memoryview]:
+        """At least `size` bytes, as an array and as a view of the same memory; valid until the next call."""
+        if size > len(self._file):
+            self._file = np.empty(_grown(size), np.uint8)
+            self._file_view = self._file.data
+        return self._file, self._file_view
+
+    def pixels(self, height: int, width: int, channels: int = 3) -> Bytes:
+        """(height, width, channels), its content undefined; valid until the next call."""
+        size = height * width * channels
+        if size > len(self._pixels):
+            self._pixels = np.empty(_grown(size), np.uint8)
+        return self._pixels[:size].reshape(height, width, channels)
+
+
+def _grown(size: int) -> int:
+    return max(size + size // 4, _LEAST_BYTES)

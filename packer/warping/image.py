@@ -25,7 +25,7 @@ _FROM_AREA = 2.0  # shrinking from which the area mean is taken
 _LEAST_VARIANCE = 0.002  # of a filter that does anything to 8 bit
 _SHRUNK_VARIANCE = 1 / 12  # of the pixels of a decoder that shrank: each is a mean over its square
 
-_scratch = Scratch()  # a cache of memory, nothing else
+_widened_pixels, _upright_pixels = Scratch(), Scratch()  # each thread has its own
 
 
 def warp(array: Pixels, view: View, placement: Placement | None, *, shrunk: bool, out: Any) -> Pixels:
@@ -52,7 +52,7 @@ def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, shr
         if not placement.transpose:
             _resize(cut, made, antialias=antialias, shrunk=shrunk)
         else:
-            upright = _scratch.take("upright", (*placement.size, cut.shape[2]))
+            upright = _upright_pixels.pixels(*placement.size, cut.shape[2])
             _resize(cut, upright, antialias=antialias, shrunk=shrunk)
             _done(made, cv2.transpose(upright, dst=made))
     elif placement.transpose:
@@ -87,7 +87,7 @@ def _widened(array: Pixels, shrink: tuple[float, float], *, shrunk: bool) -> Pix
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
     if size == (1, 1):
         return array
-    made = _scratch.take("widened", array.shape)
+    made = _widened_pixels.pixels(*array.shape)
     how = {"sigmaX": _sigma(across), "sigmaY": _sigma(down), "borderType": cv2.BORDER_REPLICATE}
     return cv2.GaussianBlur(array, size, dst=made, **how)  # type: ignore[call-overload,no-any-return]
 
