@@ -139,7 +139,7 @@ def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_p
     command = f"{sys.executable} -m packer convert {root} {tmp_path / 'p.pack'} --part-size 0"
     done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
-    assert "bytes were still to be written" in done.stderr
+    assert "bytes are still needed" in done.stderr
     assert not (tmp_path / "p.pack").exists()
     assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
     parts = [(tmp_path / name / "part-00000.lmdb").read_bytes() for name in ("one.pack", "p.pack")]

@@ -14,11 +14,15 @@ _FILE_OVERHEAD = 2048  # half a block, which a file of its own leaves empty on a
 
 @dataclass(frozen=True)
 class Estimate:
-    """pack_bytes: about what the pack will take; samples and source_bytes as planned."""
+    """pack_bytes: about what the pack will take; samples and source_bytes as planned.
+
+    scratch_bytes: about what the largest part takes besides, only while it is written.
+    """
 
     samples: int
     source_bytes: int
     pack_bytes: int
+    scratch_bytes: int
 
 
 def estimate(plan: Plan) -> Estimate:
@@ -26,8 +30,10 @@ def estimate(plan: Plan) -> Estimate:
     samples = len(plan.source)
     ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
     pack_bytes = int(plan.source_bytes * ratio) + samples * _RECORD_OVERHEAD + sum(plan.carried.sizes.values())
-    files = formats.load(plan.options.to).Writer.files(plan.schema) * samples
-    return Estimate(samples, plan.source_bytes, pack_bytes + files * _FILE_OVERHEAD)
+    writer = formats.load(plan.options.to).Writer
+    pack_bytes += writer.files(plan.schema) * samples * _FILE_OVERHEAD
+    largest = max(int(plan.sizes[part.start : part.stop].sum()) for part in plan.parts)
+    return Estimate(samples, plan.source_bytes, pack_bytes, writer.scratch_bytes(int(largest * ratio)))
 
 
 def _ratio(plan: Plan) -> float:

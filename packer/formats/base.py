@@ -44,6 +44,11 @@ class Writer(ABC):
         self.path = path
         self.schema = schema
 
+    @classmethod
+    def scratch_bytes(cls, payload_bytes: int) -> int:
+        """Disk space that a part of so many bytes of values takes beside its own file, until it is finished."""
+        return 0
+
     @abstractmethod
     def write(self, record: Record) -> None:
         """Append one record; raises StorageFailed."""

@@ -127,10 +127,17 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """`line` and a newline at the end of a file, synced; raises StorageFailed."""
-    with failing(path, "write"), path.open("ab") as file:
-        file.write(line + b"\n")
-        file.flush()
+    """`line` and a newline at the end of a file, synced; raises StorageFailed, and leaves no half line then."""
+    with failing(path, "write"), path.open("ab", buffering=0) as file:
+        before = os.fstat(file.fileno()).st_size
+        data = memoryview(line + b"\n")
+        try:
+            while data:
+                data = data[file.write(data) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), before)
+            raise
         os.fsync(file.fileno())
 
 

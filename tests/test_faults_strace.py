@@ -1,0 +1,86 @@
+"""A fault at every system call that writes, in every command that does: killed there, a full disk, an I/O error.
+
+Each call of a clean run is met once by each fault. Afterwards what lies at the target is nothing, the old, or the
+complete new; an error ends with exit code 4 and says where; and the same command ends with the very bytes of the run
+to which nothing happened.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import faulting
+import pytest
+from faulting import Call, Fault
+from scenes import SCENES, Scene, check_end, load_everything
+
+from packer import formats
+
+KILL, FULL = "signal=KILL", "error=ENOSPC"
+FAULTS = (KILL, FULL, "error=EIO")
+SAID = {"ENOSPC": "No space left", "EIO": "Input/output error", "EINTR": "Interrupted system call"}
+
+pytestmark = pytest.mark.skipif(bool(faulting.why_no_strace()), reason=faulting.why_no_strace() or "strace works")
+
+
+def meet(scene: Scene, name: str, call: Call, what: str) -> str:
+    """One run with one fault, and the run after it; returns what lay there in between, and the exit."""
+    scene.begin()
+    ended = faulting.run(scene.words, scene.folder, fault=Fault(call, what))
+    state = check_end(scene, name, ended, is_error=what.startswith("error"))
+    if ended.code == 4:
+        said = ended.text[ended.text.index("packer: ") :]
+        assert str(scene.place) in said, said
+        assert SAID[what.removeprefix("error=")] in said, said
+        if what == FULL:
+            assert "bytes are free" in said or " are free;" in said, said
+    scene.finish()
+    return f"{what}, {state}, exit {ended.code if ended.signal is None else -ended.signal}"
+
+
+def sweep(folder: Path, format: str, name: str, *, every: int = 1, faults: Sequence[str] = FAULTS) -> Counter[str]:
+    """Every call (or each `every`-th, with one of the faults in turn) of one command; counts what came of it."""
+    load_everything()
+    scene = SCENES[name](folder, format)
+    scene.begin()
+    calls = faulting.calls(scene.words, folder)
+    found = Counter[str]()
+    for number, call in enumerate(calls[::every]):
+        for what in faults if every == 1 else [faults[number % len(faults)]]:
+            found[meet(scene, name, call, what)] += 1
+    return found
+
+
+@pytest.mark.parametrize("format", formats.names())
+def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
+    found = sweep(tmp_path, format, "convert", every=19)
+    assert found.total() >= 3
+    assert any(", absent, " in what for what in found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("format", formats.names())
+def test_a_fault_at_every_call(tmp_path: Path, format: str, name: str) -> None:
+    found = sweep(tmp_path, format, name)
+    print(f"\n{format} {name}: {found.total()} faults: {dict(sorted(found.items()))}")  # noqa: T201  the figure
+    assert found.total() >= 60
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format", formats.names())
+def test_an_interrupt_at_every_call(tmp_path: Path, format: str) -> None:
+    """SIGINT and SIGTERM come while a call is on its way: a code of 128 + n, no traceback, and the same bytes later."""
+    found = sweep(tmp_path, format, "convert", faults=("signal=INT", "signal=TERM"))
+    print(f"\n{format}: {dict(sorted(found.items()))}")  # noqa: T201  the figure
+    assert any(", exit 130" in what for what in found)
+    assert any(", exit 143" in what for what in found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format", formats.names())
+def test_a_call_that_a_signal_cuts_short(tmp_path: Path, format: str) -> None:
+    """EINTR, as a signal without meaning leaves it behind: the call is made again, or it is an error like another."""
+    found = sweep(tmp_path, format, "convert", faults=("error=EINTR",))
+    print(f"\n{format}: {dict(sorted(found.items()))}")  # noqa: T201  the figure
+    assert found["error=EINTR, complete, exit 0"] > found.total() // 2
