@@ -177,14 +177,14 @@ def calls(words: Iterable[str | Path], folder: Path, *, prepare: Callable[[], No
     assert ended.code == 0, ended
     found, counts = [], Counter[tuple[str, str]]()
     for line in log.read_text().splitlines():
-        match = re.match(rf'{begun.pid} +(\w+)\((?:(?:AT_FDCWD, )?"([^"]*)")?(.*)', line)
+        match = re.match(rf'{begun.pid} +(\w+)\((?:(?:\w+, )?"([^"]*)")?(.*)', line)
         if match is None:  # the end of a call, or one of another process that a library starts
             continue
         name, text = match[1], match[3]
         path = match[2] if name in _OPENING else ""  # what else is opened differs from run to run
         counts[name, path] += 1
         is_reading = name in _OPENING and name != "creat" and "O_CREAT" not in text and "O_TMPFILE" not in text
-        if not is_reading and not (name == "write" and re.match("[12],", text)):
+        if not is_reading and not (name == "write" and re.match(r"\d+ +write\([12],", line)):
             found.append(Call(name, counts[name, path], match[0], path))
     return found
 
