@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,69 +74,6 @@ class Fault:
         return [*chosen, "-e", f"inject={self.call.name}:{self.what}:when={self.call.number}"]
 
 
-class Run:
-    """A command that waits in its child until `go`."""
-
-    def __init__(self, words: Iterable[str | Path], output: Path, prepare: Callable[[], None] | None = None) -> None:
-        """prepare: called in the child before the command."""
-        self._output = output
-        reading, self._gate = os.pipe()
-        self.pid = fork()
-        if self.pid == 0:
-            os.close(self._gate)
-            _work([str(word) for word in words], output, reading, prepare)
-        os.close(reading)
-
-    def go(self) -> None:
-        """Let the command begin."""
-        os.close(self._gate)
-
-    def wait(self) -> Ended:
-        """Its end; a run that takes longer than a minute is killed, and an AssertionError."""
-        deadline = time.monotonic() + _SECONDS
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                raise AssertionError(f"hangs: {self._output.read_text()}")
-            time.sleep(0.001)
-        code = os.waitstatus_to_exitcode(status)
-        return Ended(code if code >= 0 else None, -code if code < 0 else None, self._output.read_text())
-
-
-def _work(words: list[str], output: Path, gate: int, prepare: Callable[[], None] | None) -> None:
-    """In the child; does not return."""
-    code: Any = 70
-    try:
-        gc.disable()  # else the child, a copy, might finalize what the test has dropped, with all its calls
-        faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)  # no matter where it is not needed
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for stream in (1, 2):
-            os.dup2(descriptor, stream)
-        sys.stdout = os.fdopen(1, "w", closefd=False)  # pytest has put others there
-        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-        sys.argv = ["packer", *words]
-        small_buffers()
-        if prepare is not None:
-            prepare()
-        os.read(gate, 1)
-        try:
-            run_packer()
-        except SystemExit as end:
-            code = end.code
-        sys.stdout.flush()
-    except BaseException:  # noqa: BLE001  what the interpreter would do at its end
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    finally:
-        os._exit(code if isinstance(code, int) else 1)
-
-
 def small_buffers() -> None:
     """Buffers of a few hundred bytes, in this process."""
     spooling._MOST_BUFFERED = 300
@@ -151,11 +89,94 @@ def in_one_thread() -> None:
     job.ordered_map = one_by_one  # type: ignore[assignment]
 
 
+class Run:
+    """A command that waits in its child until `go`."""
+
+    def __init__(self, words: Iterable[str | Path], prepare: Callable[[], None] = in_one_thread) -> None:
+        """prepare: called in the child before the command."""
+        reading, self._gate = os.pipe()
+        self._output, writing = os.pipe()  # no limit on files and no full disk touches it; it holds 64 KiB
+        self.pid = fork()
+        if self.pid == 0:
+            os.close(self._gate)
+            os.close(self._output)
+            _work([str(word) for word in words], writing, reading, prepare)
+        os.close(reading)
+        os.close(writing)
+
+    def go(self) -> None:
+        """Let the command begin."""
+        os.write(self._gate, b"x")  # closing alone would not do: later runs inherit it
+        os.close(self._gate)
+
+    def poll(self) -> Ended | None:
+        """Its end, if it has come."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if not pid:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return Ended(code if code >= 0 else None, -code if code < 0 else None, self._printed())
+
+    def wait(self) -> Ended:
+        """Its end; a run that takes longer than a minute is killed, and an AssertionError."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            ended = self.poll()
+            if ended is not None:
+                return ended
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise AssertionError(f"hangs: {self._printed()}")
+            time.sleep(0.001)
+
+    def _printed(self) -> str:
+        os.set_blocking(self._output, False)  # a process that the command started may still hold the other end
+        text = b""
+        with suppress(BlockingIOError):
+            while block := os.read(self._output, 1 << 16):
+                text += block
+        os.close(self._output)
+        return text.decode()
+
+
+def _work(words: list[str], output: int, gate: int, prepare: Callable[[], None]) -> None:
+    """In the child; does not return."""
+    code: Any = 70
+    try:
+        gc.disable()  # else the child, a copy, might finalize what the test has dropped, with all its calls
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)  # no matter where it is not needed
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        sys.stdout = os.fdopen(1, "w", closefd=False)  # pytest has put others there
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        sys.argv = ["packer", *words]
+        small_buffers()
+        prepare()
+        os.read(gate, 1)
+        try:
+            run_packer()
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001  what the interpreter would do at its end
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    finally:
+        os._exit(code if isinstance(code, int) else 1)
+
+
 def run(
-    words: Iterable[str | Path], folder: Path, *, fault: Fault | None = None, prepare: Callable[[], None] | None = None
+    words: Iterable[str | Path],
+    folder: Path,
+    *,
+    fault: Fault | None = None,
+    prepare: Callable[[], None] = in_one_thread,
 ) -> Ended:
-    """Run a command, with a fault at one of its calls; folder: where output and log are put."""
-    begun = Run(words, folder / "output", prepare or in_one_thread)
+    """Run a command, with a fault at one of its calls; folder: where the log of strace is put."""
+    begun = Run(words, prepare)
     if fault is None:
         begun.go()
         return begun.wait()
@@ -167,9 +188,9 @@ def run(
     return ended
 
 
-def calls(words: Iterable[str | Path], folder: Path, *, prepare: Callable[[], None] | None = None) -> list[Call]:
+def calls(words: Iterable[str | Path], folder: Path) -> list[Call]:
     """The calls of a run without fault that write: to files of its own, not to the terminal."""
-    begun = Run(words, folder / "output", prepare or in_one_thread)
+    begun = Run(words, in_one_thread)
     log = folder / "log"
     with _traced(begun.pid, [*WRITING, *_OPENING], log, []):
         begun.go()

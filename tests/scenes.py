@@ -216,16 +216,25 @@ def load_everything() -> None:
     decoders.decode(trees.picture(0, suffix=".jpg"), "image")  # looks for its library by starting ldconfig
 
 
-def check_end(scene: Scene, name: str, ended: Ended, *, is_error: bool) -> str:
-    """After a fault: an allowed state, a clear end; returns the state."""
+SAID = {"ENOSPC": "No space left", "EIO": "Input/output error", "EINTR": "Interrupted system call"}
+
+
+def check_end(scene: Scene, name: str, ended: Ended, what: str) -> str:
+    """After a fault, such as error=EIO or signal=KILL: an allowed state, a clear end; returns both as a text."""
     state = scene.state()
     assert state in ALLOWED[name], (state, ended)
     where = f"{state}, {ended}, {json.dumps([str(word) for word in scene.words])}"
     if ended.code == 0:
         assert state == "complete", where
-    elif is_error:
+    elif what.startswith("error="):
         assert ended.code == 4, where
         assert "Traceback" not in ended.text, where
+        said = ended.text[ended.text.index("packer: ") :]
+        assert str(scene.place) in said, where
+        assert SAID[what.removeprefix("error=")] in said, where
+        if what == "error=ENOSPC":
+            assert "bytes are free" in said or " are free;" in said, where
     else:
         assert ended.signal is not None or ended.code in (130, 143), where
-    return state
+        assert "Traceback" not in ended.text, where
+    return f"{what}, {state}, exit {ended.code if ended.signal is None else -ended.signal}"

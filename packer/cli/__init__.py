@@ -43,10 +43,16 @@ def main() -> None:
 
 def run() -> None:
     """Entry point of the console script: one line per error, and its exit code."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _interrupt)
-    sys.exit(_code())
+    signals = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in signals:
+        signal.signal(number, _interrupt)
+    try:
+        code = _code()
+    except Interrupted as late:  # while the end was told
+        code = late.exit_code
+    for number in signals:
+        signal.signal(number, signal.SIG_DFL)  # what comes now ends the interpreter's own end, without a traceback
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -47,6 +47,8 @@ class Job:
         """Refuse before writing when the pack will not fit."""
         needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
         if needed > free:
+            if not self.journal.finished:
+                self.journal.remove()
             raise StorageFailed(
                 f"{self.target}: about {needed:,} bytes are needed while packing, {free:,} are free on its disk; "
                 "free some, choose another folder, or make the pack smaller with --resize or --fields"
