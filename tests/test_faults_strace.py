@@ -16,8 +16,8 @@ from scenes import SCENES, Scene, check_end, load_everything
 
 from packer import formats
 
-KILL, FULL = "signal=KILL", "error=ENOSPC"
-FAULTS = (KILL, FULL, "error=EIO")
+FAULTS = ("signal=KILL", "error=ENOSPC", "error=EIO")
+EINTR = "error=EINTR"
 
 
 pytestmark = pytest.mark.skipif(bool(faulting.why_no_strace()), reason=faulting.why_no_strace() or "strace works")
@@ -28,8 +28,18 @@ def meet(scene: Scene, name: str, call: Call, what: str) -> str:
     scene.begin()
     ended = faulting.run(scene.words, scene.folder, fault=Fault(call, what))
     found = check_end(scene, name, ended, what)
+    assert ended.code != 0 or what == EINTR or harmless(call), (call, ended)
     scene.finish()
     return found
+
+
+def harmless(call: Call) -> bool:
+    """Whether a run may go well although this call fails: no sync, write or rename is among them."""
+    if call.name == "mkdir":
+        return "EEXIST" in call.text
+    if call.name == "openat":
+        return "O_TMPFILE" in call.text  # the file gets a name then, for a moment
+    return call.name in ("rmdir", "ftruncate")  # the empty work folder; HDF5 cutting a file to the size it has
 
 
 def sweep(
@@ -77,6 +87,6 @@ def test_an_interrupt_at_every_call(tmp_path: Path, format: str) -> None:
 @pytest.mark.parametrize("format", formats.names())
 def test_a_call_that_a_signal_cuts_short(tmp_path: Path, format: str) -> None:
     """EINTR, as a signal without meaning leaves it behind: the call is made again, or it is an error like another."""
-    found = sweep(tmp_path, format, "convert", faults=("error=EINTR",))
+    found = sweep(tmp_path, format, "convert", faults=(EINTR,))
     print(f"\n{format}: {dict(sorted(found.items()))}")  # noqa: T201  the figure
-    assert found["error=EINTR, complete, exit 0"] > found.total() // 2
+    assert found[f"{EINTR}, complete, exit 0"] > found.total() // 2

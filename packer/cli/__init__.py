@@ -79,7 +79,8 @@ def _code() -> int:
         return 141
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
-            click.echo(f"packer: {error}; see the disk, then run the same command again", err=True)
+            where = error.filename or "the output"
+            click.echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
             return StorageFailed.exit_code
         traceback.print_exc()
         click.echo("packer: unexpected error, please report it with the lines above", err=True)
