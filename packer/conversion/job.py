@@ -44,11 +44,17 @@ class Job:
         self._failures: list[Failure] = []
 
     def check_space(self) -> None:
-        """Refuse before writing when the pack will not fit."""
-        needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
-        if needed > free:
+        """Refuse before writing when the pack will not fit; nothing new is left behind then."""
+        try:
+            self._check_space()
+        except StorageFailed:
             if not self.journal.finished:
                 self.journal.remove()
+            raise
+
+    def _check_space(self) -> None:
+        needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
+        if needed > free:
             raise StorageFailed(
                 f"{self.target}: about {needed:,} bytes are needed while packing, {free:,} are free on its disk; "
                 "free some, choose another folder, or make the pack smaller with --resize or --fields"
