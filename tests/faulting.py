@@ -28,7 +28,7 @@ from children import fork
 
 from packer.cli import run as run_packer
 from packer.conversion import job
-from packer.formats import lmdb
+from packer.formats import lmdb, pth
 from packer.formats.stacking import spooling
 
 WRITING = (
@@ -87,6 +87,7 @@ def in_one_thread() -> None:
         yield from map(function, items)
 
     job.ordered_map = one_by_one  # type: ignore[assignment]
+    pth.ordered_map = one_by_one  # type: ignore[assignment]
 
 
 class Run:
@@ -184,7 +185,7 @@ def run(
     with _traced(begun.pid, [fault.call.name], log, fault.words):
         begun.go()
         ended = begun.wait()
-    assert ended.signal or "INJECTED" in log.read_text(), f"{fault} was not met: {ended}"
+    assert fault.what.startswith("signal=") or "INJECTED" in log.read_text(), f"{fault} was not met: {ended}"
     return ended
 
 
