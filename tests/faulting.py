@@ -1,8 +1,8 @@
 """The command line in a forked child, with a fault at one chosen system call: by strace, which needs no preparation.
 
-The child is forked from the test, so that a run costs milliseconds and its calls are those of the command alone. It
-works in one thread, so that they come in one order, and with buffers of a few bytes, so that a tiny part takes every
-path of a large one.
+The child is forked from the test, so that a run costs milliseconds and its calls are those of the command alone. Unless
+it is told otherwise it works in one thread, so that they come in one order, and with buffers of a few bytes, so that a
+tiny part takes every path of a large one.
 """
 
 import ctypes
@@ -81,7 +81,8 @@ def small_buffers() -> None:
 
 
 def in_one_thread() -> None:
-    """No threads when converting, in this process: what they do is done in the order of the parts."""
+    """Small buffers and no threads when converting, in this process: what they do is done in the order of the parts."""
+    small_buffers()
 
     def one_by_one(function: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Iterator[Any]:
         yield from map(function, items)
@@ -154,7 +155,6 @@ def _work(words: list[str], output: int, gate: int, prepare: Callable[[], None])
         sys.stdout = os.fdopen(1, "w", closefd=False)  # pytest has put others there
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         sys.argv = ["packer", *words]
-        small_buffers()
         prepare()
         os.read(gate, 1)
         try:

@@ -84,7 +84,7 @@ class Faults:
                 return super().write(data) or 0
 
         def opened(path: Any, flags: int, *more: Any, **named: Any) -> int:
-            if flags & (os.O_CREAT | os.O_TMPFILE):
+            if flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE:  # the latter has the bit of O_DIRECTORY
                 meet()
             return open_descriptor(path, flags, *more, **named)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import faulting
 import pytest
-from faulting import Call, Fault, in_one_thread
+from faulting import Call, Fault, in_one_thread, small_buffers
 from scenes import SCENES, Scene, check_end, load_everything
 
 from packer import formats
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(bool(faulting.why_no_strace()), reason=faulting.
 
 
 def with_threads() -> None:
-    """The command as it is."""
+    """Threads as they are, but the same bytes as without them."""
+    small_buffers()
 
 
 def meet(scene: Scene, name: str, call: Call, what: str) -> str:

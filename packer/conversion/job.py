@@ -81,9 +81,9 @@ class Job:
 
     def _needed_bytes(self) -> int:
         """About how much space it still takes to end: what is to be written, and once what is there only meanwhile."""
-        done = sum(part.bytes_out for part in self.journal.finished.values())
-        scratch = self._estimate.scratch_bytes if len(self.journal.finished) < len(self.plan.parts) else 0
-        return max(0, self._estimate.pack_bytes - done) + scratch
+        parts = enumerate(self._estimate.parts)
+        todo = [size for number, size in parts if self.plan.part_name(number) not in self.journal.finished]
+        return sum(todo) + (self._estimate.scratch_bytes if todo else 0)
 
     @cached_property
     def _estimate(self) -> Estimate:
