@@ -83,7 +83,8 @@ class Job:
         """About how much space it still takes to end: what is to be written, and once what is there only meanwhile."""
         parts = enumerate(self._estimate.parts)
         todo = [size for number, size in parts if self.plan.part_name(number) not in self.journal.finished]
-        return sum(todo) + (self._estimate.scratch_bytes if todo else 0)
+        extras = self._estimate.pack_bytes - sum(self._estimate.parts)
+        return sum(todo) + extras + (self._estimate.scratch_bytes if todo else 0)
 
     @cached_property
     def _estimate(self) -> Estimate:
