@@ -11,6 +11,7 @@
         BadInputs 3           all bad files of one conversion
       CorruptPack 3           a pack or a part is not what was written (ValueError)
         CorruptRecord 3       one value of one sample is not what was written
+        FatalPart 3           reading the part ends the process that reads it
       StorageFailed 4         no space, I/O error (OSError)
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
@@ -85,6 +86,10 @@ class CorruptPack(PackerError, ValueError):
 
 class CorruptRecord(CorruptPack):
     """One value of one sample that is not what packer wrote."""
+
+
+class FatalPart(CorruptPack):
+    """A part so damaged that reading it ended a process of its own by a signal, or used up many."""
 
 
 class StorageFailed(PackerError, OSError):

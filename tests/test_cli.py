@@ -193,3 +193,13 @@ def test_progress_without_a_terminal_is_plain_lines(
         now[0] += 60
         progress(5, 10)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_an_output_on_a_full_disk_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "packer", "formats"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith("packer: the output: No space left on device")
+    assert "Traceback" not in done.stderr

@@ -486,3 +486,17 @@ def test_of_many_processes_one_at_a_time_has_the_lock(tmp_path: Path) -> None:
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
     assert (tmp_path / "log").read_bytes() == b"x\n" * 120
     assert not (tmp_path / "lock").exists()
+
+
+def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Two parts may be finished at once: half a line of the one must not spoil that of the other."""
+    path = tmp_path / "journal"
+    append_line(path, b"first")
+
+    def write() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
+        append_line(path, b"x" * 100)
+
+    assert child(write).error == "StorageFailed"
+    append_line(path, b"last")
+    assert path.read_bytes() == b"first\nlast\n"

@@ -5,6 +5,7 @@ process, 128 + n interrupted by signal n.
 """
 
 import contextlib
+import errno
 import signal
 import sys
 import traceback
@@ -13,8 +14,10 @@ from types import FrameType
 import click
 
 from packer import __version__
-from packer.errors import Interrupted, PackerError
+from packer.errors import Interrupted, PackerError, StorageFailed
 from packer.registry import Registry
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 
 registry = Registry(__name__, __path__[0], "command")
 
@@ -40,10 +43,16 @@ def main() -> None:
 
 def run() -> None:
     """Entry point of the console script: one line per error, and its exit code."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _interrupt)
-    sys.exit(_code())
+    signals = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in signals:
+        signal.signal(number, _interrupt)
+    try:
+        code = _code()
+    except Interrupted as late:  # while the end was told
+        code = late.exit_code
+    for number in signals:
+        signal.signal(number, signal.SIG_DFL)  # what comes now ends the interpreter's own end, without a traceback
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -68,7 +77,11 @@ def _code() -> int:
         with contextlib.suppress(OSError):
             sys.stdout.close()
         return 141
-    except Exception:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
+    except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
+            where = error.filename or "the output"
+            click.echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
+            return StorageFailed.exit_code
         traceback.print_exc()
         click.echo("packer: unexpected error, please report it with the lines above", err=True)
         return 1

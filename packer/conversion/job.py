@@ -3,13 +3,15 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from packer import __version__, formats
 from packer.conversion.copying import encoder_of
 from packer.conversion.encoding import Encoded, Failure
-from packer.conversion.estimate import estimate
+from packer.conversion.estimate import Estimate, estimate
 from packer.conversion.journal import Finished, Journal
 from packer.conversion.plan import Plan
 from packer.conversion.repacking import PackSource
@@ -20,7 +22,7 @@ from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import Manifest, Part
-from packer.pack.storage import failing, free_bytes, free_files, publish, remove, swap, sync_part, write_file
+from packer.pack.storage import failing, free_bytes, free_files, publish, swap, sync_part, write_file
 from packer.parallel import ordered_map
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
@@ -42,12 +44,20 @@ class Job:
         self._failures: list[Failure] = []
 
     def check_space(self) -> None:
-        """Refuse before writing when the pack will not fit."""
+        """Refuse before writing when the pack will not fit; nothing new is left behind then."""
+        try:
+            self._check_space()
+        except StorageFailed:
+            if not self.journal.finished:
+                self.journal.remove()
+            raise
+
+    def _check_space(self) -> None:
         needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
         if needed > free:
             raise StorageFailed(
-                f"{self.target}: the pack needs about {needed:,} bytes, {free:,} are free on its disk; "
-                "free some, choose another folder, or make it smaller with --resize or --fields"
+                f"{self.target}: about {needed:,} bytes are needed while packing, {free:,} are free on its disk; "
+                "free some, choose another folder, or make the pack smaller with --resize or --fields"
             )
         files = self._module.Writer.files(self.plan.schema) * len(self.plan.source)
         left = free_files(self.journal.folder)
@@ -57,10 +67,28 @@ class Job:
                 "folder, another --to, or fewer --fields"
             )
 
+    @contextmanager
+    def saying_what_is_needed(self) -> Iterator[None]:
+        """Where storage fails in the block, say how much is needed and how much there is."""
+        try:
+            yield
+        except StorageFailed as error:
+            needed, free = self._needed_bytes(), free_bytes(self.target.absolute().parent)
+            raise StorageFailed(
+                f"{error} (about {needed:,} bytes are still needed, {free:,} are free; "
+                "finished parts are kept: the same command goes on after them)"
+            ) from error
+
     def _needed_bytes(self) -> int:
-        """About how much is still to be written."""
-        done = sum(part.bytes_out for part in self.journal.finished.values())
-        return max(0, estimate(self.plan).pack_bytes - done)
+        """About how much space it still takes to end: what is to be written, and once what is there only meanwhile."""
+        parts = enumerate(self._estimate.parts)
+        todo = [size for number, size in parts if self.plan.part_name(number) not in self.journal.finished]
+        extras = self._estimate.pack_bytes - sum(self._estimate.parts)
+        return sum(todo) + extras + (self._estimate.scratch_bytes if todo else 0)
+
+    @cached_property
+    def _estimate(self) -> Estimate:
+        return estimate(self.plan)
 
     def build(self) -> Manifest:
         """Build the parts that are missing, then the index and the manifest."""
@@ -68,12 +96,10 @@ class Job:
         try:
             for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
                 pass
-        except StorageFailed as error:
-            needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
-            raise StorageFailed(
-                f"{error} (about {needed:,} bytes were still to be written, {free:,} are free; "
-                "finished parts are kept: the same command goes on after them)"
-            ) from error
+        except StorageFailed:
+            with suppress(StorageFailed):
+                self.journal.sweep()  # gives back what the unfinished part takes
+            raise
         self._check_failures()
         return self._manifest()
 
@@ -88,7 +114,7 @@ class Job:
             reasons = [reason for done in self.journal.finished.values() for _, reason in done.skipped]
         else:
             return
-        remove(self.journal.folder)
+        self.journal.remove()
         raise BadInputs(message, reasons)
 
     def _is_done(self, number: int) -> bool:
@@ -186,7 +212,7 @@ class Job:
             swap(self.journal.pack, self.target)
         else:
             publish(self.journal.pack, self.target)
-        remove(self.journal.folder)
+        self.journal.remove()
 
 
 @dataclass

@@ -7,15 +7,17 @@
 """
 
 import json
+import os
 import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer.errors import CorruptPack, Refused
+from packer.errors import CorruptPack, PackerError, Refused
+from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes
 from packer.pack.manifest import Part
-from packer.pack.storage import append_line, make_folder, remove, sync, write_file
+from packer.pack.storage import append_line, failing, make_folder, remove, sync, write_file
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,21 @@ class Journal:
                 f"{self.folder}: an interrupted conversion with another source state, options or packer version lies "
                 "here; --restart throws its work away"
             )
-        for line in lines[1:]:
-            done = self._finished(line)
-            if self._is_there(done):  # not so after a power loss on a disk that lies
-                self.finished[done.part.name] = done
-        self._sweep()
+        for path in (self.pack, self.pieces):
+            make_folder(path)  # `pack` is gone when a run ended right after it became the target
+        every = [self._finished(line) for line in lines[1:]]
+        if not self._is_replaced(every):
+            # not there after a power loss on a disk that lies
+            self.finished = {done.part.name: done for done in every if self._is_there(done)}
+        self.sweep()
+
+    def _is_replaced(self, every: list[Finished]) -> bool:
+        """Whether `pack` is the old pack: a run ended between the swap and `remove`, and sizes alone may agree."""
+        try:
+            found = manifests.read(self.pack)
+        except PackerError:  # none yet, or one that a kill cut short
+            return False
+        return {part.name: part.sha256 for part in found.parts} != {done.part.name: done.part.sha256 for done in every}
 
     def _finished(self, line: dict[str, Any]) -> Finished:
         try:
@@ -77,13 +89,15 @@ class Journal:
 
     def _lines(self) -> list[dict[str, Any]]:
         """Whole lines only: one that a kill cut short does not count."""
-        try:
-            text = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
+        with failing(self._path, "read"):
+            try:
+                text = self._path.read_bytes()
+            except FileNotFoundError:
+                return []
         whole = text[: text.rfind(b"\n") + 1]
         if len(whole) != len(text):
-            self._path.write_bytes(whole)
+            with failing(self._path, "cut"):
+                os.truncate(self._path, len(whole))
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
         except ValueError as error:
@@ -92,12 +106,20 @@ class Journal:
             raise self._damaged()
         return lines
 
-    def _sweep(self) -> None:
-        """Remove what an interrupted run left unfinished."""
+    def sweep(self) -> None:
+        """Remove what is unfinished, and so give its space back; raises StorageFailed."""
         for folder in (self.pack, self.pieces):
-            for path in folder.iterdir():
-                if path.name not in self.finished:
-                    remove(path)
+            with failing(folder, "list"):
+                names = os.listdir(folder)
+            for name in names:
+                if name not in self.finished:
+                    remove(folder / name)
+
+    def remove(self) -> None:
+        """Remove everything, the journal first: without it the rest counts for nothing, however far this gets."""
+        remove(self._path)
+        sync(self.folder)
+        remove(self.folder)
 
     def add(self, done: Finished) -> None:
         """A part and its piece are on disk, and so are their names. Any thread may say so."""

@@ -34,7 +34,7 @@ class PackSource(base.Source):
     def __init__(self, root: Path) -> None:
         """Raises Refused where `root` is no pack, CorruptPack where a file is missing, cut or damaged."""
         self.root = root
-        self.pack = Pack(root, verify="always")
+        self.pack = Pack(root, verify="always", apart=True)
         self.manifest = self.pack.manifest
         self.schema = self.pack.schema
         self.left_out = self.manifest.skipped

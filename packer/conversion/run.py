@@ -64,12 +64,14 @@ def convert(
         _check_target(source, target, overwrite=overwrite)
         wanted = threads or (1 if plan.only_copies else usable_cores())
         job = Job(plan, target, wanted, progress or (lambda samples, size: None))
-        job.journal.begin(plan.fingerprint, restart=restart)
+        with job.saying_what_is_needed():
+            job.journal.begin(plan.fingerprint, restart=restart)
         job.check_space()
-        resumed = sum(done.part.samples for done in job.journal.finished.values())
-        manifest = job.build()
-        _check_target(source, target, overwrite=overwrite)  # once more: a conversion takes hours
-        job.publish(manifest, overwrite=overwrite)
+        with job.saying_what_is_needed():
+            resumed = sum(done.part.samples for done in job.journal.finished.values())
+            manifest = job.build()
+            _check_target(source, target, overwrite=overwrite)  # once more: a conversion takes hours
+            job.publish(manifest, overwrite=overwrite)
     return Summary(
         samples=manifest.samples,
         parts=len(manifest.parts),

@@ -48,6 +48,16 @@ class Writer(ABC):
         self.path = path
         self.schema = schema
 
+    @classmethod
+    def part_bytes(cls, payload_bytes: int, values: int) -> int:
+        """About how large a part is that holds so many bytes in so many values."""
+        return payload_bytes
+
+    @classmethod
+    def scratch_bytes(cls, payload_bytes: int) -> int:
+        """Disk space that a part of so many bytes of values takes beside its own file, until it is finished."""
+        return 0
+
     @abstractmethod
     def write(self, record: Record) -> None:
         """Append one record; raises StorageFailed."""

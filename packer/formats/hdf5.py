@@ -41,6 +41,10 @@ class Writer(base.Writer):
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._spools = Spools(path, schema)
 
+    @classmethod
+    def scratch_bytes(cls, payload_bytes: int) -> int:
+        return payload_bytes  # the spools: all values once more
+
     def write(self, record: base.Record) -> None:
         self._spools.append(record)
 

@@ -26,6 +26,7 @@ from packer.schema import Schema
 SUFFIX = ".lmdb"
 _END = b"packer"
 _MIB = 1 << 20
+_PAGE_BYTES = 4096
 # A commit falls on boundaries that the records alone fix. Small ones keep memory flat and in the caches: 2 MiB took
 # 0.85 of the time of 16 MiB here, and unsynced a commit costs next to nothing.
 _COMMIT_BYTES = 2 * _MIB
@@ -55,6 +56,13 @@ class Writer(base.Writer):
             raise StorageFailed(
                 f"{path}: cannot make the part: {error}; free space or choose another folder"
             ) from error
+
+    @classmethod
+    def part_bytes(cls, payload_bytes: int, values: int) -> int:
+        """A value beyond half a page takes whole pages, half of one for nothing; smaller ones leave a quarter empty."""
+        is_large = payload_bytes > values * (_PAGE_BYTES // 2)
+        waste = values * (_PAGE_BYTES // 2) if is_large else payload_bytes // 3
+        return payload_bytes + waste + 4 * _PAGE_BYTES
 
     def write(self, record: base.Record) -> None:
         # bytes() copies what the caller may reuse or unmap, and gives bytes themselves back as they are

@@ -18,7 +18,9 @@ The reader never looks into data.pkl: the k-th array of the layout is data/<k>, 
 
 import mmap
 import sys
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
@@ -31,6 +33,7 @@ from packer.formats.stacking.archive import ZIP_ERRORS, Archive
 from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
 from packer.formats.stacking.mapping import Place, Rows, mapping, opening
 from packer.formats.stacking.spooling import Content, Spools
+from packer.parallel import ordered_map
 from packer.schema import Schema
 
 SUFFIX = ".pth"
@@ -45,6 +48,10 @@ class Writer(base.Writer):
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._spools = Spools(path, schema)
+
+    @classmethod
+    def scratch_bytes(cls, payload_bytes: int) -> int:
+        return payload_bytes  # the spools: all values once more
 
     def write(self, record: base.Record) -> None:
         self._spools.append(record)
@@ -93,10 +100,12 @@ def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> 
         tensors[sys.intern(array.name("."))] = flat.reshape(shape)
     with path.open("r+b", buffering=0) as file:
         sink = _Sink(file)
+        # an open file: its name, unlike a path's, does not get into the archive
+        save = partial(torch.save, f=cast(IO[bytes], sink))
         try:
-            torch.save(
-                tensors, cast(IO[bytes], sink)
-            )  # an open file: its name, unlike a path's, does not get into the archive
+            # in a thread of its own: signals are handled in the main one, and torch would make of an interrupt that
+            # comes up in the sink a failed write
+            deque(ordered_map(save, [tensors], threads=2), maxlen=0)
         except RuntimeError as error:
             raise StorageFailed(
                 f"{path}: cannot write: {reason(error)}; free space or choose another folder"

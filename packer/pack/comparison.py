@@ -47,7 +47,7 @@ class Comparison:
         self.worst: dict[str, Worst] = {}
         self._root = root
         self._subset = subset
-        self._pack = Pack(folder)
+        self._pack = Pack(folder, apart=True)
         self._origins = Origins(self._pack)
         self._codecs: dict[str, Codec] = {}
         moved = "matrix" in self._pack.schema

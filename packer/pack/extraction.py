@@ -62,7 +62,7 @@ def extract(
     Raises PackExists; Refused where names are unsafe or collide, all listed; CorruptPack, StorageFailed, Locked.
     """
     _check_target(folder, target)
-    pack = Pack(folder)
+    pack = Pack(folder, apart=True)
     try:
         work = _Extraction(pack, only_exact=only_exact, skip_bad=skip_bad)
         work.check_names()

@@ -2,11 +2,12 @@
 
 import os
 import stat
+import threading
 import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from packer import formats
 from packer.errors import CorruptPack, CorruptRecord, Refused, StorageFailed
 from packer.formats.base import Reader, Record
 from packer.pack import handles, manifest
+from packer.pack.apart import Apart
 from packer.pack.digest import part_sha256
 from packer.pack.index import Index
 from packer.pack.manifest import Part
@@ -27,11 +29,12 @@ VERIFY = ("first", "always", "never", "open")
 class Pack:
     """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
 
-    def __init__(self, folder: Path, *, verify: str = "first") -> None:
+    def __init__(self, folder: Path, *, verify: str = "first", apart: bool = False) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
         "open" is "first", and hashes each part by plain reads before its first value is read: some damaged pages of an
-        LMDB file end the process with SIGBUS before any checksum of a value could tell.
+        LMDB file end the process with SIGBUS before any checksum of a value could tell. apart: each part is hashed so,
+        and a damaged one is read nevertheless, in a process of its own, for what is still sound in it.
         Raises Refused where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
@@ -47,11 +50,14 @@ class Pack:
         self._folders = self._module.Reader.is_folder
         self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
-        self._hashed: set[int] = set()
+        self._apart = Apart(self.manifest.format, self.schema) if apart else None
+        self._hashing = threading.Lock()
+        self._hashed: dict[int, bool] = {}
+        self._damaged: dict[int, Reader] = {}
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
         self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
         handles.table.own(self._keys)
-        self.close = weakref.finalize(self, _disown, self._keys, self.pid)
+        self.close = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -118,23 +124,27 @@ class Pack:
                 at += 1
             yield number, rows, first
 
-    @contextmanager
-    def _pinned(self, number: int) -> Iterator[Reader]:
-        if self.verify == "open" and number not in self._hashed:
-            self._hash(number)
-        with handles.table.pinned(self._keys[number], lambda: self.reader(number)) as reader:
-            yield reader
+    def _pinned(self, number: int) -> AbstractContextManager[Reader]:
+        if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
+            return nullcontext(self._damaged[number])
+        return handles.table.pinned(self._keys[number], lambda: self.reader(number))
 
-    def _hash(self, number: int) -> None:
+    def _is_sound(self, number: int) -> bool:
+        """Whether a part is what the manifest says, hashed once; raises CorruptPack where it may not be read then."""
         path, part = self._parts[number]
-        check_part(path, part, is_folder=self._folders)
-        found = part_sha256(path)
-        if found != part.sha256:
-            raise CorruptPack(
-                f"{path}: damaged part: sha256 {found[:16]}..., the manifest says {part.sha256[:16]}...; "
-                "packer verify names the samples; copy or pack it again"
-            )
-        self._hashed.add(number)
+        with self._hashing:  # threads come to a part at once
+            if number not in self._hashed:
+                check_part(path, part, is_folder=self._folders)
+                found = part_sha256(path)
+                if found != part.sha256 and self._apart is None:
+                    raise CorruptPack(
+                        f"{path}: damaged part: sha256 {found[:16]}..., the manifest says {part.sha256[:16]}...; "
+                        "packer verify names the samples; copy or pack it again"
+                    )
+                if found != part.sha256 and self._apart is not None:
+                    self._damaged[number] = self._apart.reader(path, part.samples)
+                self._hashed[number] = found == part.sha256
+            return self._hashed[number]
 
     def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
         """Positions of those whose value is to be compared with its crc32."""
@@ -205,6 +215,8 @@ def available_bytes() -> int:
     return 1 << 62
 
 
-def _disown(keys: list[handles.Key], pid: int) -> None:
+def _disown(keys: list[handles.Key], pid: int, apart: Apart | None) -> None:
     if pid == os.getpid():  # a child after fork has a table of its own
         handles.table.disown(keys)
+        if apart is not None:
+            apart.close()

@@ -36,6 +36,8 @@ def failing(path: Path, doing: str) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             with suppress(OSError):  # what cannot be asked on a failing disk must not hide the failure
                 hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
+        elif error.errno == errno.EIO:
+            hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
         raise StorageFailed(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
 
 
@@ -127,10 +129,17 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """`line` and a newline at the end of a file, synced; raises StorageFailed."""
-    with failing(path, "write"), path.open("ab") as file:
-        file.write(line + b"\n")
-        file.flush()
+    """`line` and a newline at the end of a file, synced; raises StorageFailed, and leaves no half line then."""
+    with failing(path, "write"), path.open("ab", buffering=0) as file:
+        before = os.fstat(file.fileno()).st_size
+        data = memoryview(line + b"\n")
+        try:
+            while data:
+                data = data[file.write(data) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), before)
+            raise
         os.fsync(file.fileno())
 
 
@@ -248,4 +257,5 @@ def _rename(old: Path, new: Path, flags: int) -> bool:
         return False
     if code == errno.EEXIST:
         raise PackExists(f"{new}: already there; --overwrite replaces a pack")
-    raise StorageFailed(f"{new}: cannot rename the finished pack: {os.strerror(code)}")
+    with failing(new, "rename the finished folder to this name"):
+        raise OSError(code, os.strerror(code))

@@ -5,22 +5,25 @@ default  and the sha256 of each part, and where that differs the crc32 of every 
 data     and the crc32 and a strict decode of every value, whatever the sha256 says
 
 A subset N/M looks at every M-th part and at every M-th sample of all parts, so that the M subsets together look at
-everything. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
+everything. A part that is damaged, or whose sha256 is not looked at, is read in a process of its own (apart.py): none
+ends this one. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
 """
 
 import re
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer import codecs, formats
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, PackerError, Refused
+from packer.errors import CorruptPack, FatalPart, PackerError, Refused
 from packer.formats.base import Reader
 from packer.naming import components
 from packer.pack import handles
 from packer.pack import manifest as manifests
+from packer.pack.apart import Apart
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.extras import FOLDER as EXTRAS
 from packer.pack.extras import Extras
@@ -85,9 +88,12 @@ def problems(
     yield from _extras(folder, manifest)
     parts = _Parts(folder, manifest, index, depth, subset=subset)
     first = 0
-    for number, part in enumerate(manifest.parts):
-        yield from parts.problems(part, first, hashed=number in subset)
-        first += part.samples
+    try:
+        for number, part in enumerate(manifest.parts):
+            yield from parts.problems(part, first, hashed=number in subset)
+            first += part.samples
+    finally:
+        parts.close()
 
 
 def _unexpected(path: Path, expect: str) -> Iterator[str]:
@@ -160,30 +166,37 @@ class _Parts:
         self._depth = depth
         self._subset = subset
         self._module = formats.load(manifest.format)
+        self._apart = Apart(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
             self._codecs = {
                 field.name: codecs.load(field.codec.partition(":")[0]).Codec(field) for field in self._schema
             }
 
+    def close(self) -> None:
+        """End what was started."""
+        self._apart.close()
+
     def problems(self, part: Part, first: int, *, hashed: bool = True) -> Iterator[str]:
         """Problems of one part; first: index of its first sample in the pack; hashed: whether it is in the subset."""
         path = self._folder / part.name
+        sound = None  # not known
         try:
             is_folder = self._module.Reader.is_folder
             key = check_part(path, part, is_folder=is_folder)
             if is_folder and (found := part_bytes(path)) != part.bytes:
                 yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
-            whole = self._depth == "quick" or not hashed or part_sha256(path) == part.sha256
+            if hashed and self._depth != "quick":
+                sound = part_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return
-        if not whole:
+        if sound is False:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
             yield from self._foreign(path, part)
-        if self._index is not None and (self._depth == "data" or not whole or self._subset != EVERYTHING):
-            subset = self._subset if whole else EVERYTHING
-            yield from self._records(self._index, part, subset, key=key, first=first)
+        if self._index is not None and (self._depth == "data" or sound is False or self._subset != EVERYTHING):
+            subset = EVERYTHING if sound is False else self._subset
+            yield from self._records(self._index, part, subset, key=key if sound else None, first=first)
 
     def _foreign(self, path: Path, part: Part) -> Iterator[str]:
         try:
@@ -192,15 +205,26 @@ class _Parts:
         except PackerError as error:
             yield str(error)
 
-    def _records(self, index: Index, part: Part, subset: Subset, *, key: handles.Key, first: int) -> Iterator[str]:
+    def _reader(self, part: Part, key: handles.Key | None) -> AbstractContextManager[Reader]:
+        """The part, open in this process, where a data set may have it open; without a key in one of its own."""
         path = self._folder / part.name
+        if key is None:
+            reader = self._apart.reader(path, part.samples)
+            reader.check()
+            return closing(reader)
 
         def make() -> Reader:
-            reader: Reader = self._module.Reader(path, self._schema, samples=part.samples)
-            return reader
+            made: Reader = self._module.Reader(path, self._schema, samples=part.samples)
+            return made
 
+        return handles.table.pinned(key, make)
+
+    def _records(
+        self, index: Index, part: Part, subset: Subset, *, key: handles.Key | None, first: int
+    ) -> Iterator[str]:
+        path = self._folder / part.name
         try:
-            with handles.table.pinned(key, make) as reader:  # a data set of this process may have the part open
+            with self._reader(part, key) as reader:
                 for row in range(part.samples):
                     if first + row in subset:
                         for name, problem in self._record(index, reader, row, first + row):
@@ -209,9 +233,18 @@ class _Parts:
             yield str(error)
 
     def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
+        try:
+            record = reader.read(row, self._schema.names)
+        except FatalPart:
+            raise
+        except CorruptPack:
+            record = {}  # one value at a time tells which
         for name in self._schema.names:
             try:
-                problem = self._value(reader.read(row, (name,))[name], name, index.crc32(at, name))
+                value = record[name] if record else reader.read(row, (name,))[name]
+                problem = self._value(value, name, index.crc32(at, name))
+            except FatalPart:
+                raise
             except CorruptPack as error:
                 problem = f"cannot be read: {error}"
             if problem:

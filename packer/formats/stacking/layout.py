@@ -8,6 +8,8 @@ many samples.
 
 import json
 import math
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +66,9 @@ def arrays(field: Field, samples: int) -> tuple[Array, ...]:
 
 
 def reason(error: Exception) -> str:
-    """What a library says, as one short line; HDF5 breaks lines, where it tells the time of a failed write."""
-    return " ".join(str(error).split())[:200]
+    """What a library says, as one short line; of HDF5's report of a failed write, no more than what the system said."""
+    told = re.search(r"\berrno = (\d+)", str(error))
+    return os.strerror(int(told[1])) if told else " ".join(str(error).split())[:200]
 
 
 def end_record(schema: Schema, samples: int) -> bytes:

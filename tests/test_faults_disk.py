@@ -1,0 +1,212 @@
+"""Disks that are full and limits on file sizes: exit code 4, what is needed and free, no target, nothing wasted."""
+
+import ctypes
+import json
+import os
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import faulting
+import pytest
+from children import Outcome, child
+from converting import digest, opened, packed
+from scenes import load_everything
+from test_convert import photos
+
+from packer import formats
+from packer.conversion import job
+from packer.conversion.estimate import estimate
+from packer.conversion.options import Options
+from packer.conversion.plan import make_plan
+from packer.errors import StorageFailed
+
+_PART = 60_000
+_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
+_MS_REMOUNT = 32  # linux/mount.h
+# LMDB makes one of the others of a write that was cut short
+FULL = ("No space left on device", "File too large", "Input/output error")
+each_format = pytest.mark.parametrize("format", formats.names())
+
+
+def words(source: Path, target: Path, format: str) -> list[str | Path]:
+    """A conversion into a few parts."""
+    return ["convert", source, target, "--to", format, "--part-size", str(_PART), "--threads", "2"]
+
+
+def leftovers(target: Path) -> tuple[set[str], set[str]]:
+    """Names of what lies in the work folder's pack, and of what the journal says is finished."""
+    partial = target.with_name(f".{target.name}.partial")
+    if not partial.exists():
+        return set(), set()
+    lines = (partial / "journal").read_bytes().splitlines() if (partial / "journal").exists() else []
+    found = set(os.listdir(partial / "pack")) if (partial / "pack").exists() else set()
+    return found, {json.loads(line)["part"]["name"] for line in lines[1:]}
+
+
+def check_failure(ended: faulting.Ended, target: Path) -> None:
+    """A clear end, no target, and the space of what was unfinished given back."""
+    assert ended.code == 4, ended
+    assert "Traceback" not in ended.text
+    assert str(target.parent) in ended.text
+    assert "bytes are still needed" in ended.text or "needed while packing" in ended.text, ended
+    assert " are free" in ended.text
+    assert not target.exists()
+    found, finished = leftovers(target)
+    assert found <= finished, ended
+
+
+# ---- limits on file sizes
+
+
+def largest_file(folder: Path) -> int:
+    """Size of the largest file of a pack."""
+    return max(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def limited(folder: Path, format: str, count: int) -> list[int]:
+    """Convert under `count` limits from almost none up to what the largest file needs; returns the exit codes."""
+    load_everything()
+    source, target = photos(folder / "in", 12, height=100, width=100), folder / "out"
+    assert faulting.run(words(source, folder / "clean", format), folder, prepare=lambda: None).code == 0
+    clean, most = digest(folder / "clean"), largest_file(folder / "clean")
+    codes = []
+    for number in range(count):
+        limit = 60 + most * number // count
+
+        def prepare(limit: int = limit) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        ended = faulting.run(words(source, target, format), folder, prepare=prepare)
+        check_failure(ended, target)
+        assert any(text in ended.text for text in FULL), ended
+        codes.append(ended.code or 0)
+        if number % 2:  # else the next one goes on with what this one leaves
+            assert faulting.run(words(source, target, format), folder, prepare=lambda: None).code == 0
+            assert digest(target) == clean
+            shutil.rmtree(target)
+    return codes
+
+
+@each_format
+def test_a_limit_on_file_sizes(tmp_path: Path, format: str) -> None:
+    assert limited(tmp_path, format, 3) == [4, 4, 4]
+
+
+@pytest.mark.full
+@each_format
+def test_many_limits_on_file_sizes(tmp_path: Path, format: str) -> None:
+    assert limited(tmp_path, format, 40) == [4] * 40
+
+
+# ---- a file system that is really full
+
+
+def mounted(folder: Path, function: Callable[[], object]) -> Outcome:
+    """Call `function` in a child with a tmpfs of its own on `folder`, of 64 KiB; skips the test where none can be."""
+    load_everything()
+
+    def work() -> object:
+        libc = ctypes.CDLL(None, use_errno=True)
+        user, group = os.getuid(), os.getgid()
+        namespaces = _CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER
+        if libc.unshare(namespaces):
+            return {"skip": f"unshare: {os.strerror(ctypes.get_errno())}"}
+        if user:
+            for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+                Path(f"/proc/self/{name}").write_text(text)
+        try:
+            resize(folder, 64 << 10, flags=0)
+        except OSError as error:
+            return {"skip": f"mount: {error.strerror}"}
+        return function()
+
+    outcome = child(work, timeout_seconds=300)
+    if isinstance(outcome.value, dict) and "skip" in outcome.value:
+        pytest.skip(f"no tmpfs of its own can be mounted here: {outcome.value['skip']}")
+    return outcome
+
+
+def resize(folder: Path, size_bytes: int, *, flags: int = _MS_REMOUNT) -> None:
+    """Mount a tmpfs, or give the one that is there another size."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"size={size_bytes}".encode()
+    if libc.mount(b"none", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def fill(folder: Path, format: str, shares: int) -> Outcome:
+    """On disks of more and more room: refused at once, or full on the way when others take it; then whole."""
+    source, disk = photos(folder / "in", 24, height=100, width=100), folder / "disk"
+    disk.mkdir()
+    assert faulting.run(words(source, folder / "clean", format), folder, prepare=lambda: None).code == 0
+    clean = digest(folder / "clean")
+    size = sum(path.stat().st_size for path in (folder / "clean").rglob("*") if path.is_file())
+    target = disk / "out"
+
+    def others_take_it() -> None:
+        job.free_bytes = lambda path: 1 << 40
+
+    def work() -> dict[str, int]:
+        found = {"refused": 0, "full": 0}
+        for number in range(shares):
+            resize(disk, 8192 + size * number // shares)
+            ended = faulting.run(words(source, target, format), folder, prepare=lambda: None)
+            check_failure(ended, target)
+            assert "needed while packing" in ended.text, ended
+            found["refused"] += 1
+            if not number:
+                assert os.listdir(disk) == []
+            ended = faulting.run(words(source, target, format), folder, prepare=others_take_it)
+            check_failure(ended, target)
+            assert any(text in ended.text for text in FULL), ended
+            found["full"] += 1
+        resize(disk, 20 * size + (1 << 20))
+        assert faulting.run(words(source, target, format), folder, prepare=lambda: None).code == 0
+        assert digest(target) == clean
+        assert os.listdir(disk) == ["out"]
+        return found
+
+    return mounted(disk, work)
+
+
+@each_format
+def test_a_full_disk(tmp_path: Path, format: str) -> None:
+    outcome = fill(tmp_path, format, 2)
+    assert outcome.value == {"refused": 2, "full": 2}, outcome
+
+
+@pytest.mark.full
+@each_format
+def test_disks_of_many_sizes(tmp_path: Path, format: str) -> None:
+    outcome = fill(tmp_path, format, 25)
+    assert outcome.value == {"refused": 25, "full": 25}, outcome
+
+
+# ---- what is counted before anything is written
+
+
+@each_format
+def test_what_a_part_takes_while_it_is_packed_is_counted(
+    tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room for the pack alone is not enough for a format that spools; for one that does not, it is."""
+    source = photos(tmp_path / "in", 12, height=100, width=100)
+    guess = estimate(make_plan(opened(source), Options(to=format, part_bytes=0)))
+    largest = sum(path.stat().st_size for path in source.rglob("*.jpg"))
+    spools = formats.load(format).Writer.scratch_bytes(largest) > 0
+    assert guess.scratch_bytes == (largest if spools else 0)
+    free = [guess.pack_bytes + largest // 2]
+    monkeypatch.setattr(job, "free_bytes", lambda path: free[0])
+    if spools:
+        with pytest.raises(StorageFailed, match="needed while packing"):
+            packed(source, tmp_path / "out", to=format, part_bytes=0)
+        free[0] = guess.pack_bytes + largest
+    packed(source, tmp_path / "out", to=format, part_bytes=0)
+
+
+def test_formats_that_spool_say_so() -> None:
+    assert formats.load("lmdb").Writer.scratch_bytes(1000) == 0
+    assert formats.load("hdf5").Writer.scratch_bytes(1000) == 1000
+    assert formats.load("pth").Writer.scratch_bytes(1000) == 1000
