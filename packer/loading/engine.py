@@ -99,6 +99,8 @@ class Engine:
         if error is None:
             raise StopIteration
         try:
+            if isinstance(error, StopIteration):  # it would end the epoch in silence (PEP 479 has it the same way)
+                raise RuntimeError("StopIteration was raised while a batch was made") from error
             raise error
         finally:
             del error  # its traceback holds this frame: the two would keep the batch's memory until a collection
