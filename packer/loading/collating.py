@@ -64,7 +64,7 @@ class Collator:
         field = self._free.get(name)
         if field is None or not all(_is_of(field, value) for value in values):
             return self._batched(values, name)
-        return [torch.as_tensor(value) if isinstance(value, np.ndarray) else value for value in values]
+        return [_as_tensor(value) if isinstance(value, np.ndarray) else value for value in values]
 
     def _batched(self, values: Sequence[Any], name: str) -> Any:
         first = values[0]
@@ -89,13 +89,18 @@ def _stacked(values: Sequence[Any], name: str) -> Any:
     """A tensor, or a list where shapes differ; raises Refused where these are pictures."""
     if isinstance(values[0], np.ndarray) and all(value.shape == values[0].shape for value in values):
         return torch.from_numpy(np.stack(values))  # of any strides, also of read-only arrays
-    tensors = [torch.as_tensor(value) for value in values]
+    tensors = [_as_tensor(value) for value in values]
     first = tensors[0]
     if all(value.shape == first.shape for value in tensors):
         return torch.stack(tensors)
     if any(_are_pictures(first, value) for value in tensors):
         Ragged(tensors).refuse(name)
     return tensors
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    """Of an array, a copy: torch takes no negative strides, and warns of read-only memory."""
+    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
 
 def _are_pictures(one: torch.Tensor, other: torch.Tensor) -> bool:
