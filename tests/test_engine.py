@@ -27,6 +27,7 @@ class Count:
         self.act = act
         self.bytes = bytes
         self.given_up = False
+        self.slices_per_thread = 4
         self.slices: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
