@@ -66,9 +66,10 @@ class Ragged(list[Any]):
 
     def refuse(self, name: str) -> None:
         """Raise the error that tells what to do."""
-        sizes = sorted({f"{value.shape[-2]}x{value.shape[-1]}" for value in self})
+        shapes = sorted({"x".join(map(str, value.shape)) for value in self})
+        named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise Refused(
-            f"field {name!r}: pictures of {len(sizes)} sizes in one batch ({', '.join(sizes[:3])} ...): pass a "
+            f"field {name!r}: pictures of {len(shapes)} shapes in one batch ({named}): pass a "
             "geometry that gives them one size, such as geometry=Resize(224, 224) or RandomResizedCrop(224) of "
             "packer.geometry, or pack them with --resize WxH"
         )

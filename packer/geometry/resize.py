@@ -24,8 +24,9 @@ class Resize(Geometry):
     antialias: bool = True
 
     def __post_init__(self) -> None:
-        if self.height < 1 or (self.width is not None and self.width < 1):
-            raise Refused(f"resize to {self.height}x{self.width}: expected at least 1 pixel")
+        for length in (self.height, self.width):
+            if length is not None and not (isinstance(length, int) and length >= 1):
+                raise Refused(f"resize to {self.height}x{self.width}: expected whole numbers, at least 1 pixel")
 
     @classmethod
     def parse(cls, text: str) -> "Resize":

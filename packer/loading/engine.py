@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from packer.errors import Refused
 
 _JOIN_S = 10.0  # for a thread that is in the middle of a slice
+_LOCK_S = 1.0  # the lock is held for an instant, but a finalizer may run in the thread that holds it
+_NAP_S = 1.0  # a thread without work looks whether it was stopped by such a finalizer
 
 
 class Job(Protocol):
@@ -21,8 +23,10 @@ class Job(Protocol):
 
     slices_per_thread: int
 
+    given_up: bool  # set when nobody wants the batch any more: `fill` may return early
+
     def __len__(self) -> int:
-        """How many samples."""
+        """How many samples, at least one."""
 
     def fill(self, start: int, stop: int) -> None:
         """Make the samples at those positions; called by several threads at once."""
@@ -65,19 +69,23 @@ class Engine:
         self._ended = False
         self._failure: BaseException | None = None  # of `begin`
         self._stopped = False
-        self._bytes = 0  # of the largest batch so far
-        self._pid = os.getpid()
+        self._bytes: int | None = None  # of the largest batch so far; while none is done, no more than two are begun
+        self.pid = os.getpid()  # of the process whose threads make the batches
         self._threads = [
             threading.Thread(target=self._run, name=f"packer-loader-{number}", daemon=True) for number in range(threads)
         ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:  # the system gives no more threads, or Ctrl-C: those that run must not stay
+            self.stop()
+            raise
 
     # ---- the consumer's side
 
     def take(self) -> Any:
         """The next batch; raises StopIteration after the last, and what went wrong in a thread, in its turn."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             raise Refused("a Loader's iterator does not live on in a forked child; call iter(loader) there")
         with self._lock:
             while not self._is_next_ready():
@@ -86,11 +94,23 @@ class Engine:
                 entry = self._entries.popleft()
                 self._work.notify_all()
                 return entry.batch
-            error = self._entries[0].error if self._entries else self._failure
+            error = self._pop_error()
         self.stop()
-        if error is not None:
+        if error is None:
+            raise StopIteration
+        try:
+            if isinstance(error, StopIteration):  # it would end the epoch in silence (PEP 479 has it the same way)
+                raise RuntimeError("StopIteration was raised while a batch was made") from error
             raise error
-        raise StopIteration
+        finally:
+            del error  # its traceback holds this frame: the two would keep the batch's memory until a collection
+
+    def _pop_error(self) -> BaseException | None:
+        if self._entries:
+            error, self._entries[0].error = self._entries[0].error, None
+        else:
+            error, self._failure = self._failure, None
+        return error
 
     def _is_next_ready(self) -> bool:
         if self._entries:
@@ -98,16 +118,25 @@ class Engine:
         return self._stopped or self._ended
 
     def stop(self) -> None:
-        """End all threads and let go of all batches; may be called twice, also by a thread of the engine itself."""
-        with self._lock:
-            self._stopped = True
+        """End all threads and let go of all batches; may be called twice, also by a thread of the engine itself.
+
+        The garbage collector may call this at any point, even in a thread that holds the engine's lock: then it only
+        leaves word, and the threads end by themselves within a second.
+        """
+        self._stopped = True
+        if os.getpid() != self.pid or not self._lock.acquire(timeout=_LOCK_S):  # a child has none of the threads
+            return
+        try:
+            for entry in self._entries:
+                entry.job.given_up = True
             self._entries.clear()
             self._work.notify_all()
             self._ready.notify_all()
-        if os.getpid() == self._pid:
-            for thread in self._threads:
-                if thread is not threading.current_thread():
-                    thread.join(_JOIN_S)
+        finally:
+            self._lock.release()
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.ident is not None:  # started
+                thread.join(_JOIN_S)
 
     # ---- the threads' side
 
@@ -115,7 +144,7 @@ class Engine:
         while True:
             with self._lock:
                 while not self._stopped and not self._has_slice() and not self._may_begin():
-                    self._work.wait()
+                    self._work.wait(_NAP_S)
                 if self._stopped:
                     return
                 claim = self._claim()
@@ -134,7 +163,9 @@ class Engine:
         if self._beginning or self._ended:
             return False
         ahead = len(self._entries)
-        return ahead < 2 or (ahead < self._most_batches and (ahead + 1) * self._bytes <= self._most_bytes)
+        if ahead < 2 or self._bytes is None:
+            return ahead < 2
+        return ahead < self._most_batches and (ahead + 1) * self._bytes <= self._most_bytes
 
     def _claim(self) -> tuple[_Entry, int, int] | None:
         for entry in self._entries:
@@ -153,7 +184,7 @@ class Engine:
         with self._lock:
             self._beginning = False
             if job is None:
-                self._ended, self._failure = True, failure
+                self._ended, self._failure, failure = True, failure, None  # a frame that holds its error is a cycle
             elif not self._stopped:
                 self._entries.append(_Entry(job, len(self._threads)))
             self._work.notify_all()
@@ -164,7 +195,7 @@ class Engine:
             entry.job.fill(start, stop)
             with self._lock:
                 entry.filled += stop - start
-                last = entry.filled == entry.count and entry.error is None
+                last = entry.filled == entry.count and entry.error is None and not self._stopped
             if last:
                 entry.batch, entry.bytes = entry.job.finish()
         except BaseException as error:  # noqa: BLE001  whatever it is, KeyboardInterrupt too, the consumer gets it
@@ -173,7 +204,7 @@ class Engine:
         if last:
             with self._lock:
                 entry.done = True
-                self._bytes = max(self._bytes, entry.bytes)
+                self._bytes = max(self._bytes or 0, entry.bytes)
                 self._ready.notify_all()
 
     def _fail(self, entry: _Entry, error: BaseException) -> None:

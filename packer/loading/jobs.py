@@ -22,6 +22,7 @@ class DecodeJob:
         self._collator = collator
         self.fill = assembly.fill
         self.slices_per_thread = 1 if assembly.only_copies else SMALL_SLICES
+        self.given_up = False  # not looked at: a slice takes an instant
 
     def __len__(self) -> int:
         return len(self._assembly.places)
@@ -53,6 +54,7 @@ class SampleJob:
         self._collator = collator
         self._samples: list[Any] = [None] * len(indices)
         self.slices_per_thread = SMALL_SLICES
+        self.given_up = False
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -60,6 +62,8 @@ class SampleJob:
     def fill(self, start: int, stop: int) -> None:
         """Make the samples at those positions."""
         for position in range(start, stop):
+            if self.given_up:  # a slow function must not hold up an error or the end of the program
+                return
             index = self._indices[position]
             try:
                 self._samples[position] = self._get(index, self._random[position])

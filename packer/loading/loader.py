@@ -1,8 +1,8 @@
 """Loader: batches of samples, decoded by threads straight into memory that is used again."""
 
+import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
 import torch
@@ -10,13 +10,10 @@ from torch.utils.data import Dataset
 
 from packer.datasets import PackDataset
 from packer.errors import Refused
-from packer.geometry import Geometry, draw
-from packer.loading.assembly import Assembly
-from packer.loading.collating import Collator
-from packer.loading.engine import Engine, Job
-from packer.loading.jobs import DecodeJob, SampleJob
-from packer.loading.order import Order, Step, Steps
-from packer.loading.ring import Ring
+from packer.geometry import Geometry
+from packer.loading.engine import Engine
+from packer.loading.order import Order
+from packer.loading.recipe import Recipe, unwrapped
 from packer.parallel import usable_cores
 
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
@@ -56,7 +53,7 @@ class Loader:
         threads: int | None = None,
         prefetch_bytes: int = 256 << 20,
     ) -> None:
-        """dataset: a pack's, or any other with `len` and `[index]`, which is then called in the threads.
+        """dataset: a pack's, a Subset of one, or any other with `len` and `[index]`, then called in the threads.
 
         sampler: an iterable of sample indices with a length, in place of shuffle. seed: of order and geometry.
         geometry: in place of the data set's; its random numbers depend on (seed, epoch, sample index) alone.
@@ -68,23 +65,30 @@ class Loader:
         """
         if threads is not None and threads < 1:
             raise Refused(f"threads={threads}: expected at least 1")
-        if geometry is not None and not isinstance(dataset, PackDataset):
-            raise Refused("geometry: only a pack's data set can apply one; pass a transform")
+        if not isinstance(dataset, Sized):
+            raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
         self.dataset = dataset
+        self._pack = unwrapped(dataset)[0]
+        if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
+            raise Refused("geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform")
         self.threads = threads or usable_cores()
         rank, world_size = _place_among_ranks(rank, world_size, given_order=sampler is not None)
         self.order = Order(
-            *(len(dataset), batch_size, shuffle, seed, drop_last),  # type: ignore[arg-type]
+            *(len(dataset), batch_size, shuffle, seed, drop_last),
             rank=rank,
             world_size=world_size,
             steps_per_epoch=steps_per_epoch,
             sampler=sampler,
         )
-        self._recipe = _Recipe(dataset, seed, Collator(ragged), geometry=geometry, transform=transform)
+        how: dict[str, Any] = {"geometry": geometry, "transform": transform, "most_free": 4 * _MOST_AHEAD}
+        self._recipe = Recipe(dataset, seed=seed, ragged=ragged, **how)
         self._prefetch_bytes = prefetch_bytes
         self._epoch, self._step = 0, 0  # of the next batch that the caller gets
+        self._taken = 0  # batches of the endless stream that the caller has got
         self._resumed = False
+        self._turn = 0  # number of the iterator that the state follows: the newest
         self._stream: Engine | None = None
+        self._end_stream: Callable[[], object] = _nothing
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -96,70 +100,87 @@ class Loader:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch comes next; without it, each `iter` begins the one after the last."""
-        if self.order.steps_per_epoch is None:
+        """Which epoch comes next; without it, each `iter` begins the one after the last.
+
+        In the middle of that very epoch after `load_state_dict`, it stays there. An endless stream goes on as it is.
+        """
+        if self.order.steps_per_epoch is None and not (self._resumed and epoch == self._epoch):
             self._epoch, self._step, self._resumed = epoch, 0, True
+            self._turn += 1
 
     def __iter__(self) -> Iterator[Any]:
-        if self.order.steps_per_epoch is not None:
-            return _Epoch(self, self._running_stream(), endless=True)
         if self._step and not self._resumed:  # the last one was broken off
             self._epoch, self._step = self._epoch + 1, 0
         self._resumed = False
-        return _Epoch(self, self._engine(), endless=False)
+        self._turn += 1
+        if self.order.steps_per_epoch is not None:
+            return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._step)
+        return _Epoch(self, self._engine(self._epoch, self._step), self._turn)
 
     def _running_stream(self) -> Engine:
+        if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
+            self.close()
         if self._stream is None:
-            self._stream = self._engine()
-            weakref.finalize(self, self._stream.stop)
+            self._stream = self._engine(0, self._taken)
+            self._end_stream = weakref.finalize(self, self._stream.stop)
         return self._stream
 
-    def _engine(self) -> Engine:
-        begin = self._recipe.begin(self.order.begin(self._epoch, self._step))
-        limits = {"most_bytes": self._prefetch_bytes, "most_batches": _MOST_AHEAD}
+    def _engine(self, epoch: int, step: int) -> Engine:
+        begin = self._recipe.begin(self.order.begin(epoch, step))
+        limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
         return Engine(begin, threads=self.threads, **limits)
 
-    def _advance(self) -> None:
-        """One more batch has been given out."""
+    def _advance(self, turn: int) -> None:
+        """One more batch has been given out, by that iterator."""
+        self._taken += 1
+        if turn != self._turn:
+            return
         self._step += 1
         if self._step >= len(self.order):
             self._epoch, self._step = self._epoch + 1, 0
 
     def close(self) -> None:
         """End the threads of an endless stream; the next `iter` goes on where it stood."""
-        if self._stream is not None:
-            self._stream.stop()
-            self._stream = None
+        self._stream = None
+        self._end_stream()
 
     # ---- going on in another process
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, counted in batches that the caller has got: plain numbers and text."""
-        return {**self._identity(), "epoch": self._epoch, "step": self._step}
+        taken = 0 if self.order.steps_per_epoch is None else self._taken
+        return {**self._identity(), "epoch": self._epoch, "step": self._step, "taken": taken}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there at the next `iter`; raises Refused where the batches would be others."""
         for name, mine in self._identity().items():
             if state.get(name) != mine:
                 raise Refused(
                     f"state_dict: {name} was {state.get(name)!r}, here it is {mine!r}; make the loader as it was"
                 )
+        for name in ("epoch", "step", "taken"):
+            if not isinstance(state.get(name), int) or state[name] < 0:
+                raise Refused(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
         self.close()
-        self._epoch, self._step, self._resumed = int(state["epoch"]), int(state["step"]), True
+        self._epoch, self._step, self._taken, self._resumed = state["epoch"], state["step"], state["taken"], True
+        self._turn += 1
 
     def _identity(self) -> dict[str, Any]:
         """What must be equal for the same batches to come."""
         order = self.order
+        pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
             "version": _STATE_VERSION,
-            "pack": self.dataset.reader().pack.manifest.pack_id if isinstance(self.dataset, PackDataset) else None,
+            "pack": pack.reader().pack.manifest.pack_id if pack else None,
+            "split": pack.split if pack else None,
             "samples": order.count,
-            "batch_size": order.batch_size,
-            "shuffle": order.shuffle,
-            "seed": order.seed,
-            "drop_last": order.drop_last,
-            "world_size": order.world_size,
-            "steps_per_epoch": order.steps_per_epoch,
+            "batch_size": int(order.batch_size),
+            "shuffle": bool(order.shuffle),
+            "sampler": type(order.sampler).__name__ if order.sampler is not None else None,
+            "seed": int(order.seed),
+            "drop_last": bool(order.drop_last),
+            "world_size": int(order.world_size),
+            "steps_per_epoch": int(order.steps_per_epoch) if order.steps_per_epoch else None,
         }
 
     def __repr__(self) -> str:
@@ -169,11 +190,13 @@ class Loader:
 class _Epoch:
     """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
 
-    def __init__(self, loader: Loader, engine: Engine, *, endless: bool) -> None:
+    def __init__(self, loader: Loader, engine: Engine, turn: int, *, left: int | None = None) -> None:
+        """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
         self._loader = loader
         self._engine = engine
-        self._left = len(loader) if endless else -1
-        self._close = None if endless else weakref.finalize(self, engine.stop)
+        self._turn = turn
+        self._left = left
+        self._close = weakref.finalize(self, engine.stop) if left is None else None
 
     def __iter__(self) -> "_Epoch":
         return self
@@ -189,8 +212,9 @@ class _Epoch:
             else:
                 self._loader.close()
             raise
-        self._left -= 1
-        self._loader._advance()  # noqa: SLF001  its iterator
+        if self._left is not None:
+            self._left -= 1
+        self._loader._advance(self._turn)  # noqa: SLF001  its iterator
         return batch
 
     def close(self) -> None:
@@ -199,59 +223,8 @@ class _Epoch:
             self._close()
 
 
-class _Recipe:
-    """How a step becomes a batch. The threads hold this, and neither the loader nor its iterators."""
-
-    def __init__(
-        self,
-        dataset: Any,
-        seed: int,
-        collator: Collator,
-        *,
-        geometry: Geometry | None,
-        transform: Callable[[Any], Any] | None,
-    ) -> None:
-        self._dataset = dataset
-        self._seed = seed
-        self._is_pack = isinstance(dataset, PackDataset)
-        self._geometry = geometry or (dataset.geometry if self._is_pack else None)
-        self._transform = transform
-        self._collator = collator
-        self._ring = Ring(4 * _MOST_AHEAD)
-
-    def begin(self, steps: Steps) -> Callable[[], Job | None]:
-        """A function that begins batch after batch."""
-        return partial(self._next, steps)
-
-    def _next(self, steps: Steps) -> Job | None:
-        step = steps.next()
-        if step is None:
-            return None
-        random = self._random(step)
-        dataset = self._dataset
-        if not self._is_pack or self._transform or dataset.transform or dataset.output != "torch":
-            indices = step.indices.tolist()
-            return SampleJob(indices, random, self._collator, get=self._sample, where=self._where)
-        places = dataset.places(step.indices)
-        parts: dict[str, Any] = {"geometry": self._geometry, "random": random, "take": self._ring.take}
-        return DecodeJob(Assembly(dataset.reader(), places, **parts), dataset.as_tuple, self._collator)
-
-    def _random(self, step: Step) -> list[list[float]]:
-        draws = self._geometry.draws if self._geometry is not None else 0
-        if not draws:
-            return [[]] * len(step.indices)
-        numbers: list[list[float]] = draw(self._seed, step.passes, step.indices, draws).tolist()
-        return numbers
-
-    def _sample(self, index: int, random: Sequence[float]) -> Any:
-        """One sample for a Python function, or of another data set."""
-        sample = self._dataset.sample(index, self._geometry, random) if self._is_pack else self._dataset[index]
-        return self._transform(sample) if self._transform else sample
-
-    def _where(self, index: int) -> str:
-        if not self._is_pack:
-            return f"in sample {index} of {self._dataset!r}"
-        return f"in sample {index} of {self._dataset.path}, key {self._dataset.key(index)!r}"
+def _nothing() -> None:
+    """What ends a stream that has not begun."""
 
 
 def _place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:

@@ -7,6 +7,7 @@ the same number of batches.
 
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,8 +44,10 @@ class Order:
     def __post_init__(self) -> None:
         for name in ("batch_size", "world_size", "steps_per_epoch"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise Refused(f"{name}={value}: expected at least 1")
+            if (value is not None or name == "batch_size") and not (
+                isinstance(value, (int, np.integer)) and value >= 1
+            ):
+                raise Refused(f"{name}={value!r}: expected a whole number, at least 1")
         if not 0 <= self.rank < self.world_size:
             raise Refused(f"rank={self.rank}: expected 0 to {self.world_size - 1}, world_size is {self.world_size}")
         if self.sampler is not None and (self.shuffle or self.world_size > 1 or self.steps_per_epoch):
@@ -62,13 +65,16 @@ class Order:
     @property
     def _share(self) -> int:
         """Samples of the rank that has fewest."""
-        return self.count // self.world_size
+        return self._samples_of_a_pass // self.world_size
+
+    @property
+    def _samples_of_a_pass(self) -> int:
+        return len(self.sampler) if self.sampler is not None else self.count
 
     @property
     def _steps_of_a_pass(self) -> int:
-        samples = len(self.sampler) if self.sampler is not None else self.count
         whole = self.batch_size * self.world_size
-        return samples // whole if self.drop_last else -(-samples // whole)
+        return self._samples_of_a_pass // whole if self.drop_last else -(-self._samples_of_a_pass // whole)
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
@@ -81,12 +87,18 @@ class Order:
         return _Stream(self, epoch * self.steps_per_epoch + step)
 
     def of_pass(self, number: int) -> Indices:
-        """All samples in the order of one pass, before ranks take turns."""
-        if self.sampler is not None:
-            if hasattr(self.sampler, "set_epoch"):
-                self.sampler.set_epoch(number)
-            return np.fromiter((int(index) for index in self.sampler), np.int64)
-        return shuffled(self.seed, number, self.count) if self.shuffle else np.arange(self.count)
+        """All samples in the order of one pass, before ranks take turns; raises Refused for what a sampler gives."""
+        if self.sampler is None:
+            return shuffled(self.seed, number, self.count) if self.shuffle else np.arange(self.count)
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(number)
+        try:
+            indices = np.fromiter((index(each) for each in self.sampler), np.int64)
+        except TypeError as error:
+            raise Refused(f"sampler: expected sample indices one by one: {error}") from error
+        if len(indices) != len(self.sampler):
+            raise Refused(f"sampler: it gave {len(indices)} indices, and its length is {len(self.sampler)}")
+        return indices
 
 
 class Steps(Protocol):

@@ -40,7 +40,11 @@ class SampleReader:
         # a crc32 says that the bytes are those that were validated when packed
         how = {"decoder": decoder, "dct": dct, "strict": pack.verify == "never"}
         self._codecs = {name: _codec(pack.schema[name], how) for name in self._stored}
-        self.pictures = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
+        # in the pack's order: points are measured in its first picture, whichever the caller names first
+        chosen_names = set(self.schema.names)
+        self.pictures = [
+            field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
+        ]
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
 
