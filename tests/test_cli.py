@@ -43,7 +43,7 @@ def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:
     done = run("convert", root, tmp_path / "out.pack")
     assert done.returncode == 0, done.stderr
     assert "4 samples packed, 0 skipped" in done.stdout
-    assert "Cornell grasps: 4 posed" in done.stderr
+    assert "Cornell grasps: 4 scenes" in done.stderr
     info = run("info", tmp_path / "out.pack")
     assert "4 samples, format lmdb" in info.stdout
     assert "grasps" in info.stdout

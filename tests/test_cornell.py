@@ -29,7 +29,7 @@ def remove(root: Path, pattern: str) -> None:
 
 
 def layouts(root: Path, target: Path) -> Iterator[Path]:
-    """The same posed flat, by role, and in further folders."""
+    """The same scenes flat, by role, and in further folders."""
     files = [path for path in root.rglob("pcd[0-9]*") if re.fullmatch(r"pcd\d{4}(r\.png|d\.tiff|c...\.txt)", path.name)]
     roles = {"r.png": "image", "d.tiff": "depth_image", "cpos.txt": "pos_label", "cneg.txt": "neg_label"}
     for layout in ("flat", "by_role", "wrapped"):
@@ -137,7 +137,7 @@ def test_scenes_without_cpos_are_no_samples_and_counted(root: Path) -> None:
 def test_scenes_without_a_picture_are_all_named(root: Path) -> None:
     (root / "01/pcd0101r.png").unlink()
     (root / "10/pcd1034r.png").unlink()
-    with pytest.raises(BadInput, match="2 posed of 4 lack a file: 0101, 1034: expected a picture"):
+    with pytest.raises(BadInput, match="2 scenes of 4 lack a file: 0101, 1034: expected a picture"):
         Source(root)
 
 
@@ -190,7 +190,7 @@ def test_no_depth_at_all_is_no_field_and_a_note(root: Path) -> None:
     assert "depth" not in source.schema
     assert any("--depth-from pcd" in note for note in source.notes)
     assert "depth" not in source[0]
-    with pytest.raises(BadInput, match="4 posed of 4 lack a file: 0100, 0101, 0200, 1034"):
+    with pytest.raises(BadInput, match="4 scenes of 4 lack a file: 0100, 0101, 0200, 1034"):
         Source(root, depth_from="tiff")
 
 
@@ -198,7 +198,7 @@ def test_depth_of_some_scenes_is_an_error_with_three_choices(root: Path) -> None
     (root / "02/pcd0200d.tiff").unlink()
     (root / "01/pcd0101d.tiff").unlink()
     for option in ("auto", "tiff"):
-        with pytest.raises(BadInput, match="2 posed of 4 lack a file: 0101, 0200: expected depth") as caught:
+        with pytest.raises(BadInput, match="2 scenes of 4 lack a file: 0101, 0200: expected depth") as caught:
             Source(root, depth_from=option)
         choices = set(re.findall(r"--depth-from (\w+)", str(caught.value)))
         assert choices == ({"pcd", "none", "tiff"} if option == "auto" else {"pcd", "none"})
@@ -247,7 +247,7 @@ def test_scenes_that_the_table_lacks_are_marked_and_counted(root: Path) -> None:
     source = Source(root)
     assert [int(source[index]["object_id"]) for index in range(4)] == [26, -1, -1, -1]
     assert source[1]["category"] == ""
-    assert "3 posed not in z.txt: object_id -1, category empty" in source.notes
+    assert "3 scenes not in z.txt: object_id -1, category empty" in source.notes
 
 
 @pytest.mark.parametrize("line", ["0100 27 Cup pcdb_0002", "0101 x Cup pcdb_0002", "0101 1 Cup", "0101 -1 Cup b"])
@@ -266,13 +266,13 @@ def test_two_tables_are_an_error(root: Path) -> None:
 
 def test_a_folder_without_scenes_is_bad_input(tmp_path: Path) -> None:
     write(tmp_path, {"pcd0100r.png": b"", "pcd0101d.tiff": depth(1)})
-    with pytest.raises(BadInput, match="no Cornell posed: found numbers 0100, 0101"):
+    with pytest.raises(BadInput, match="no Cornell scenes: found numbers 0100, 0101"):
         Source(tmp_path)
     assert recognise(scan(tmp_path).names) is None
 
 
 def test_recognise_counts_scenes_and_folders(root: Path) -> None:
-    assert recognise(scan(root).names) == "Cornell grasps: 4 posed in 3 folders"
+    assert recognise(scan(root).names) == "Cornell grasps: 4 scenes in 3 folders"
 
 
 def test_the_stem_is_the_scenes_beginning(root: Path) -> None:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import posed
+import pytest
 
 import packer
 from packer import Loader

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import packs
-import pytest
 import posed
+import pytest
 import torch
 from conftest import open_files
 

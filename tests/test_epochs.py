@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
 import posed
+import pytest
 import torch
 from children import child
 from hypothesis import given

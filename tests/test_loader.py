@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import posed
+import pytest
 import torch
 import trees
 from converting import packed

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import posed
+import pytest
 import trees
 from converting import packed
 from hypothesis import given

@@ -113,7 +113,7 @@ def test_the_wall_of_a_hole_faces_its_axis():
     assert x[0] == pytest.approx(-1, abs=1e-4)
 
 
-# posed
+# scenes
 
 
 def test_a_box_is_nearer_than_the_table_by_its_height():

@@ -37,7 +37,7 @@ def corners_of(path):
 
 
 @pytest.fixture(scope="module")
-def posed(tmp_path_factory):
+def scenes(tmp_path_factory):
     root = tmp_path_factory.mktemp("cornell") / "set"
     cornell.write(root, samples=5, seed=1)
     return root
@@ -76,22 +76,22 @@ def test_cornell_has_885_scenes_with_the_real_ids():
     assert {name for name, _ in ids[:40]} == {f"{n:02d}" for n in range(1, 11)}
 
 
-def test_a_cornell_scene_has_its_four_files(posed):
+def test_a_cornell_scene_has_its_four_files(scenes):
     names = {f"0{n}/pcd0{n}0{k}" for n, k in ((1, 0), (1, 1), (1, 2), (1, 3), (2, 0))}
-    written = {name for name in tree(posed) if name[0].isdigit()}
+    written = {name for name in tree(scenes) if name[0].isdigit()}
     assert written == {stem + suffix for stem in names for suffix in ("r.png", "d.tiff", "cpos.txt", "cneg.txt")}
-    assert len(list(posed.glob("backgrounds/pcdb00[01][0-9]r.png"))) == 11
+    assert len(list(scenes.glob("backgrounds/pcdb00[01][0-9]r.png"))) == 11
 
 
-def test_cornell_pictures_are_640x480_rgb(posed):
-    for path in [*posed.glob("*/pcd*r.png")]:
+def test_cornell_pictures_are_640x480_rgb(scenes):
+    for path in [*scenes.glob("*/pcd*r.png")]:
         data = path.read_bytes()
         assert struct.unpack(">IIBB", data[16:26]) == (640, 480, 8, 2)
         assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED).shape == (480, 640, 3)
 
 
-def test_cornell_depth_is_uncompressed_float32_metres_with_a_few_wrong_pixels(posed):
-    for path in posed.glob("0?/pcd*d.tiff"):
+def test_cornell_depth_is_uncompressed_float32_metres_with_a_few_wrong_pixels(scenes):
+    for path in scenes.glob("0?/pcd*d.tiff"):
         depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         assert depth.dtype == np.float32 and depth.shape == (480, 640)
         assert (tiff_tags(path)[259], tiff_tags(path)[278]) == (1, 480)
@@ -99,8 +99,8 @@ def test_cornell_depth_is_uncompressed_float32_metres_with_a_few_wrong_pixels(po
         assert 0 < (depth < 0.5).sum() < 20
 
 
-def test_cornell_lines_end_in_a_blank_except_each_fourth(posed):
-    for path in posed.glob("0?/*c???.txt"):
+def test_cornell_lines_end_in_a_blank_except_each_fourth(scenes):
+    for path in scenes.glob("0?/*c???.txt"):
         lines = path.read_bytes().split(b"\n")
         assert lines.pop() == b"" and len(lines) % 4 == 0
         for number, line in enumerate(lines):
@@ -109,12 +109,12 @@ def test_cornell_lines_end_in_a_blank_except_each_fourth(posed):
             assert all(value == b"NaN" or len(value.partition(b".")[2]) <= 3 for value in (x, y))
 
 
-def test_cornell_has_nan_rectangles_and_an_empty_negative_file(posed):
-    lost = np.isnan(corners_of(posed / "01/pcd0102cpos.txt"))
+def test_cornell_has_nan_rectangles_and_an_empty_negative_file(scenes):
+    lost = np.isnan(corners_of(scenes / "01/pcd0102cpos.txt"))
     assert lost.any(axis=(1, 2)).sum() == 1
     assert lost[1].tolist() == [[True, True], [False, False], [False, False], [True, True]]
-    assert (posed / "01/pcd0103cneg.txt").read_bytes() == b""
-    assert corners_of(posed / "01/pcd0100cneg.txt").size
+    assert (scenes / "01/pcd0103cneg.txt").read_bytes() == b""
+    assert corners_of(scenes / "01/pcd0100cneg.txt").size
 
 
 def test_cornell_scenes_with_lost_rectangles_keep_some_whole_ones():
@@ -122,14 +122,14 @@ def test_cornell_scenes_with_lost_rectangles_keep_some_whole_ones():
     assert min(plan.positives for plan in plans) == 5
 
 
-def test_cornell_rectangles_wind_both_ways(posed):
-    x, y = np.concatenate([corners_of(path) for path in posed.glob("0?/*cpos.txt")]).transpose(2, 0, 1)
+def test_cornell_rectangles_wind_both_ways(scenes):
+    x, y = np.concatenate([corners_of(path) for path in scenes.glob("0?/*cpos.txt")]).transpose(2, 0, 1)
     area = (x * np.roll(y, -1, 1) - y * np.roll(x, -1, 1)).sum(1)
     assert (area > 0).any() and (area < 0).any()
 
 
-def test_cornell_grasps_lie_across_a_thing_that_is_nearer_than_the_table(posed):
-    for path in posed.glob("0?/*cpos.txt"):
+def test_cornell_grasps_lie_across_a_thing_that_is_nearer_than_the_table(scenes):
+    for path in scenes.glob("0?/*cpos.txt"):
         depth = cv2.imread(str(path).replace("cpos.txt", "d.tiff"), cv2.IMREAD_UNCHANGED)
         found = corners_of(path)
         assert 2 <= len(found) <= 10
@@ -139,12 +139,12 @@ def test_cornell_grasps_lie_across_a_thing_that_is_nearer_than_the_table(posed):
             assert centre < np.mean(ends) - 0.002
 
 
-def test_z_txt_has_a_line_per_rectangle_and_contiguous_ids_per_object(posed):
-    lines = [line.split() for line in (posed / "processedData/z.txt").read_text().splitlines()]
+def test_z_txt_has_a_line_per_rectangle_and_contiguous_ids_per_object(scenes):
+    lines = [line.split() for line in (scenes / "processedData/z.txt").read_text().splitlines()]
     assert sorted({line[0] for line in lines}) == [f"{n:04d}" for n in range(1035)]
     assert [int(line[1]) for line in lines] == sorted(int(line[1]) for line in lines)
-    assert all((posed / f"backgrounds/{line[3].replace('_', '')}r.png").exists() for line in lines)
-    for path in posed.glob("0?/*cpos.txt"):
+    assert all((scenes / f"backgrounds/{line[3].replace('_', '')}r.png").exists() for line in lines)
+    for path in scenes.glob("0?/*cpos.txt"):
         rectangles = len(corners_of(path)) + len(corners_of(Path(str(path).replace("cpos", "cneg"))))
         assert sum(line[0] == path.name[3:7] for line in lines) == rectangles
 

@@ -87,7 +87,7 @@ def scene(number: str, seed: int, *, cpos: str = RECTANGLES, cneg: str = RECTANG
 
 
 def cornell(root: Path) -> Path:
-    """The Cornell set as it was published, with few posed: numbers with gaps, a NaN rectangle, an empty cneg."""
+    """The Cornell set as it was published, with few scenes: numbers with gaps, a NaN rectangle, an empty cneg."""
     for folder, number in (("01", "0100"), ("01", "0101"), ("02", "0200"), ("10", "1034")):
         cpos = RECTANGLES + NAN_RECTANGLE if number == "0101" else RECTANGLES
         files = scene(number, int(number), cpos=cpos, cneg="" if number == "0200" else RECTANGLES)

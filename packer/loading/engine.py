@@ -176,17 +176,18 @@ class Engine:
         return None
 
     def _begin_next(self) -> None:
-        job, failure = None, None
+        entry, failure = None, None
         try:
             job = self._begin()
+            entry = _Entry(job, len(self._threads)) if job is not None else None
         except BaseException as error:  # noqa: BLE001  whatever it is, the consumer gets it
             failure = error
         with self._lock:
             self._beginning = False
-            if job is None:
+            if entry is None:
                 self._ended, self._failure, failure = True, failure, None  # a frame that holds its error is a cycle
             elif not self._stopped:
-                self._entries.append(_Entry(job, len(self._threads)))
+                self._entries.append(entry)
             self._work.notify_all()
             self._ready.notify_all()
 
