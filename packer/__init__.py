@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
+    from packer.loading.loader import Loader
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "open"]
+__all__ = ["Loader", "__version__", "open"]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -15,3 +16,12 @@ def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A
     from packer.datasets import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
 
     return open_pack(path, **options)
+
+
+def __getattr__(name: str) -> Any:
+    """packer.Loader, which brings torch, when it is first asked for."""
+    if name == "Loader":
+        from packer.loading.loader import Loader  # noqa: PLC0415
+
+        return Loader
+    raise AttributeError(f"module 'packer' has no attribute {name!r}")

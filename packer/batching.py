@@ -6,23 +6,16 @@ tensors: its table of collate functions, which torch documents as the place for 
 In a worker process the tensors lie in shared memory from the start: nothing is copied on the way to the trainer.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from packer.codecs.base import Buffer
 from packer.errors import Refused
-from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
-from packer.sharing import SharedMemory
-
-_DTYPES = {"image": torch.uint8, "mask": torch.uint8, "depth": torch.float32}
 
 
 class Row(dict[str, Any]):
@@ -73,10 +66,12 @@ class Ragged(list[Any]):
 
     def refuse(self, name: str) -> None:
         """Raise the error that tells what to do."""
-        sizes = sorted({f"{value.shape[-2]}x{value.shape[-1]}" for value in self})
+        shapes = sorted({"x".join(map(str, value.shape)) for value in self})
+        named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise Refused(
-            f"field {name!r}: pictures of {len(sizes)} sizes in one batch ({', '.join(sizes[:3])} ...): "
-            "pack them with --resize, or pass a transform or a collate_fn that makes them equal"
+            f"field {name!r}: pictures of {len(shapes)} shapes in one batch ({named}): pass a "
+            "geometry that gives them one size, such as geometry=Resize(224, 224) or RandomResizedCrop(224) of "
+            "packer.geometry, or pack them with --resize WxH"
         )
 
 
@@ -96,23 +91,6 @@ default_collate_fn_map[Row] = _collate
 default_collate_fn_map[TupleRow] = _collate
 
 
-def allocate(
-    field: Field, count: int, shape: tuple[int, ...], *, shared: SharedMemory | None
-) -> tuple[torch.Tensor, npt.NDArray[Any]]:
-    """A tensor (count, *shape) for a pixel field, its content undefined, and the array to fill it through.
-
-    shared: where the tensor's memory comes from in a worker process; None for ordinary memory.
-    """
-    dtype = _DTYPES[field.kind]
-    size = (count, *shape)
-    if shared is None:
-        tensor = torch.empty(size, dtype=dtype)
-        return tensor, tensor.numpy()
-    storage, memory = shared.take(math.prod(size) * dtype.itemsize)
-    tensor = torch.empty(0, dtype=dtype).set_(storage).view(size)
-    return tensor, memory.view(str(dtype).removeprefix("torch.")).reshape(size)
-
-
 def as_torch(field: Field, value: Any) -> Any:
     """A decoded value in torch's layout: image (3, H, W) and depth (1, H, W) as views, arrays as tensors."""
     if not isinstance(value, np.ndarray):
@@ -129,65 +107,7 @@ def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
 
 def as_pil(field: Field, value: Any) -> Any:
     """Pictures as PIL images (RGB, F or L), other values as they are; needs Pillow."""
-    if field.kind not in _DTYPES:
+    if field.kind not in PIXEL_KINDS:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
     return image.fromarray(np.ascontiguousarray(value))
-
-
-class _Slots:
-    """The pictures of one field: decoded into one tensor while they have one shape, kept apart where they do not."""
-
-    def __init__(self, reader: SampleReader, field: Field, count: int, *, shared: SharedMemory | None) -> None:
-        self._reader = reader
-        self._field = field
-        self._count = count
-        self._shared = shared
-        self._tensor: torch.Tensor | None = None
-        self._arrays: npt.NDArray[Any] | None = None
-        self._odd: dict[int, torch.Tensor] = {}
-
-    def put(self, position: int, index: int, value: Buffer) -> None:
-        shape = self._reader.shape(self._field, value)
-        if self._arrays is None:
-            self._tensor, self._arrays = allocate(self._field, self._count, shape, shared=self._shared)
-        if self._arrays.shape[1:] == shape:
-            self._reader.decode(index, self._field, value, self._arrays[position])
-        else:
-            self._odd[position] = as_torch(self._field, self._reader.decode(index, self._field, value))
-
-    def finished(self) -> "torch.Tensor | Ragged":
-        tensor = channels_first(self._field, self._tensor if self._tensor is not None else torch.empty(0))
-        if not self._odd:
-            return tensor
-        return Ragged(self._odd.get(position, tensor[position]) for position in range(self._count))
-
-
-def read_batch(reader: SampleReader, places: npt.NDArray[np.int64], *, shared: SharedMemory | None) -> dict[str, Any]:
-    """The chosen fields of the samples at `places` (indices into the pack), in that order; read in pack order."""
-    schema = reader.schema
-    slots = {
-        field.name: _Slots(reader, field, len(places), shared=shared) for field in schema if field.kind in PIXEL_KINDS
-    }
-    lists: dict[str, list[Any]] = {name: [None] * len(places) for name in reader.stored if name not in slots}
-    for position in np.argsort(places, kind="stable").tolist():
-        index = int(places[position])
-        with reader.pack.record(index, reader.stored) as record:
-            for name, value in record.items():
-                if name in slots:
-                    slots[name].put(position, index, value)
-                else:
-                    lists[name][position] = as_torch(schema[name], reader.decode(index, schema[name], value))
-    return {field.name: _gathered(reader, field, places, slots, lists) for field in schema}
-
-
-def _gathered(
-    reader: SampleReader, field: Field, places: npt.NDArray[np.int64], slots: dict[str, _Slots], lists: dict[str, Any]
-) -> Any:
-    if field.name in slots:
-        return slots[field.name].finished()
-    if field.name in lists:
-        return lists[field.name]
-    if field.is_column:
-        return torch.from_numpy(reader.column(field.name, places))
-    return [reader.indexed(int(index), field) for index in places]

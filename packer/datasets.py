@@ -8,10 +8,14 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from packer.batching import Batch, as_pil, as_torch, read_batch
+from packer.batching import Batch, as_pil, as_torch
+from packer.decoders import DCTS
 from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey
+from packer.geometry import Geometry
+from packer.loading.assembly import Assembly, take_new
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
 from packer.pack.samples import SampleReader
@@ -47,23 +51,33 @@ class PackDataset(Dataset[Any]):
         fields: Sequence[str] | None = None,
         *,
         split: str | None = None,
+        geometry: Geometry | None = None,
         transform: Transform | None = None,
         output: str = "torch",
         as_tuple: Sequence[str] | None = None,
         decoder: str = "auto",
+        dct: str = "accurate",
         verify: str = "first",
     ) -> None:
         """fields: names to read, None for all that are not bookkeeping.
 
-        split: only the samples that --split gave this name. transform: called with the sample that would be returned;
-        with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field names; samples are tuples.
-        decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. verify: compare a value's crc32 the
-        "first" time that a process reads it, "always" or "never"; "open" also hashes each part before its first read.
+        split: only the samples that --split gave this name. geometry: moves pixels, points and boxes as one, such as
+        packer.geometry.RandomResizedCrop(224); its random numbers come from torch's generator here, as those of
+        torchvision's transforms do, and from (seed, epoch, sample) in packer.Loader. transform: called with the sample
+        that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
+        names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
+        libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
+        process reads it, "always" or "never"; "open" also hashes each part before its first read.
         Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:
             raise Refused(f"output={output!r}: expected one of {', '.join(OUTPUTS)}")
+        if dct not in DCTS:
+            raise Refused(f"dct={dct!r}: expected one of {', '.join(DCTS)}")
+        if geometry is not None and not isinstance(geometry, Geometry):
+            raise Refused(f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize(224, 224)")
         self.path = Path(path).absolute()
+        self.geometry = geometry
         self.transform = transform
         self.output = output
         self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
@@ -71,16 +85,18 @@ class PackDataset(Dataset[Any]):
         self.fields = tuple(dict.fromkeys(names)) if names is not None else None
         self.split = split
         self._decoder = decoder
+        self._dct = dct
         self._verify = verify
         self._reader_or_none: SampleReader | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
         self._shared: SharedMemory | None = None  # in a worker process
-        self._count = len(self._chosen(self._reader()))
+        self._count = len(self._chosen(self.reader()))
 
     # ---- opening: per process, on first use
 
-    def _reader(self) -> SampleReader:
+    def reader(self) -> SampleReader:
+        """The open pack of this process; packer's own way in, which packer.Loader takes."""
         reader = self._reader_or_none
         if reader is None or reader.pack.pid != os.getpid():
             self._reader_or_none = None  # an inherited one must be gone before the pack is opened again
@@ -100,7 +116,7 @@ class PackDataset(Dataset[Any]):
         if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
-        return SampleReader(pack, self.fields, decoder=self._decoder)
+        return SampleReader(pack, self.fields, decoder=self._decoder, dct=self._dct)
 
     def _check_names(self, pack: Pack) -> None:
         missing = set(self.as_tuple or ()) - set(self.fields or pack.schema.names)
@@ -123,24 +139,44 @@ class PackDataset(Dataset[Any]):
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        reader = self._reader()
-        return self._finished(reader, reader.sample(self._place(reader, index)))
+        return self.sample(index, self.geometry, self._random(1)[0])
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
         if self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
-        reader = self._reader()
-        places = np.asarray([self._place(reader, index) for index in indices], np.int64)
         if self._shared is None and get_worker_info() is not None:
             self._shared = SharedMemory()
-        fields = read_batch(reader, places, shared=self._shared)
-        return Batch(fields, len(places), self.as_tuple)
+        take = self._shared.take if self._shared is not None else take_new
+        how: dict[str, Any] = {"geometry": self.geometry, "random": self._random(len(indices)), "take": take}
+        assembly = Assembly(self.reader(), self.places(indices), **how)
+        assembly.fill(0, len(indices))
+        return Batch(assembly.fields(), len(indices), self.as_tuple)
+
+    def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
+        """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
+        reader = self.reader()
+        return self._finished(reader, reader.sample(self._place(reader, index), geometry, random))
+
+    def places(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the samples stand in the pack; raises BadIndex."""
+        given = np.asarray(indices, np.int64)
+        outside = (given < -self._count) | (given >= self._count)
+        if outside.any():
+            raise self._bad_index(int(given[outside][0]))
+        return np.asarray(self._chosen(self.reader()), np.int64)[given] if self.split else given % max(self._count, 1)
+
+    def _random(self, count: int) -> list[list[float]]:
+        draws = self.geometry.draws if self.geometry is not None else 0
+        return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count
 
     def _place(self, reader: SampleReader, index: int) -> int:
         if not -self._count <= index < self._count:
-            raise BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
+            raise self._bad_index(index)
         return int(self._chosen(reader)[index])
+
+    def _bad_index(self, index: int) -> BadIndex:
+        return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
 
     def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
         if self.output != "numpy":
@@ -156,17 +192,17 @@ class PackDataset(Dataset[Any]):
     @property
     def schema(self) -> Schema:
         """The fields that samples have, in order; see packer.schema."""
-        return self._reader().schema
+        return self.reader().schema
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Class names of the field `label`, by value; empty where there are none."""
-        schema = self._reader().pack.schema
+        schema = self.reader().pack.schema
         return schema["label"].classes or () if "label" in schema else ()
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""
-        reader = self._reader()
+        reader = self.reader()
         values = reader.pack.index.column(name)
         chosen = self._chosen(reader)
         dtype = values.dtype.newbyteorder("=")
@@ -174,7 +210,7 @@ class PackDataset(Dataset[Any]):
 
     def index_of(self, key: str) -> int:
         """The index of the sample with that key, found by bisection; raises UnknownKey."""
-        reader = self._reader()
+        reader = self.reader()
         place = reader.pack.index.index_of(key)
         if self.split is None:
             return place
@@ -190,7 +226,7 @@ class PackDataset(Dataset[Any]):
 
     def key(self, index: int) -> str:
         """The key of one sample."""
-        reader = self._reader()
+        reader = self.reader()
         return reader.pack.index.key(self._place(reader, index))
 
     def __repr__(self) -> str:

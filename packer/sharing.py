@@ -27,11 +27,15 @@ class SharedMemory:
     def __init__(self) -> None:
         self._slabs: list[_Slab] = []
 
-    def take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
-        """A shared storage of `size` bytes to send, and a writable uint8 array over the same memory to fill.
+    def take(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.uint8]]:
+        """A flat uint8 tensor in shared memory to send, and a writable array over the same memory to fill.
 
         The content is what was left in it: whoever takes it writes all of it.
         """
+        storage, memory = self._take(size)
+        return torch.empty(0, dtype=torch.uint8).set_(storage), memory
+
+    def _take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
         if not hasattr(os, "memfd_create"):
             return _fresh(size)
         slab = self._free(size)

@@ -21,7 +21,7 @@ LAYERS = (
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
-    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "sharing"),
+    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "scratch", "sharing"),
     ("errors",),
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
@@ -32,6 +32,8 @@ MOST_PARAMETERS = 6
 # function -> (parameters, why): what may have more
 MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
+    "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
+    "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
     "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
 }
 
@@ -258,6 +260,9 @@ def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
             assert ast.unparse(given.get("weights_only", node.func)) == "True", f"{named(path)}:{node.lineno}"
 
 
+HANDS_ON = ("loading/engine.py",)  # a thread that hands on what it caught, to be raised in another
+
+
 @each_file
 def test_no_except_catches_everything(path: Path) -> None:
     for node in ast.walk(TREES[path]):
@@ -265,8 +270,12 @@ def test_no_except_catches_everything(path: Path) -> None:
             continue
         caught = ast.unparse(node.type) if node.type is not None else ""
         raises_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+        if named(path) in HANDS_ON and isinstance(node.body[-1], (ast.Assign, ast.Return)):
+            continue
         if "BaseException" in caught or not caught:
             assert raises_again, f"{named(path)}:{node.lineno}: except {caught} that does not raise again"
+        elif raises_again:
+            continue
         elif "Exception" in caught.replace("ClickException", "").split(".")[-1]:
             assert named(path) == "cli/__init__.py", f"{named(path)}:{node.lineno}: except {caught}"
 

@@ -1,6 +1,9 @@
 """The documentation is complete, and its examples run."""
 
+import inspect
+import os
 import re
+import socket
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -9,9 +12,11 @@ from pathlib import Path
 import click
 import pytest
 import trees
+from converting import packed
 from test_convert import photos
 
 import packer
+from packer import geometry
 from packer.cli import main, registry
 
 ROOT = Path(__file__).parent.parent
@@ -60,6 +65,34 @@ def test_the_readme_runs(tmp_path: Path) -> None:
                 )
                 ran += 1
     assert ran >= 10
+
+
+def test_the_page_on_loading_runs(tmp_path: Path) -> None:
+    """Its Python blocks as one program, in order, as the only process of a group."""
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    packed(trees.cornell(tmp_path / "cornell"), tmp_path / "cornell.pack")
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/loading.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 6
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    program = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    subprocess.run(program, cwd=tmp_path, check=True, env={**os.environ, **group})
+
+
+def test_the_page_on_loading_names_every_argument_and_geometry() -> None:
+    page = (ROOT / "docs/loading.md").read_text()
+    rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
+    arguments = set(inspect.signature(packer.Loader.__init__).parameters) - {"self", "dataset"}
+    shown = {name for name, value in vars(geometry).items() if inspect.isclass(value) and value is not geometry.View}
+    shown -= {"Geometry", "View"}
+    assert arguments | {name for name in shown if issubclass(vars(geometry)[name], geometry.Geometry)} <= rows
+    for name in shown:
+        given = re.search(rf"^\| `{name}` \| `(.*?)`", page, re.MULTILINE)
+        assert given, name
+        wanted = inspect.signature(vars(geometry)[name]).parameters
+        assert re.findall(r"(?:^|, )\*?(\w+)(?==|,|$)", given[1]) == list(wanted), name
 
 
 def test_files_that_the_documentation_names_exist() -> None:

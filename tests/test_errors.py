@@ -20,6 +20,7 @@ CODES = {
     "BadInputs": 3,
     "CorruptPack": 3,
     "CorruptRecord": 3,
+    "FatalPart": 3,
     "StorageFailed": 4,
     "Locked": 5,
 }

@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from packer.errors import Refused
-from packer.geometry import Resize, View, identity, move_boxes, move_points, upright
+from packer.geometry import (
+    Geometry,
+    HorizontalFlip,
+    RandomRotate,
+    RandomZoom,
+    Resize,
+    View,
+    identity,
+    move_boxes,
+    move_points,
+    upright,
+)
 
 numbers = st.floats(-100, 100)
 views = st.builds(
@@ -125,3 +136,23 @@ def test_a_moved_box_is_the_tightest_around_its_moved_corners(view: View, rows: 
 
 def test_a_quarter_turn_swaps_the_sides_of_a_box() -> None:
     assert move_boxes(np.asarray([[1, 2, 3, 5]]), upright(6, 10, 20).array).tolist() == [[4, 1, 7, 3]]
+
+
+@given(
+    st.integers(1, 500),
+    st.integers(1, 500),
+    st.floats(0, 0.999),
+    st.sampled_from([HorizontalFlip(1), RandomRotate(), RandomRotate(choices=(0, 90, 180, 270)), RandomZoom(0.2, 3)]),
+)
+def test_the_middle_stays_in_the_middle(height: int, width: int, number: float, geometry: Geometry) -> None:
+    view = geometry.view(height, width, [number])
+    middle = np.asarray([[(width - 1) / 2, (height - 1) / 2]])
+    assert np.allclose(move_points(middle, view.array), middle, atol=1e-3)
+    assert view.size == (height, width)
+
+
+def test_directions_are_as_seen() -> None:
+    right_of_the_middle = np.asarray([[3.0, 2.0]])  # of 5x5; y points down
+    assert move_points(right_of_the_middle, HorizontalFlip(1).view(5, 5, [0]).array).tolist() == [[1, 2]]
+    assert move_points(right_of_the_middle, RandomRotate((90, 90)).view(5, 5, [0]).array).tolist() == [[2, 1]]
+    assert move_points(right_of_the_middle, RandomZoom(0.5, 0.5).view(5, 5, [0]).array).tolist() == [[4, 2]]

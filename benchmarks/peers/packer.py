@@ -1,51 +1,53 @@
-"""packer itself: a pack of the files' own bytes in LMDB; its Loader, and the same data set in torch's DataLoader."""
+"""packer itself: packs of the same images; its Loader, and the same data set in torch's DataLoader."""
 
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import packer
 from benchmarks.harness import stacking
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import RATIO, SCALE, Picture, cropped, raw
+from benchmarks.harness.pictures import RATIO, SCALE, Picture, raw
 
-_HAS_LOADER = hasattr(packer, "Loader")
-_PLAIN = ("loader", "dataloader") if _HAS_LOADER else ("dataloader",)
-_CROPS = ("loader", "loader antialias", "dataloader") if _HAS_LOADER else ("dataloader",)
+# variant -> the pack that it reads; the first is what the others are compared with
+_FULL = {"loader": "kept", "loader fast dct": "kept", "dataloader": "kept"}
+_CROPS = {
+    "loader jpeg:90": "jpeg",
+    "loader kept": "kept",
+    "loader jpeg:90 antialias": "jpeg",
+    "loader kept antialias": "kept",
+    "dataloader": "kept",
+}
+_RAW = {"loader hdf5": "hdf5", "loader pth": "pth", "loader lmdb": "lmdb", "dataloader": "lmdb"}
+_PACKS = {"full": _FULL, "rrc": _CROPS, "raw224": _RAW, "big": _CROPS}
 
-TASKS = {"full": _PLAIN, "rrc": _CROPS, "raw224": _PLAIN, "big": _CROPS}
+TASKS = {task: tuple(variants) for task, variants in _PACKS.items()}
 WITHOUT: dict[str, str] = {}
-DOES = "packer convert --to lmdb; packer.Loader with threads, or LMDBDataset in a DataLoader with worker processes"
+DOES = (
+    "packer convert; packer.Loader with threads, or the data set in a DataLoader with worker processes. kept: the "
+    "files' own bytes; jpeg:90: encoded anew with restart intervals; antialias: filtered where it shrinks"
+)
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python")
 SYSTEM = ()
 
 
 def prepare(job: Job) -> None:
-    source, codec = job.images, []
+    source = job.images
     if job.task == "raw224":
         import cv2
 
-        source, codec = job.work / "bmp", ["--codec", "image=raw"]
+        source = job.work / "bmp"
         source.mkdir()
         for index, picture in enumerate(raw(job.images)):
             cv2.imwrite(str(source / f"{index:08d}.bmp"), picture[..., ::-1])
-    command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / "set.pack"), "--to", "lmdb"]
-    subprocess.run([*command, *codec], check=True)
+    for name in dict.fromkeys(_PACKS[job.task].values()):
+        form = name if job.task == "raw224" else "lmdb"
+        codec = {"kept": "encoded", "jpeg": "jpeg:90"}.get(name, "raw")
+        command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / f"{name}.pack")]
+        subprocess.run([*command, "--to", form, "--codec", f"image={codec}"], check=True)
     if source != job.images:
         shutil.rmtree(source)
-
-
-class Crop:
-    """A sample -> the same with its image cropped; for a packer without geometries in its data sets."""
-
-    def __init__(self, side: int) -> None:
-        self.side = side
-
-    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
-        return {"image": cropped(sample["image"], self.side)}
 
 
 def geometry(job: Job) -> Any:
@@ -57,14 +59,11 @@ def geometry(job: Job) -> Any:
 
 
 def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
-    from packer.datasets import LMDBDataset
-
-    pack: Path = job.work / "set.pack"
-    if job.variant == "dataloader":
-        options = {"output": "numpy", "transform": Crop(job.side)} if job.crops else {}
-        return stacking.shuffled(LMDBDataset(pack, ("image",), **options), job, "image")
-    from packer import Loader  # not in every version
+    import packer
 
     warp = {"geometry": geometry(job)} if job.crops else {}
-    loader = Loader(LMDBDataset(pack, ("image",)), batch_size=job.batch_size, shuffle=True, threads=job.threads, **warp)
-    return stacking.epochs(loader, "image")
+    dct = "fast" if job.variant.endswith("fast dct") else "accurate"
+    data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
+    if job.variant == "dataloader":
+        return stacking.shuffled(data_set, job, "image")
+    return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, threads=job.threads), "image")

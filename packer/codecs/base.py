@@ -9,12 +9,14 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
   did not write.
 * `out`, where given, is C-contiguous with exactly the dtype and shape of the result, and is returned; anything else
   raises Refused.
-* `view` asks for the picture through a View (image, depth and mask only).
+* `view` asks for the picture through a View (image, depth and mask only). `header` is what `look` found in these very
+  bytes, where the caller has looked: nothing is parsed twice then.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from packer.decoders import Decoder, Header
 from packer.errors import Refused
 from packer.geometry import View
 from packer.schema import Buffer as Buffer
@@ -27,11 +29,10 @@ class Codec(ABC):
     kinds: ClassVar[tuple[str, ...]]  # kinds of field that the codec can hold
     lossy: ClassVar[bool] = False
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        """field: what is stored; decoder: which JPEG decoder; strict: see packer.decoders.decode."""
+    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True, dct: str = "accurate") -> None:
+        """field: what is stored; decoder: which JPEG decoder; strict, dct: see packer.decoders.decode."""
         self.field = field
-        self.decoder = decoder
-        self.strict = strict
+        self.pixels = Decoder(field.kind, decoder=decoder, strict=strict, dct=dct, invalid=field.invalid)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:
@@ -49,8 +50,12 @@ class Codec(ABC):
         """The bytes that are stored; raises Refused or BadInput for a value that it cannot hold exactly."""
 
     @abstractmethod
-    def decode(self, buffer: Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
         """The value; see the module's contract."""
+
+    def look(self, buffer: Buffer) -> tuple[Shape, Header | None]:
+        """Shape of what `decode(buffer)` gives, and for a picture file its header, to be handed to `decode`."""
+        return self.shape(buffer), None
 
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""

@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from packer.arrays import deliver, form, target
 from packer.codecs import base
+from packer.decoders import Header
 from packer.errors import BadInput, CorruptRecord, Refused
-from packer.geometry import View
+from packer.geometry import View, upright
 from packer.schema import Field, Shape
 from packer.warping import warp
 
@@ -32,6 +33,7 @@ _GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1)
 _GRAYS[:, 3] = 0
 _PALETTE = _GRAYS.tobytes()
 _MOST_BYTES = 1 << 30  # what OpenCV reads
+_TOP_DOWN = 4  # the EXIF orientation of rows from below
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None)}
 
 
@@ -40,8 +42,8 @@ class Codec(base.Codec):
 
     kinds = ("image", "mask")
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):
@@ -74,21 +76,25 @@ class Codec(base.Codec):
         rows[::-1, : width * self._channels] = stored.reshape(height, -1)
         return file.tobytes()
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """uint8 (H, W, 3) RGB, or (H, W) of a mask; raises CorruptRecord for anything but what `encode` gives."""
         height, width = self._size(buffer)
         row_bytes = self._row_bytes(width)
         rows = np.frombuffer(buffer, np.uint8, height * row_bytes, self._start).reshape(height, row_bytes)
-        stored = rows[::-1, : width * self._channels]
+        stored = rows[:, : width * self._channels]
         if self._channels == 1:
             if view is not None:
-                return warp(stored, view, "mask", invalid=self.field.invalid, out=out)
-            return np.array(stored, order="C") if out is None else deliver(stored, out=out)
-        pixels: npt.NDArray[Any] = stored.reshape(height, width, 3)
-        # the rows are turned by copying them, which is as fast as memory; then one pass swaps red and blue into `out`
-        shown = np.ascontiguousarray(pixels) if view is None else warp(pixels, view, "image")
-        made = target(shown.shape, np.uint8, out=out)
-        cv2.cvtColor(shown, cv2.COLOR_BGR2RGB, dst=made)
+                return warp(stored[::-1], view, "mask", out=out)
+            return np.array(stored[::-1], order="C") if out is None else deliver(stored[::-1], out=out)
+        upside_down: npt.NDArray[Any] = stored.reshape(height, width, 3)
+        if view is None:
+            made = target(upside_down.shape, np.uint8, out=out)
+            np.copyto(made, upside_down[::-1])
+        else:  # turned by the view, which may show a part of the picture alone
+            made = warp(upside_down, upright(_TOP_DOWN, height, width).then(view), "image", out=out)
+        cv2.cvtColor(made, cv2.COLOR_BGR2RGB, dst=made)
         return made if out is None else out
 
     def shape(self, buffer: base.Buffer) -> Shape:

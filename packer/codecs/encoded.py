@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from packer.codecs import base
-from packer.decoders import decode, sniff
+from packer.decoders import Header, sniff
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape
@@ -21,8 +21,8 @@ class Codec(base.Codec):
 
     kinds = (*PIXEL_KINDS, "bytes")
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'encoded' takes no argument, found {self.argument!r}")
 
@@ -45,19 +45,23 @@ class Codec(base.Codec):
                 raise BadInput(f"a depth of {found}, expected {self.field.dtype}, which the field has; leave it out")
         return bytes(value)
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """The pixels, as packer.decoders.decode gives them; kind bytes: the bytes."""
-        field = self.field
-        if field.kind != "bytes":
-            how: dict[str, Any] = {"decoder": self.decoder, "strict": self.strict, "invalid": field.invalid}
-            return decode(buffer, field.kind, view=view, out=out, **how)
+        if self.field.kind != "bytes":
+            return self.pixels(buffer, view, out, header=header)
         if view is not None or out is not None:
-            raise Refused(f"field {field.name!r}: bytes have no pixels; ask without a view and without out")
+            raise Refused(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
         return bytes(buffer)
 
-    def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W, 3) of an image, (H, W) of a depth or mask, from the file's header."""
+    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+        """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
         if self.field.kind == "bytes":
-            return super().shape(buffer)
+            return super().shape(buffer), None
         found = sniff(buffer)
-        return (found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)
+        return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
+
+    def shape(self, buffer: base.Buffer) -> Shape:
+        """As `look` has it."""
+        return self.look(buffer)[0]

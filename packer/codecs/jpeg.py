@@ -18,7 +18,7 @@ import numpy as np
 
 from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import decode, sniff
+from packer.decoders import Header, sniff
 from packer.decoders.intervals import with_table
 from packer.errors import BadInput, Refused
 from packer.geometry import View
@@ -37,8 +37,8 @@ class Codec(base.Codec):
     kinds = ("image",)
     lossy = True
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         text = _DEFAULT_QUALITY if self.argument is None else self.argument
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
             raise Refused(f"field {field.name!r}: quality {text!r} of codec 'jpeg': expected 1 to 100, as in jpeg:95")
@@ -74,14 +74,20 @@ class Codec(base.Codec):
         file = data.tobytes()
         return with_table(file, sniff(file))
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """uint8 (H, W, 3), RGB."""
-        return decode(buffer, "image", decoder=self.decoder, strict=self.strict, view=view, out=out)
+        return self.pixels(buffer, view, out, header=header)
+
+    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+        """(H, W, 3), and the header that says so."""
+        found = sniff(buffer)
+        return (found.height, found.width, 3), found
 
     def shape(self, buffer: base.Buffer) -> Shape:
         """(H, W, 3), from the header."""
-        found = sniff(buffer)
-        return found.height, found.width, 3
+        return self.look(buffer)[0]
 
 
 def _interval(row: int) -> int:

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from packer.codecs import base
+from packer.decoders import Header
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import Field
@@ -15,8 +16,8 @@ class Codec(base.Codec):
 
     kinds = ("json",)
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
 
@@ -32,7 +33,9 @@ class Codec(base.Codec):
             raise BadInput("value does not come back equal from JSON; use str keys, and lists instead of tuples")
         return data
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """The value; raises CorruptRecord for what is not JSON, repeats a key or has NaN or infinity."""
         if view is not None or out is not None:
             raise Refused(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")

@@ -11,7 +11,7 @@ import numpy as np
 
 from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import decode, sniff
+from packer.decoders import Header, decode, sniff
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import DTYPES, Field, Shape
@@ -22,8 +22,8 @@ class Codec(base.Codec):
 
     kinds = ("depth",)
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
 
@@ -49,7 +49,9 @@ class Codec(base.Codec):
         np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
         return file.getvalue()
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """(H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
         self.shape(buffer)
         return decode(buffer, "depth", view=view, invalid=self.field.invalid, out=out)

@@ -7,6 +7,7 @@ import numpy as np
 
 from packer.arrays import cast_exactly, deliver, read_numbers
 from packer.codecs import base
+from packer.decoders import Header
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import Field, Shape
@@ -17,8 +18,8 @@ class Codec(base.Codec):
 
     kinds = ("number",)
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
         if field.dtype is None or field.shape is None or None in field.shape:
@@ -36,7 +37,9 @@ class Codec(base.Codec):
             raise BadInput(f"value has shape {given.shape}, expected {self._shape}; all samples need the same shape")
         return given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """A Python int, float or bool for shape (), else an array; raises CorruptRecord for another number of bytes."""
         if view is not None:
             raise Refused(f"field {self.field.name!r}: a number has no pixels; ask without a view")

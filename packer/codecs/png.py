@@ -8,7 +8,7 @@ import numpy as np
 
 from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import decode, sniff
+from packer.decoders import Header, sniff
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import PIXEL_KINDS, Field, Shape
@@ -22,8 +22,8 @@ class Codec(base.Codec):
 
     kinds = PIXEL_KINDS
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
         if field.dtype is not None and field.dtype not in _DTYPES[field.kind]:
@@ -54,11 +54,17 @@ class Codec(base.Codec):
             raise BadInput(f"OpenCV cannot encode {value.dtype} {value.shape} as PNG; use codec raw")
         return data.tobytes()
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """The pixels in the dtype that was encoded."""
-        return decode(buffer, self.field.kind, strict=self.strict, view=view, invalid=self.field.invalid, out=out)
+        return self.pixels(buffer, view, out, header=header)
+
+    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+        """(H, W, 3) of an image, (H, W) of a depth or mask, and the header that says so."""
+        found = sniff(buffer)
+        return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W, 3) of an image, (H, W) of a depth or mask, from the header."""
-        found = sniff(buffer)
-        return (found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)
+        """As `look` has it."""
+        return self.look(buffer)[0]

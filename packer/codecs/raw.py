@@ -13,6 +13,7 @@ import numpy as np
 
 from packer.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 from packer.codecs import base
+from packer.decoders import Header
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import View
 from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape
@@ -29,8 +30,8 @@ class Codec(base.Codec):
 
     kinds = (*PIXEL_KINDS, "points", "boxes", "number")
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         described = self.complete(field)
         name, dtype, shape = field.name, described.dtype, described.shape
         if self.argument is not None and self.argument not in DTYPES:
@@ -64,7 +65,9 @@ class Codec(base.Codec):
         lengths = b"" if self._bare else np.asarray(given.shape, _LENGTH).tobytes()
         return lengths + given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """The array, with the dtype that is stored; raises CorruptRecord unless the number of bytes is exact."""
         field, shape = self.field, self.shape(buffer)
         offset = 0 if self._bare else _LENGTH.itemsize * len(shape)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from packer.codecs import base
+from packer.decoders import Header
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import Field
@@ -13,8 +14,8 @@ class Codec(base.Codec):
 
     kinds = ("text",)
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True) -> None:
-        super().__init__(field, decoder=decoder, strict=strict)
+    def __init__(self, field: Field, **how: Any) -> None:
+        super().__init__(field, **how)
         if self.argument is not None:
             raise Refused(f"field {field.name!r}: codec 'text' takes no argument, found {self.argument!r}")
 
@@ -30,7 +31,9 @@ class Codec(base.Codec):
             raise BadInput(f"text {value!r:.60} spells a character in surrogates; write the character itself")
         return data
 
-    def decode(self, buffer: base.Buffer, view: View | None = None, out: Any = None) -> Any:
+    def decode(
+        self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+    ) -> Any:
         """The str; every sequence of bytes is one."""
         if view is not None or out is not None:
             raise Refused(f"field {self.field.name!r}: text has no pixels; ask without a view and without out")

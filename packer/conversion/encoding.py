@@ -131,7 +131,7 @@ class Encoder:
         if name == "encoded" and view is None:
             decoders.validate(value, field.kind, full=self._full, header=header)
             return codec.encode(value)
-        array = decoders.decode(value, field.kind, view=view, invalid=field.invalid)
+        array = codec.pixels(value, view, header=header)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
         if name == "encoded":
             return as_file(field, array, lossy=header.lossy)

@@ -13,16 +13,19 @@ The wall between damaged and sound is libjpeg's: a flipped byte that it does not
 every decoder. That is why packs have a crc32 per record.
 """
 
+from packer.decoders.decoder import Decoder
 from packer.decoders.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCANS, Header
-from packer.decoders.pixels import NAMES, decode, describe
+from packer.decoders.pixels import DCTS, NAMES, decode, describe
 from packer.decoders.sniffing import sniff
 from packer.decoders.validation import validate
 
 __all__ = [
+    "DCTS",
     "MAX_DECODED_BYTES",
     "MAX_PIXELS",
     "MAX_SCANS",
     "NAMES",
+    "Decoder",
     "Header",
     "decode",
     "describe",

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from packer.decoders.header import Buffer, Header, Intervals
 from packer.decoders.intervals import Bounds, bounds, codes_before, disagreement, markers_before
 from packer.decoders.jpeg import END
-from packer.decoders.scratch import Scratch
+from packer.scratch import Scratch
 
 Box = tuple[int, int, int, int]
 

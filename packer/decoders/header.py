@@ -1,6 +1,5 @@
 """Header: what the first bytes of a picture file announce, and the limits that it must keep to be decoded."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +28,7 @@ class Intervals(NamedTuple):
     table_at: int
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """One picture file as it announces itself.
 
     format: jpeg, png, bmp, tiff, webp, pnm or npy, told by magic bytes alone.
@@ -68,7 +66,9 @@ class Header:
                 f"it announces {self.width}x{self.height} px = {self.height * self.width / 1e6:.1f} MP, "
                 f"the limit is {MAX_PIXELS // 1_000_000} MP",
             )
-        decoded_bytes = self.height * self.width * self.channels * np.dtype(self.dtype).itemsize
+        decoded_bytes = self.height * self.width * self.channels
+        if self.dtype != "uint8":
+            decoded_bytes *= np.dtype(self.dtype).itemsize
         if decoded_bytes > MAX_DECODED_BYTES:
             raise damaged(
                 self.format, f"it announces {decoded_bytes} bytes of pixels, the limit is {MAX_DECODED_BYTES}"

@@ -5,7 +5,6 @@ Layout: ITU-T T.81 annex B (markers and segments); Adobe APP14 as in Adobe techn
 
 import re
 import struct
-from collections.abc import Iterator
 
 from packer.decoders import exif
 from packer.decoders.header import MAX_SCANS, Buffer, Header, Intervals, damaged
@@ -24,6 +23,7 @@ _OTHER_FRAMES = {
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
 _DRI, _APP11 = 0xDD, 0xEB
+_PLAIN = frozenset(range(256)) - _FRAMES - _OTHER_FRAMES.keys() - _ALONE - {_SOI, _EOI, _SOS}  # any other segment
 TABLE = b"packer\0"  # what an APP11 segment with the lengths of restart intervals starts with
 # a marker among entropy-coded bytes: not a stuffed byte, a fill byte or a restart
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
@@ -37,30 +37,14 @@ _SAMPLINGS = frozenset(
 _MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in factors)) for factors in _SAMPLINGS}
 
 
-def header(buffer: Buffer) -> Header:
-    """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken."""
-    frame, frame_at, orientation = 0, 0, 1
+def header(buffer: Buffer) -> Header:  # noqa: C901  one loop over the segments, for speed
+    """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken.
+
+    Strict where libjpeg skips and warns. Every image that is read passes here: hence one loop, and no generator.
+    """
+    frame = frame_at = 0
+    orientation = 1
     noted: dict[int, int] = {}  # offset of the last segment of each other marker
-    for marker, at, length in _segments(buffer):
-        if marker in _FRAMES and not frame:
-            frame, frame_at = marker, at
-        elif marker in _FRAMES or marker in _OTHER_FRAMES:
-            kind = _OTHER_FRAMES.get(marker, "a second frame in one")
-            raise damaged("jpeg", f"{kind} JPEG is not supported, expected baseline or progressive")
-        elif marker == _APP1 and orientation == 1 and buffer[at + 2 : at + 8] == b"Exif\0\0":
-            orientation = exif.orientation(buffer, at + 8, at + length)
-        elif marker == _SOS:
-            if not frame:
-                raise damaged("jpeg", "a scan comes before the frame header")
-            noted[_SOS] = at
-            return _assemble(buffer, frame, frame_at, orientation=orientation, noted=noted)
-        else:
-            noted[marker] = at
-    raise damaged("jpeg", "it ends before its first scan")
-
-
-def _segments(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Marker, offset of the length and length of each segment; strict where libjpeg skips and warns."""
     at = 2
     while True:
         if buffer[at] != 0xFF:
@@ -70,15 +54,41 @@ def _segments(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
             at += 1
             continue
         at += 2
-        if marker in _ALONE:
+        if marker in _PLAIN:
+            noted[marker] = at
+        elif marker in _FRAMES and not frame:
+            frame, frame_at = marker, at
+        elif marker in _ALONE:
             continue
-        if marker in (_SOI, _EOI):
-            raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
+        elif marker == _SOS and frame:
+            noted[_SOS] = at
+            _segment_length(buffer, at)
+            return _assemble(buffer, frame, frame_at, orientation=orientation, noted=noted)
+        else:
+            _refuse(marker, at)
         length = buffer[at] << 8 | buffer[at + 1]
         if length < 2:
-            raise damaged("jpeg", f"the segment at byte {at} has length {length}, expected at least 2")
-        yield marker, at, length
+            _segment_length(buffer, at)
+        if marker == _APP1 and orientation == 1 and buffer[at + 2 : at + 8] == b"Exif\0\0":
+            orientation = exif.orientation(buffer, at + 8, at + length)
         at += length
+
+
+def _segment_length(buffer: Buffer, at: int) -> None:
+    length = buffer[at] << 8 | buffer[at + 1]
+    if length < 2:
+        raise damaged("jpeg", f"the segment at byte {at} has length {length}, expected at least 2")
+
+
+def _refuse(marker: int, at: int) -> None:
+    """Raise for a marker that must not stand before the first scan; the others have nothing of interest."""
+    if marker in (_SOI, _EOI):
+        raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
+    if marker == _SOS:
+        raise damaged("jpeg", "a scan comes before the frame header")
+    if marker in _FRAMES or marker in _OTHER_FRAMES:
+        kind = _OTHER_FRAMES.get(marker, "a second frame in one")
+        raise damaged("jpeg", f"{kind} JPEG is not supported, expected baseline or progressive")
 
 
 def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: dict[int, int]) -> Header:

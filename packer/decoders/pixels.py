@@ -2,7 +2,7 @@
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,17 @@ from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
 
 NAMES = ("auto", "turbojpeg", "opencv")
+DCTS = ("accurate", "fast")
 
 Pixels = npt.NDArray[Any]
+
+
+class _How(NamedTuple):
+    """What `decode` was asked for, besides the pixels."""
+
+    opencv: bool
+    strict: bool
+    fast_dct: bool
 
 
 @functools.cache
@@ -27,14 +36,16 @@ def _opencv() -> ModuleType:
     return import_or_explain("packer.decoders.opencv", "decoding pictures")
 
 
-def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invalid), how (decoder, strict) and where (out)
+def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and where they go
     buffer: Buffer,
     kind: str,
     *,
     decoder: str = "auto",
     strict: bool = True,
+    dct: str = "accurate",
     view: View | None = None,
     invalid: float | None = None,
+    header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
     """The pixels of one picture file, never a view of `buffer`.
@@ -47,6 +58,8 @@ def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invali
       in speed only, and only for JPEG.
     strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
       decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    dct: "fast" is libjpeg's quicker inverse DCT, whose pixels differ by a few levels; for JPEG by libjpeg-turbo only.
+    header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.warping.warp`ed with them. EXIF orientation is always left to the caller.
     out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
       where a JPEG turns out to be damaged.
@@ -54,14 +67,15 @@ def decode(  # noqa: PLR0913  seven: which pixels are wanted (kind, view, invali
     """
     if decoder not in NAMES:
         raise Refused(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
-    found = sniff(buffer)
+    found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
-    if view is None:
-        return read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=out)
+    how = _How(decoder == "opencv", strict, dct == "fast")
+    if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
+        return read(buffer, found, kind, how=how, out=out)
     from packer.warping import warp  # loads OpenCV
 
-    pixels = read(buffer, found, kind, use_opencv=decoder == "opencv", strict=strict, out=None)
+    pixels = read(buffer, found, kind, how=how, out=None)
     return warp(pixels, view, kind, invalid=invalid, out=out)
 
 
@@ -85,26 +99,25 @@ def check_kind(found: Header, kind: str) -> None:
         raise BadInput(f"a {what} is no {kind}: expected 8 bit, which is never made by narrowing; use kind depth")
 
 
-def _jpeg(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:
     in_colour = kind == "image" or found.channels > 1
-    if found.cmyk or use_opencv:
-        if strict:
+    if found.cmyk or how.opencv:
+        if how.strict:
             buffer = libjpeg.check(buffer, found)
         pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
         return deliver(_as_kind(pixels, kind), out=out)
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels)
+        libjpeg.decode(buffer, found, pixels, fast_dct=how.fast_dct)
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1))
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=how.fast_dct)
     return pixels if out is None else out
 
 
-def _other(buffer: Buffer, found: Header, kind: str, *, use_opencv: bool, strict: bool, out: Any) -> Pixels:
-    del use_opencv  # there is no one else
-    if strict:
+def _other(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:
+    if how.strict:
         check_end(buffer, found)
     if found.format == "npy":
         pixels = npy.decode(buffer, found)

@@ -23,9 +23,9 @@ from packer.decoders import cutting, libjpeg
 from packer.decoders.cutting import FEWEST_PX, Box
 from packer.decoders.header import Buffer, Header
 from packer.decoders.pixels import NAMES, decode
-from packer.decoders.scratch import Scratch
 from packer.errors import Refused
 from packer.registry import import_or_explain
+from packer.scratch import Scratch
 
 Pixels = npt.NDArray[np.uint8]
 

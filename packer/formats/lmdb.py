@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
+import numpy.typing as npt
 
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.formats import base
@@ -199,6 +201,21 @@ class Reader(base.Reader):
             if value is None:
                 raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
         return record
+
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
+        transaction, gate = getattr(self._local, "state", None) or self._begin()
+        get, fields, place, size = transaction.get, len(self._places), self._places[name], out.shape[1]
+        for position, row in zip(positions, rows, strict=True):
+            try:
+                with gate:
+                    value = get((row * fields + place).to_bytes(8, "big"))
+            except lmdb.Error as error:
+                raise CorruptPack(f"{self.path}: cannot read row {row}: {error}; pack again") from error
+            if value is None:
+                raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
+            if len(value) != size:
+                raise base.wrong_size(self.path, row, name, found=len(value), expected=size)
+            np.copyto(out[position], np.frombuffer(value, np.uint8))  # without the GIL
 
     def _begin(self) -> tuple[Any, threading.Lock]:
         if self._env is None:

@@ -110,7 +110,7 @@ class Comparison:
                 return None  # a picture of another size than the sample's main one was moved by its own matrix
             matrix = self._matrices[index].ravel().tolist()
             view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
-        wanted = decoders.decode(original, field.kind, view=view, invalid=field.invalid)
+        wanted = decoders.Decoder(field.kind, invalid=field.invalid)(original, view)
         if wanted.shape != stored.shape:
             return f"differs: the file gives shape {wanted.shape}, the pack {stored.shape}"
         if view is None and not self._codec(field).lossy and wanted.dtype == stored.dtype:

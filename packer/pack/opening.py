@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from packer import formats
 from packer.errors import CorruptPack, CorruptRecord, Refused, StorageFailed
 from packer.formats.base import Reader, Record
@@ -84,6 +87,43 @@ class Pack:
                 self._verify(index, values)
             yield values
 
+    def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[Record]:
+        """As `record`, for many samples, quickest in pack order; each record is valid until the next is asked for."""
+        verify = self.verify != "never"
+        for number, rows, first in self._runs(indices):
+            with self._pinned(number) as reader:
+                for at, row in enumerate(rows, first):
+                    values = reader.read(row, names)
+                    if verify:
+                        self._verify(indices[at], values)
+                    yield values
+
+    def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
+        """Copy a field whose values have one size into uint8 (len(indices), size); raises as `record` does."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for position, index in enumerate(indices.tolist()):
+            number, row = self.locate(index)
+            rows, positions = found.setdefault(number, ([], []))
+            rows.append(row)
+            positions.append(position)
+        for number, (rows, positions) in found.items():
+            with self._pinned(number) as reader:
+                reader.gather(rows, name, out, positions)
+        for position in self._unverified(indices, name):
+            self._verify(int(indices[position]), {name: out[position].data})
+
+    def _runs(self, indices: Sequence[int]) -> Iterator[tuple[int, list[int], int]]:
+        """Part number, rows in it, and position of the first, for each run of samples of one part."""
+        at = 0
+        while at < len(indices):
+            number = bisect_right(self._ends, indices[at])
+            end, start = self._ends[number], self._ends[number - 1] if number else 0
+            first, rows = at, []
+            while at < len(indices) and start <= indices[at] < end:
+                rows.append(indices[at] - start)
+                at += 1
+            yield number, rows, first
+
     def _pinned(self, number: int) -> AbstractContextManager[Reader]:
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
             return nullcontext(self._damaged[number])
@@ -105,6 +145,17 @@ class Pack:
                     self._damaged[number] = self._apart.reader(path, part.samples)
                 self._hashed[number] = found == part.sha256
             return self._hashed[number]
+
+    def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
+        """Positions of those whose value is to be compared with its crc32."""
+        if self.verify == "never":
+            return []
+        if self.verify == "always":
+            return list(range(len(indices)))
+        bits = indices * len(self.schema) + self.index.position(name)
+        done = np.frombuffer(self._checked, np.uint8)[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
+        missing: list[int] = np.flatnonzero(done == 0).tolist()
+        return missing
 
     def _verify(self, index: int, values: Record) -> None:
         first = index * len(self.schema)

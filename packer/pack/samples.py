@@ -8,12 +8,16 @@ import numpy.typing as npt
 
 from packer import codecs, decoders
 from packer.codecs.base import Buffer, Codec
+from packer.decoders import Header
 from packer.errors import BadInput, CorruptRecord, Refused
-from packer.geometry import move_boxes, move_points
+from packer.geometry import Geometry, View, move_boxes, move_points, stretched
 from packer.pack.opening import Pack
-from packer.schema import Field, Schema
+from packer.schema import PIXEL_KINDS, Field, Schema
 
 _MOVED = {"points": move_points, "boxes": move_boxes}
+Look = tuple[tuple[int, ...], Header | None]  # shape of a picture as stored, and its file's header
+Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
+_NO_VIEWS: Views = (None, {})
 
 
 class SampleReader:
@@ -23,7 +27,9 @@ class SampleReader:
     other fields are read from the part, checked and decoded.
     """
 
-    def __init__(self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto") -> None:
+    def __init__(
+        self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto", dct: str = "accurate"
+    ) -> None:
         """names: fields to read, None for all that are not hidden; raises UnknownKey for one that is not there."""
         if decoder not in decoders.NAMES:
             raise Refused(f"decoder={decoder!r}: expected one of {', '.join(decoders.NAMES)}")
@@ -31,18 +37,30 @@ class SampleReader:
         chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
         self.schema: Schema = pack.schema.select(chosen)
         self._stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
-        strict = pack.verify == "never"  # else the crc32 says that the bytes are those that were validated when packed
-        self._codecs = {name: _codec(pack.schema[name], decoder, strict) for name in self._stored}
+        # a crc32 says that the bytes are those that were validated when packed
+        how = {"decoder": decoder, "dct": dct, "strict": pack.verify == "never"}
+        self._codecs = {name: _codec(pack.schema[name], how) for name in self._stored}
+        # in the pack's order: points are measured in its first picture, whichever the caller names first
+        chosen_names = set(self.schema.names)
+        self.pictures = [
+            field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
+        ]
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
 
-    def sample(self, index: int) -> dict[str, Any]:
-        """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack)."""
+    def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
+        """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
+
+        geometry: makes the view, of the first picture's size and the random numbers.
+        """
         sample: dict[str, Any] = {}
         with self.pack.record(index, self._stored) as record:
+            looks = {name: self.look(index, name, record[name]) for name in self.pictures}
+            main, others = self.views(index, geometry, looks, random)
             for field in self.schema:
                 if field.name in record:
-                    sample[field.name] = self.decode(index, field, record[field.name])
+                    value, look, view = record[field.name], looks.get(field.name), others.get(field.name, main)
+                    sample[field.name] = self.decode(index, field, value, look=look, view=view)
                 else:
                     sample[field.name] = self.indexed(index, field)
         return sample
@@ -58,26 +76,87 @@ class SampleReader:
         """A number column at these samples: a copy in native byte order."""
         return self._columns[name][indices].astype(self.pack.schema[name].dtype)
 
-    def decode(self, index: int, field: Field, value: Buffer, out: npt.NDArray[Any] | None = None) -> Any:
-        """One value; depth as float32, points and boxes moved to output pixels. out: as Codec.decode wants it."""
-        converts = field.kind == "depth" and field.dtype != "float32"
+    def look(self, index: int, name: str, value: Buffer) -> Look:
+        """Shape of a picture as stored, and its file's header; raises CorruptRecord."""
         try:
-            decoded = self._codecs[field.name].decode(value, None, None if converts else out)
+            shape, header = self._codecs[name].look(value)
         except (BadInput, CorruptRecord) as error:
-            raise CorruptRecord(f"{self.pack.where(index, field.name)}: does not decode: {error}") from error
-        if converts:
-            if out is None:
-                return decoded.astype(np.float32)
-            out[...] = decoded
-            return out
-        if field.kind in _MOVED and self._matrices is not None:
-            return _MOVED[field.kind](decoded, self._matrices[index])
-        return decoded
+            raise self._undecodable(index, name, error) from error
+        return tuple(int(length or 0) for length in shape), header
 
-    def shape(self, field: Field, value: Buffer) -> tuple[int, ...]:
-        """Shape of a picture, from the schema or from the value's header."""
-        fixed = field.shape if field.shape and None not in field.shape else self._codecs[field.name].shape(value)
-        return tuple(int(length or 0) for length in fixed)
+    def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
+        """The view of a sample, made of the size of its first picture; raises BadInput, Refused without a picture.
+
+        A picture of another stored size shows the same part of the scene.
+        """
+        if geometry is None:
+            return _NO_VIEWS
+        if not self.pictures:
+            raise Refused(f"{self.pack.folder}: a geometry needs a picture among the fields; add one to fields=")
+        (height, width, *_), _ = looks[self.pictures[0]]
+        try:
+            main = geometry.view(height, width, random)
+        except BadInput as error:
+            raise BadInput(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
+        if len(looks) == 1:
+            return main, {}
+        others = {
+            name: stretched(0, 0, *shape[:2], size=(height, width)).then(main)
+            for name, (shape, _) in looks.items()
+            if shape[:2] != (height, width)
+        }
+        return main, others
+
+    def decode(  # noqa: PLR0913  see tests/test_architecture.py
+        self,
+        index: int,
+        field: Field,
+        value: Buffer,
+        out: npt.NDArray[Any] | None = None,
+        *,
+        look: Look | None = None,
+        view: View | None = None,
+    ) -> Any:
+        """One value; depth as float32, points and boxes in px of what is returned. out: as Codec.decode wants it.
+
+        look: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
+        """
+        if field.kind in _MOVED:
+            return self._moved(index, field, self._decoded(index, field, value, None), view)
+        header = look[1] if look is not None else None
+        if field.kind not in PIXEL_KINDS:
+            view = None
+        if field.kind != "depth" or field.dtype == "float32":
+            return self._decoded(index, field, value, out, view=view, header=header)
+        decoded = self._decoded(index, field, value, None, view=view, header=header)
+        if out is None:
+            return decoded.astype(np.float32)
+        out[...] = decoded
+        return out
+
+    def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
+        try:
+            return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
+        except (BadInput, CorruptRecord) as error:
+            raise self._undecodable(index, field.name, error) from error
+
+    def _undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
+        return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
+
+    def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
+        """Points or boxes from source px to px of the output."""
+        move = _MOVED[field.kind]
+        if self._matrices is not None:
+            stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
+            return move(decoded, (stored.then(view) if view is not None else stored).array)
+        return move(decoded, view.array) if view is not None else decoded
+
+    def is_bare(self, field: Field) -> bool:
+        """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
+        codec, _, argument = field.codec.partition(":")
+        shape, dtype = field.shape or (None,), argument or field.dtype
+        wanted = "float32" if field.kind == "depth" else "uint8"
+        return field.kind in PIXEL_KINDS and codec == "raw" and dtype == wanted and all(shape)
 
     @property
     def stored(self) -> list[str]:
@@ -85,6 +164,6 @@ class SampleReader:
         return self._stored
 
 
-def _codec(field: Field, decoder: str, strict: bool) -> Codec:
-    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field, decoder=decoder, strict=strict)
+def _codec(field: Field, how: dict[str, Any]) -> Codec:
+    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field, **how)
     return codec

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from packer.errors import CorruptPack, Refused, StorageFailed
-from packer.formats.base import Record
+from packer.formats.base import Record, wrong_size
 from packer.formats.stacking.layout import Array, reason
 from packer.schema import Schema
 
@@ -108,6 +109,27 @@ class Rows:
             else:
                 record[name] = view[column.start + column.offsets[row] : column.start + column.offsets[row + 1]]
         return record
+
+    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
+        """As packer.formats.base.Reader has it: one call of NumPy where a part fills all of `out`."""
+        view, column = self._view, self._columns[name]
+        if view is None:
+            raise Refused(f"{self._path}: the reader is closed; open it again")
+        size = out.shape[1]
+        if column.offsets is None and column.width == size > 0:
+            count = (len(view) - column.start) // size
+            values = np.frombuffer(view, np.uint8, count * size, column.start).reshape(count, size)
+            if len(rows) == len(out):
+                np.take(values, rows, axis=0, out=out, mode="clip")  # "raise" would go through a second copy
+                return
+            for position, row in zip(positions, rows, strict=True):
+                out[position] = values[row]
+            return
+        for position, row in zip(positions, rows, strict=True):
+            value = self.read(row, (name,))[name]
+            if len(value) != size:
+                raise wrong_size(self._path, row, name, found=len(value), expected=size)
+            out[position] = np.frombuffer(value, np.uint8)
 
     def close(self) -> None:
         """Let go of the file; it is unmapped with the last slice."""

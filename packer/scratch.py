@@ -25,12 +25,12 @@ class Scratch(threading.local):
             self._file_view = self._file.data
         return self._file, self._file_view
 
-    def pixels(self, height: int, width: int) -> Bytes:
-        """(height, width, 3); valid until the next call."""
-        size = height * width * 3
+    def pixels(self, height: int, width: int, channels: int = 3) -> Bytes:
+        """(height, width, channels), its content undefined; valid until the next call."""
+        size = height * width * channels
         if size > len(self._pixels):
             self._pixels = np.empty(_grown(size), np.uint8)
-        return self._pixels[:size].reshape(height, width, 3)
+        return self._pixels[:size].reshape(height, width, channels)
 
 
 def _grown(size: int) -> int:

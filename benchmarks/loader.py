@@ -1,0 +1,149 @@
+"""What packer.Loader costs beside the decoder: time to the first batch, interpreter time, memory over epochs; ds[i]."""
+
+import gc
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import base
+import cv2
+import numpy as np
+
+import packer
+from packer.decoders import libjpeg, sniff
+from packer.geometry import Compose, Geometry, HorizontalFlip, RandomResizedCrop
+from packer.loading.assembly import Assembly
+from packer.loading.ring import Ring
+
+BATCH = 64
+GEOMETRIES: dict[str, Geometry | None] = {
+    "full decode": None,
+    "RandomResizedCrop(224, antialias=False) + flip": Compose(
+        RandomResizedCrop(224, antialias=False), HorizontalFlip()
+    ),
+    "RandomResizedCrop(224) + flip": Compose(RandomResizedCrop(224), HorizontalFlip()),
+}
+
+
+def first_batch(pack: Path, geometry: Geometry | None) -> float:
+    """Milliseconds from iter() to the first of shuffled batches, the pack open, its pages in memory."""
+    loader = packer.Loader(packer.open(pack, fields=("image",)), BATCH, shuffle=True, geometry=geometry)
+    started = time.perf_counter()
+    batches = iter(loader)
+    next(batches)
+    took = (time.perf_counter() - started) * 1e3
+    batches.close()  # type: ignore[attr-defined]
+    return took
+
+
+@contextmanager
+def without_work() -> Iterator[None]:
+    """libjpeg's and OpenCV's work, which goes on without the interpreter, taken out; Python and NumPy are left."""
+
+    def given_back(*_: Any, dst: Any = None, **__: Any) -> Any:
+        return dst
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(libjpeg.library(), "decode", lambda *_, **__: None))
+        for name in ("resize", "flip", "warpAffine", "GaussianBlur"):
+            patches.enter_context(mock.patch.object(cv2, name, given_back))
+        yield
+
+
+def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
+    """Microseconds of one thread per image, everything but the work of libjpeg and OpenCV: at most the GIL is held."""
+    data_set = packer.open(pack, fields=("image",))
+    reader, ring, best = data_set.reader(), Ring(2), float("inf")
+    places = np.arange(min(BATCH, len(data_set)))
+    random = [[0.3] * geometry.draws] * len(places) if geometry else []
+    with without_work():
+        for _ in range(40):
+            started = time.thread_time()
+            assembly = Assembly(reader, places, take=ring.take, geometry=geometry, random=random)
+            assembly.fill(0, len(places))
+            assembly.fields()
+            best = min(best, time.thread_time() - started)
+    return best / len(places) * 1e6
+
+
+def one_by_one(pack: Path, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of CPU per ds[i] at random, and of the bare decoder call for the same images, in turn."""
+    data_set = packer.open(pack, fields=("image",))
+    reader = data_set.reader()
+    order = np.random.default_rng(0).permutation(len(data_set))[:500].tolist()
+    files = [bytes(next(reader.pack.records([index], ["image"]))["image"]) for index in order]
+    sizes = [(found.height, found.width, 3) for found in map(sniff, files)]
+    decode = libjpeg.library().decode
+
+    def timed(run: Callable[[], None]) -> Callable[[], float]:
+        def timing() -> float:
+            started = time.thread_time()
+            run()
+            return (time.thread_time() - started) / len(order) * 1e3
+
+        return timing
+
+    def bare() -> None:
+        for file, size in zip(files, sizes, strict=True):
+            decode(file, np.empty(size, np.uint8))
+
+    def packed() -> None:
+        for index in order:
+            data_set[index]
+
+    return base.interleaved({"decoder": timed(bare), "ds[i]": timed(packed)}, rounds)
+
+
+def memory(pack: Path, epochs: int) -> tuple[float, float]:
+    """Resident MB after the fifth and after the last epoch of cropped batches, all of them dropped at once."""
+    loader = packer.Loader(
+        packer.open(pack, fields=("image",)), BATCH, shuffle=True, geometry=GEOMETRIES["RandomResizedCrop(224) + flip"]
+    )
+    early = 0.0
+    for number in range(epochs):
+        for _ in loader:
+            pass
+        if number == min(4, epochs - 1):
+            early = _resident()
+    gc.collect()
+    return early, _resident()
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def main() -> None:
+    args = base.arguments(__doc__ or "", images=None, samples=1000, rounds=5, epochs=50)
+    with tempfile.TemporaryDirectory(prefix="packer-bench-") as name:
+        folder, pack = Path(name), Path(name) / "set.pack"
+        photos = base.photos(args.images, folder, args.samples)
+        base.seconds([*base.PACKER, "convert", photos, pack, "--to", "lmdb"])
+        figures: dict[str, Any] = {}
+        rows: dict[str, str] = {}
+        for label, geometry in GEOMETRIES.items():
+            first_batch(pack, geometry)
+            figures[f"first batch, {label}"] = [first_batch(pack, geometry) for _ in range(args.rounds)]
+            rows[f"first batch, {label}"] = base.spread(figures[f"first batch, {label}"], "ms", 0)
+            figures[f"interpreter, {label}"] = interpreter_time(pack, geometry)
+            rows[f"interpreter, {label}"] = f"{figures[f'interpreter, {label}']:.1f} us per image"
+        single = one_by_one(pack, args.rounds)
+        figures["one by one"] = single
+        rows["ds[i] / bare decoder call"] = (
+            f"{base.ratio(single, 'ds[i]', 'decoder'):.2f}  ({statistics.median(single['ds[i]']):.3f} ms)"
+        )
+        early, late = figures["memory"] = memory(pack, args.epochs)
+        rows[f"resident memory after 5 and {args.epochs} epochs"] = f"{early:.0f} MB, {late:.0f} MB"
+    base.report("packer.Loader beside the decoder", rows, figures, args.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Resize: to a given size; the geometry of `packer convert --resize`, too."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packer.errors import Refused
+from packer.geometry.base import Geometry
+from packer.geometry.view import View
+
+_WANTED_SIZE = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Resize(Geometry):
+    """Scale to exactly (height, width), or, with one number, the shorter side to it with the aspect ratio kept.
+
+    The longer side is int(length * N / shorter), as torchvision's Resize has it. Smaller pictures are enlarged.
+    antialias: see View.
+    """
+
+    height: int
+    width: int | None = None
+    antialias: bool = True
+
+    def __post_init__(self) -> None:
+        for length in (self.height, self.width):
+            if length is not None and not (isinstance(length, int) and length >= 1):
+                raise Refused(f"resize to {self.height}x{self.width}: expected whole numbers, at least 1 pixel")
+
+    @classmethod
+    def parse(cls, text: str) -> "Resize":
+        """From what the user types: `N` (shorter side) or `WxH`; raises Refused."""
+        match = _WANTED_SIZE.fullmatch(text)
+        if match is None:
+            raise Refused(f"resize {text!r}: expected N (shorter side in px) or WxH, such as 256 or 640x480")
+        return cls(int(match[2]), int(match[1]) if match[1] else None)
+
+    def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
+        """The view for a picture of that size; no random number is used."""
+        if self.width is not None:
+            size = (self.height, self.width)
+        elif height <= width:
+            size = (self.height, int(width * self.height / height))
+        else:
+            size = (int(height * self.height / width), self.height)
+        return stretched(0, 0, height, width, size=size, antialias=self.antialias)
+
+
+def stretched(  # noqa: PLR0913  a box has four numbers
+    top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
+) -> View:
+    """The view that shows a box of whole px, and nothing else, at that size."""
+    sy, sx = size[0] / height, size[1] / width
+    # the box's edges (left - 0.5, ...) fall on the picture's (-0.5, ...)
+    return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)

@@ -1,0 +1,73 @@
+"""View: where each output pixel comes from.
+
+A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with integer values at pixel centres, so
+that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[np.float64]
+
+# EXIF orientation (TIFF 6.0 / EXIF 2.3 tag 0x0112): a, b, d, e of (x, y) -> (a x + b y, d x + e y), before the shift
+_ORIENTATIONS = {
+    1: (1, 0, 0, 1),
+    2: (-1, 0, 0, 1),
+    3: (-1, 0, 0, -1),
+    4: (1, 0, 0, -1),
+    5: (0, 1, 1, 0),
+    6: (0, -1, 1, 0),
+    7: (0, -1, -1, 0),
+    8: (0, 1, -1, 0),
+}
+
+
+class View(NamedTuple):
+    """A map of pixels: `matrix` holds a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
+
+    size: (height, width) of the output in px. antialias: whether a picture that shrinks is filtered first; without it,
+    it is plain bilinear interpolation, which looks at four stored pixels and no other.
+    """
+
+    matrix: tuple[float, float, float, float, float, float]
+    size: tuple[int, int]
+    antialias: bool = True
+
+    @property
+    def array(self) -> Matrix:
+        """The matrix as float64 (2, 3)."""
+        return np.asarray(self.matrix, np.float64).reshape(2, 3)
+
+    def then(self, other: "View") -> "View":
+        """This view followed by `other`: one view that does both."""
+        a, b, c, d, e, f = self.matrix
+        p, q, r, s, t, u = other.matrix
+        product = (p * a + q * d, p * b + q * e, p * c + q * f + r, s * a + t * d, s * b + t * e, s * c + t * f + u)
+        return View(product, other.size, self.antialias and other.antialias)
+
+    def is_identity(self, height: int, width: int) -> bool:
+        """Whether the view leaves an image of that size as it is."""
+        return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
+
+    def of(self, top: float, left: float, scale: float = 1.0) -> "View":
+        """The same view of a part of the picture, taken at `scale`, whose first pixel is (top, left) at that scale."""
+        a, b, c, d, e, f = self.matrix
+        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # where its pixel (0, 0) lies in the whole picture
+        matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
+        return View(matrix, self.size, self.antialias)
+
+
+def identity(height: int, width: int) -> View:
+    """The view that changes nothing."""
+    return View((1.0, 0.0, 0.0, 0.0, 1.0, 0.0), (height, width))
+
+
+def upright(orientation: int, height: int, width: int) -> View:
+    """The view that shows a stored (height, width) picture upright; orientation is the EXIF value 1-8."""
+    a, b, d, e = _ORIENTATIONS[orientation]
+    size = (height, width) if b == 0 else (width, height)
+    c = size[1] - 1 if a + b < 0 else 0
+    f = size[0] - 1 if d + e < 0 else 0
+    return View((float(a), float(b), float(c), float(d), float(e), float(f)), size)

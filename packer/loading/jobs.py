@@ -1,0 +1,84 @@
+"""Jobs of the engine: a batch decoded at once, and a batch of samples that a Python function sees one by one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from packer.errors import PackerError
+from packer.loading.assembly import Assembly
+from packer.loading.collating import Collator, bytes_of
+
+SMALL_SLICES = 4  # they keep all threads busy to the end of a batch; each costs some microseconds
+
+GetSample = Callable[[int, Sequence[float]], Any]
+Where = Callable[[int], str]
+
+
+class DecodeJob:
+    """Samples of a pack, decoded into the batch's memory."""
+
+    def __init__(self, assembly: Assembly, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
+        self._assembly = assembly
+        self._as_tuple = as_tuple
+        self._collator = collator
+        self.fill = assembly.fill
+        self.slices_per_thread = 1 if assembly.only_copies else SMALL_SLICES
+        self.given_up = False  # not looked at: a slice takes an instant
+
+    def __len__(self) -> int:
+        return len(self._assembly.places)
+
+    def finish(self) -> tuple[Any, int]:
+        """A dict of batched fields, or with `as_tuple` a list of them, as torch's default collate gives."""
+        fields = self._collator.fields(self._assembly.fields())
+        batch = fields if self._as_tuple is None else [fields[name] for name in self._as_tuple]
+        return batch, bytes_of(batch)
+
+
+class SampleJob:
+    """Samples made by a function of (index, random numbers), put together as torch's default collate does."""
+
+    def __init__(
+        self,
+        indices: Sequence[int],
+        random: Sequence[Sequence[float]],
+        collator: Collator,
+        *,
+        get: GetSample,
+        where: Where,
+    ) -> None:
+        """get: the sample of an index and random numbers. where: what to say of an index in an error."""
+        self._indices = indices
+        self._random = random
+        self._get = get
+        self._where = where
+        self._collator = collator
+        self._samples: list[Any] = [None] * len(indices)
+        self.slices_per_thread = SMALL_SLICES
+        self.given_up = False
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def fill(self, start: int, stop: int) -> None:
+        """Make the samples at those positions."""
+        for position in range(start, stop):
+            if self.given_up:  # a slow function must not hold up an error or the end of the program
+                return
+            index = self._indices[position]
+            try:
+                self._samples[position] = self._get(index, self._random[position])
+            except Exception as error:
+                note(error, self._where(index))
+                raise
+
+    def finish(self) -> tuple[Any, int]:
+        """Dicts and tuples of tensors and numbers become batched ones; what has no one shape becomes a list."""
+        batch = self._collator.samples(self._samples)
+        return batch, bytes_of(batch)
+
+
+def note(error: Exception, where: str) -> None:
+    """Say in the error which sample it came from; packer's own messages say it already."""
+    if not isinstance(error, PackerError):
+        notes = [*getattr(error, "__notes__", []), where]
+        error.__dict__["__notes__"] = notes  # what add_note does, which Python 3.10 has not; shown from 3.11 on

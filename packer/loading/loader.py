@@ -1,0 +1,239 @@
+"""Loader: batches of samples, decoded by threads straight into memory that is used again."""
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sized
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from packer.datasets import PackDataset
+from packer.errors import Refused
+from packer.geometry import Geometry
+from packer.loading.engine import Engine
+from packer.loading.order import Order
+from packer.loading.recipe import Recipe, unwrapped
+from packer.parallel import usable_cores
+
+_MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
+_STATE_VERSION = 1
+
+
+class Loader:
+    """An iterable of batches: dicts of batched fields, images as uint8 (N, 3, H, W) in channels_last memory.
+
+    | field                     | in a batch                                                            |
+    |---------------------------|-----------------------------------------------------------------------|
+    | image, depth, mask        | uint8 (N, 3, H, W), float32 (N, 1, H, W), uint8 (N, H, W)             |
+    | number of a fixed shape   | a tensor (N, ...)                                                     |
+    | points, boxes, other      | a list of N tensors; with ragged="pad" one tensor (N, longest, ...),  |
+    | arrays of varying length  | zeros behind each, and `<field>_count`, int64 (N,)                    |
+    | text, json, bytes         | a list of N values                                                    |
+
+    A batch is the caller's: its memory is used again only when nobody holds one of its tensors. The same seed gives the
+    same batches, however many threads there are. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
+    """
+
+    def __init__(  # noqa: PLR0913  what a loader can do is said in one call
+        self,
+        dataset: Dataset[Any],
+        batch_size: int = 1,
+        *,
+        shuffle: bool = False,
+        sampler: Any = None,
+        seed: int = 0,
+        geometry: Geometry | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        drop_last: bool = False,
+        ragged: str = "list",
+        steps_per_epoch: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        threads: int | None = None,
+        prefetch_bytes: int = 256 << 20,
+    ) -> None:
+        """dataset: a pack's, a Subset of one, or any other with `len` and `[index]`, then called in the threads.
+
+        sampler: an iterable of sample indices with a length, in place of shuffle. seed: of order and geometry.
+        geometry: in place of the data set's; its random numbers depend on (seed, epoch, sample index) alone.
+        transform: called in the threads with each sample, after the data set's own.
+        steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
+        rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
+        threads: by default one per core that this process may use. prefetch_bytes: of batches made ahead; two always.
+        Raises Refused for what does not go together.
+        """
+        if threads is not None and threads < 1:
+            raise Refused(f"threads={threads}: expected at least 1")
+        if not isinstance(dataset, Sized):
+            raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+        self.dataset = dataset
+        self._pack = unwrapped(dataset)[0]
+        if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
+            raise Refused("geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform")
+        self.threads = threads or usable_cores()
+        rank, world_size = _place_among_ranks(rank, world_size, given_order=sampler is not None)
+        self.order = Order(
+            *(len(dataset), batch_size, shuffle, seed, drop_last),
+            rank=rank,
+            world_size=world_size,
+            steps_per_epoch=steps_per_epoch,
+            sampler=sampler,
+        )
+        how: dict[str, Any] = {"geometry": geometry, "transform": transform, "most_free": 4 * _MOST_AHEAD}
+        self._recipe = Recipe(dataset, seed=seed, ragged=ragged, **how)
+        self._prefetch_bytes = prefetch_bytes
+        self._epoch, self._step = 0, 0  # of the next batch that the caller gets
+        self._taken = 0  # batches of the endless stream that the caller has got
+        self._resumed = False
+        self._turn = 0  # number of the iterator that the state follows: the newest
+        self._stream: Engine | None = None
+        self._end_stream: Callable[[], object] = _nothing
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self.order)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is going on, or comes next."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch comes next; without it, each `iter` begins the one after the last.
+
+        In the middle of that very epoch after `load_state_dict`, it stays there. An endless stream goes on as it is.
+        """
+        if self.order.steps_per_epoch is None and not (self._resumed and epoch == self._epoch):
+            self._epoch, self._step, self._resumed = epoch, 0, True
+            self._turn += 1
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._step and not self._resumed:  # the last one was broken off
+            self._epoch, self._step = self._epoch + 1, 0
+        self._resumed = False
+        self._turn += 1
+        if self.order.steps_per_epoch is not None:
+            return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._step)
+        return _Epoch(self, self._engine(self._epoch, self._step), self._turn)
+
+    def _running_stream(self) -> Engine:
+        if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
+            self.close()
+        if self._stream is None:
+            self._stream = self._engine(0, self._taken)
+            self._end_stream = weakref.finalize(self, self._stream.stop)
+        return self._stream
+
+    def _engine(self, epoch: int, step: int) -> Engine:
+        begin = self._recipe.begin(self.order.begin(epoch, step))
+        limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
+        return Engine(begin, threads=self.threads, **limits)
+
+    def _advance(self, turn: int) -> None:
+        """One more batch has been given out, by that iterator."""
+        self._taken += 1
+        if turn != self._turn:
+            return
+        self._step += 1
+        if self._step >= len(self.order):
+            self._epoch, self._step = self._epoch + 1, 0
+
+    def close(self) -> None:
+        """End the threads of an endless stream; the next `iter` goes on where it stood."""
+        self._stream = None
+        self._end_stream()
+
+    # ---- going on in another process
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, counted in batches that the caller has got: plain numbers and text."""
+        taken = 0 if self.order.steps_per_epoch is None else self._taken
+        return {**self._identity(), "epoch": self._epoch, "step": self._step, "taken": taken}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there at the next `iter`; raises Refused where the batches would be others."""
+        for name, mine in self._identity().items():
+            if state.get(name) != mine:
+                raise Refused(
+                    f"state_dict: {name} was {state.get(name)!r}, here it is {mine!r}; make the loader as it was"
+                )
+        for name in ("epoch", "step", "taken"):
+            if not isinstance(state.get(name), int) or state[name] < 0:
+                raise Refused(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
+        self.close()
+        self._epoch, self._step, self._taken, self._resumed = state["epoch"], state["step"], state["taken"], True
+        self._turn += 1
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be equal for the same batches to come."""
+        order = self.order
+        pack = self._pack if isinstance(self._pack, PackDataset) else None
+        return {
+            "version": _STATE_VERSION,
+            "pack": pack.reader().pack.manifest.pack_id if pack else None,
+            "split": pack.split if pack else None,
+            "samples": order.count,
+            "batch_size": int(order.batch_size),
+            "shuffle": bool(order.shuffle),
+            "sampler": type(order.sampler).__name__ if order.sampler is not None else None,
+            "seed": int(order.seed),
+            "drop_last": bool(order.drop_last),
+            "world_size": int(order.world_size),
+            "steps_per_epoch": int(order.steps_per_epoch) if order.steps_per_epoch else None,
+        }
+
+    def __repr__(self) -> str:
+        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {self.threads} threads)"
+
+
+class _Epoch:
+    """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
+
+    def __init__(self, loader: Loader, engine: Engine, turn: int, *, left: int | None = None) -> None:
+        """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
+        self._loader = loader
+        self._engine = engine
+        self._turn = turn
+        self._left = left
+        self._close = weakref.finalize(self, engine.stop) if left is None else None
+
+    def __iter__(self) -> "_Epoch":
+        return self
+
+    def __next__(self) -> Any:
+        if self._left == 0:
+            raise StopIteration
+        try:
+            batch = self._engine.take()
+        except BaseException:
+            if self._close is not None:
+                self._close()
+            else:
+                self._loader.close()
+            raise
+        if self._left is not None:
+            self._left -= 1
+        self._loader._advance(self._turn)  # noqa: SLF001  its iterator
+        return batch
+
+    def close(self) -> None:
+        """End the threads now; an endless stream goes on."""
+        if self._close is not None:
+            self._close()
+
+
+def _nothing() -> None:
+    """What ends a stream that has not begun."""
+
+
+def _place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
+    """rank and world_size as given, else as torch.distributed has them, else 0 of 1."""
+    if (rank is None) != (world_size is None):
+        raise Refused(f"rank={rank}, world_size={world_size}: pass both or neither")
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    distributed = torch.distributed
+    if given_order or not distributed.is_available() or not distributed.is_initialized():
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()

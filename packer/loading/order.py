@@ -1,0 +1,155 @@
+"""Order: which samples a batch holds, as a function of seed, epoch and rank.
+
+One pass is one order of all samples; shuffled, it depends on (seed, pass) alone. Ranks take turns: of the positions of
+a pass, rank r of w has r, r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make
+the same number of batches.
+"""
+
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import Refused
+from packer.geometry import shuffled
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch: sample indices, and for each the pass that it belongs to."""
+
+    indices: Indices
+    passes: Indices
+
+
+@dataclass(frozen=True)
+class Order:
+    """count: samples of the data set. steps_per_epoch: batches of an endless stream, None for epochs of one pass."""
+
+    count: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    rank: int = 0
+    world_size: int = 1
+    steps_per_epoch: int | None = None
+    sampler: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "world_size", "steps_per_epoch"):
+            value = getattr(self, name)
+            if (value is not None or name == "batch_size") and not (
+                isinstance(value, (int, np.integer)) and value >= 1
+            ):
+                raise Refused(f"{name}={value!r}: expected a whole number, at least 1")
+        if not 0 <= self.rank < self.world_size:
+            raise Refused(f"rank={self.rank}: expected 0 to {self.world_size - 1}, world_size is {self.world_size}")
+        if self.sampler is not None and (self.shuffle or self.world_size > 1 or self.steps_per_epoch):
+            raise Refused("sampler: it decides the order alone; drop shuffle, rank, world_size and steps_per_epoch")
+        if self.sampler is not None and not (isinstance(self.sampler, Iterable) and isinstance(self.sampler, Sized)):
+            raise Refused("sampler: expected an iterable of sample indices that has a length, as torch's samplers are")
+        if self.steps_per_epoch and not self.count:
+            raise Refused("steps_per_epoch: an empty data set has no endless stream")
+        if self._share < self._steps_of_a_pass and not self.drop_last and not self.steps_per_epoch:
+            raise Refused(
+                f"{self.count} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
+                "one sample each in the last; pass drop_last=True or another batch_size"
+            )
+
+    @property
+    def _share(self) -> int:
+        """Samples of the rank that has fewest."""
+        return self._samples_of_a_pass // self.world_size
+
+    @property
+    def _samples_of_a_pass(self) -> int:
+        return len(self.sampler) if self.sampler is not None else self.count
+
+    @property
+    def _steps_of_a_pass(self) -> int:
+        whole = self.batch_size * self.world_size
+        return self._samples_of_a_pass // whole if self.drop_last else -(-self._samples_of_a_pass // whole)
+
+    def __len__(self) -> int:
+        """Batches of an epoch, the same on every rank."""
+        return self.steps_per_epoch or self._steps_of_a_pass
+
+    def begin(self, epoch: int, step: int = 0) -> "Steps":
+        """The batches of an epoch from `step` on; of an endless stream, all batches from that place on."""
+        if self.steps_per_epoch is None:
+            return _Pass(self, epoch, step)
+        return _Stream(self, epoch * self.steps_per_epoch + step)
+
+    def of_pass(self, number: int) -> Indices:
+        """All samples in the order of one pass, before ranks take turns; raises Refused for what a sampler gives."""
+        if self.sampler is None:
+            return shuffled(self.seed, number, self.count) if self.shuffle else np.arange(self.count)
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(number)
+        try:
+            indices = np.fromiter((index(each) for each in self.sampler), np.int64)
+        except TypeError as error:
+            raise Refused(f"sampler: expected sample indices one by one: {error}") from error
+        if len(indices) != len(self.sampler):
+            raise Refused(f"sampler: it gave {len(indices)} indices, and its length is {len(self.sampler)}")
+        return indices
+
+
+class Steps(Protocol):
+    """Batches one after the other."""
+
+    def next(self) -> Step | None:
+        """The next batch; None after the last."""
+
+
+class _Pass:
+    """One pass, cut into the batches of a rank."""
+
+    def __init__(self, order: Order, epoch: int, step: int) -> None:
+        self._epoch = epoch
+        self._step = step
+        self._steps = len(order)
+        self._size = order.batch_size
+        self._mine = order.of_pass(epoch)[order.rank :: order.world_size]
+
+    def next(self) -> Step | None:
+        step, steps, count = self._step, self._steps, len(self._mine)
+        if step >= steps:
+            return None
+        self._step += 1
+        # where others have one sample more and need a batch more, the last full batch gives up what the last one needs
+        left = steps - step - 1
+        start = min(step * self._size, max(0, count - (steps - step)))
+        stop = min((step + 1) * self._size, count - left) if left else min(count, start + self._size)
+        indices = self._mine[start:stop]
+        return Step(indices, np.full(len(indices), self._epoch, np.int64))
+
+
+class _Stream:
+    """Pass after pass without an end; a batch may hold the end of one pass and the beginning of the next."""
+
+    def __init__(self, order: Order, step: int) -> None:
+        self._order = order
+        self._step = step
+        self._pass = -1
+        self._indices = np.empty(0, np.int64)
+
+    def next(self) -> Step:
+        order = self._order
+        numbers = np.arange(self._step * order.batch_size, (self._step + 1) * order.batch_size, dtype=np.int64)
+        places = numbers * order.world_size + order.rank
+        self._step += 1
+        passes = places // order.count
+        indices = np.empty(len(places), np.int64)
+        for number in np.unique(passes).tolist():
+            if number != self._pass:
+                self._pass, self._indices = number, order.of_pass(number)
+            chosen = passes == number
+            indices[chosen] = self._indices[places[chosen] % order.count]
+        return Step(indices, passes)

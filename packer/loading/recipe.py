@@ -1,0 +1,92 @@
+"""Recipe: how a step of the order becomes a batch. Threads hold this, and neither the loader nor its iterators."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset, Subset
+
+from packer.datasets import PackDataset
+from packer.geometry import Geometry, draw
+from packer.loading.assembly import Assembly
+from packer.loading.collating import Collator
+from packer.loading.engine import Job
+from packer.loading.jobs import DecodeJob, SampleJob
+from packer.loading.order import Indices, Step, Steps
+from packer.loading.ring import Ring
+
+
+class Recipe:
+    """Makes jobs for one data set."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        *,
+        seed: int,
+        ragged: str,
+        geometry: Geometry | None,
+        transform: Callable[[Any], Any] | None,
+        most_free: int,
+    ) -> None:
+        """most_free: pieces of memory that wait for their next use. Raises Refused for another `ragged`."""
+        self._dataset, self._subset = unwrapped(dataset)
+        self._seed = seed
+        pack = self._dataset if isinstance(self._dataset, PackDataset) else None
+        self._is_pack = pack is not None
+        self._geometry = geometry or (pack.geometry if pack else None)
+        self._transform = transform
+        as_tuple = pack.as_tuple if pack and not transform else None
+        self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
+        self._decodes = pack is not None and not transform and not pack.transform and pack.output == "torch"
+        self._ring = Ring(most_free)
+
+    def begin(self, steps: Steps) -> Callable[[], Job | None]:
+        """A function that begins batch after batch."""
+        return partial(self._next, steps)
+
+    def _next(self, steps: Steps) -> Job | None:
+        step = steps.next()
+        if step is None:
+            return None
+        indices, random = self._of_dataset(step.indices), self._random(step)
+        if not self._decodes:
+            return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
+        dataset: Any = self._dataset
+        parts: dict[str, Any] = {"geometry": self._geometry, "random": random, "take": self._ring.take}
+        return DecodeJob(Assembly(dataset.reader(), dataset.places(indices), **parts), dataset.as_tuple, self._collator)
+
+    def _of_dataset(self, indices: Indices) -> Indices:
+        """Indices of the data set that a Subset was cut from."""
+        return indices if self._subset is None else self._subset[indices]
+
+    def _random(self, step: Step) -> list[list[float]]:
+        draws = self._geometry.draws if self._geometry is not None else 0
+        if not draws:
+            return [[]] * len(step.indices)
+        numbers: list[list[float]] = draw(self._seed, step.passes, step.indices, draws).tolist()
+        return numbers
+
+    def _sample(self, index: int, random: Sequence[float]) -> Any:
+        """One sample for a Python function, or of another data set."""
+        dataset: Any = self._dataset
+        sample = dataset.sample(index, self._geometry, random) if self._is_pack else dataset[index]
+        return self._transform(sample) if self._transform else sample
+
+    def _where(self, index: int) -> str:
+        dataset: Any = self._dataset
+        if not self._is_pack:
+            return f"in sample {index} of {dataset!r}"
+        return f"in sample {index} of {dataset.path}, key {dataset.key(index)!r}"
+
+
+def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
+    """A pack's data set inside of torch's Subset, and the indices that are in it; others as they are."""
+    inner: Any = dataset
+    chosen = None
+    while type(inner) is Subset:
+        indices = np.asarray(inner.indices, np.int64)
+        chosen = indices if chosen is None else indices[chosen]
+        inner = inner.dataset
+    return (inner, chosen) if isinstance(inner, PackDataset) else (dataset, None)
