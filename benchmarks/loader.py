@@ -78,7 +78,8 @@ def one_by_one(pack: Path, rounds: int) -> dict[str, list[float]]:
     data_set = packer.open(pack, fields=("image",))
     reader = data_set.reader()
     order = np.random.default_rng(0).permutation(len(data_set))[:500].tolist()
-    files = [bytes(next(reader.pack.records([index], ["image"]))["image"]) for index in order]
+    with reader.pack.records(order, ["image"]) as records:
+        files = [bytes(record["image"]) for record in records]
     sizes = [(found.height, found.width, 3) for found in map(sniff, files)]
     decode = libjpeg.library().decode
 

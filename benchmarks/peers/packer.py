@@ -41,7 +41,8 @@ def prepare(job: Job) -> None:
         source.mkdir()
         for index, picture in enumerate(raw(job.images)):
             cv2.imwrite(str(source / f"{index:08d}.bmp"), picture[..., ::-1])
-    for name in dict.fromkeys(_PACKS[job.task].values()):
+    raws = tuple(dict.fromkeys(_RAW.values()))
+    for name in raws if job.task == "raw224" else ("kept", "jpeg"):  # what one set is prepared for serves all its tasks
         form = name if job.task == "raw224" else "lmdb"
         codec = {"kept": "encoded", "jpeg": "jpeg:90"}.get(name, "raw")
         command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / f"{name}.pack")]

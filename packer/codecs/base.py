@@ -27,6 +27,7 @@ class Codec(ABC):
     """Base of all codecs; see the module's contract."""
 
     kinds: ClassVar[tuple[str, ...]]  # kinds of field that the codec can hold
+    is_file: ClassVar[bool] = False  # whether `decode` of a picture is `pixels`, and nothing besides
     lossy: ClassVar[bool] = False
 
     def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True, dct: str = "accurate") -> None:

@@ -20,6 +20,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = (*PIXEL_KINDS, "bytes")
+    is_file = True
 
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)

@@ -35,6 +35,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("image",)
+    is_file = True
     lossy = True
 
     def __init__(self, field: Field, **how: Any) -> None:

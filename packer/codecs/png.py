@@ -21,6 +21,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = PIXEL_KINDS
+    is_file = True
 
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)

@@ -21,8 +21,8 @@ from packer.warping.placement import needed, place, shrinking
 def decode_view(buffer: Buffer, found: Header, view: View, *, fast_dct: bool, out: Any) -> npt.NDArray[np.uint8]:
     """uint8 (h, w, 3), RGB, as packer.decoders.decode gives it; the file is a JPEG that is not CMYK."""
     placement = place(view, found.height, found.width)
-    top, left, height, width = box = needed(view, placement, found.height, found.width)
     made: npt.NDArray[np.uint8] = target((*view.size, 3), np.uint8, out=out)
+    top, left, height, width = box = needed(view, placement, found.height, found.width)
     if not (height and width):
         made.fill(0)
         return made if out is None else out

@@ -11,8 +11,10 @@ import torch
 
 from packer.batching import Ragged, as_torch, channels_first
 from packer.codecs.base import Buffer
+from packer.errors import BadInput, CorruptRecord
+from packer.formats.base import Record
 from packer.geometry import Geometry, View
-from packer.pack.samples import Look, SampleReader
+from packer.pack.samples import Look, SampleReader, Views
 from packer.schema import PIXEL_KINDS, Field
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32"}
@@ -65,21 +67,27 @@ class Assembly:
             self._slots[field.name].gather(start, stop, self.places[start:stop])
         if not self._read:
             return
-        positions = start + np.argsort(self.places[start:stop], kind="stable")
-        indices = self.places[positions].tolist()
-        schema, reader = self._reader.schema, self._reader
-        records = reader.pack.records(indices, self._read)
-        for position, index, record in zip(positions.tolist(), indices, records, strict=True):
-            looks = {name: reader.look(index, name, record[name]) for name in self._slots if name in record}
-            random = self._random[position] if len(self._random) else ()
-            main, others = reader.views(index, self._geometry, looks, random)
-            for name, value in record.items():
-                view = others.get(name, main)
-                if name in self._slots:
-                    self._slots[name].put(position, index, value, look=looks[name], view=view)
-                else:
-                    decoded = reader.decode(index, schema[name], value, view=view)
-                    self._lists[name][position] = as_torch(schema[name], decoded)
+        indices = self.places[start:stop].tolist()
+        with self._reader.pack.records(indices, self._read) as records:
+            # first what is Python for all of them, then what is pixels: after a picture the interpreter's own code and
+            # data have left the caches, and come back once a slice instead of once a picture
+            planned = [self._plan(start + at, index, records[at]) for at, index in enumerate(indices)]
+            for at, (index, (looks, (main, others))) in enumerate(zip(indices, planned, strict=True)):
+                for name, value in records[at].items():
+                    view = others.get(name, main)
+                    if name in self._slots:
+                        self._slots[name].put(start + at, index, value, look=looks[name], view=view)
+                    else:
+                        field = self._reader.schema[name]
+                        decoded = self._reader.decode(index, field, value, view=view)
+                        self._lists[name][start + at] = as_torch(field, decoded)
+
+    def _plan(self, position: int, index: int, record: Record) -> tuple[dict[str, Look], Views]:
+        """The shape of each picture as stored, and the sample's views."""
+        reader = self._reader
+        looks = {name: reader.look(index, name, record[name]) for name in self._slots if name in record}
+        random = self._random[position] if len(self._random) else ()
+        return looks, reader.views(index, self._geometry, looks, random)
 
     def fields(self) -> dict[str, Any]:
         """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""
@@ -107,16 +115,22 @@ class _Slots:
         self._tensor = torch.empty(0)
         self._arrays: npt.NDArray[Any] | None = None
         self._odd: dict[int, torch.Tensor] = {}
+        self._decoder = reader.decoder(field) if field.name in reader.stored else None
 
     def put(self, position: int, index: int, value: Buffer, *, look: Look, view: View | None) -> None:
         """Decode one picture into its place."""
         shape = look[0] if view is None else (*view.size, *look[0][2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
-        if arrays.shape[1:] == shape:
-            self._reader.decode(index, self._field, value, arrays[position], look=look, view=view)
-        else:
+        if arrays.shape[1:] != shape:
             odd = self._reader.decode(index, self._field, value, look=look, view=view)
             self._odd[position] = as_torch(self._field, odd)
+        elif self._decoder is not None:
+            try:
+                self._decoder(value, view, arrays[position], header=look[1])
+            except (BadInput, CorruptRecord) as error:
+                raise self._reader.undecodable(index, self._field.name, error) from error
+        else:
+            self._reader.decode(index, self._field, value, arrays[position], look=look, view=view)
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
         """Copy pictures whose stored bytes are the pixels."""

@@ -7,7 +7,7 @@ import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
@@ -87,16 +87,21 @@ class Pack:
                 self._verify(index, values)
             yield values
 
-    def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[Record]:
-        """As `record`, for many samples, quickest in pack order; each record is valid until the next is asked for."""
-        verify = self.verify != "never"
-        for number, rows, first in self._runs(indices):
-            with self._pinned(number) as reader:
-                for at, row in enumerate(rows, first):
-                    values = reader.read(row, names)
-                    if verify:
-                        self._verify(indices[at], values)
-                    yield values
+    @contextmanager
+    def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
+        """As `record`, for many samples: all of them are valid inside the block."""
+        found: list[Record] = []
+        with ExitStack() as pins:
+            readers: dict[int, Reader] = {}
+            for index in indices:
+                number, row = self.locate(index)
+                if number not in readers:
+                    readers[number] = pins.enter_context(self._pinned(number))
+                values = readers[number].read(row, names)
+                if self.verify != "never":
+                    self._verify(index, values)
+                found.append(values)
+            yield found
 
     def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         """Copy a field whose values have one size into uint8 (len(indices), size); raises as `record` does."""
@@ -111,18 +116,6 @@ class Pack:
                 reader.gather(rows, name, out, positions)
         for position in self._unverified(indices, name):
             self._verify(int(indices[position]), {name: out[position].data})
-
-    def _runs(self, indices: Sequence[int]) -> Iterator[tuple[int, list[int], int]]:
-        """Part number, rows in it, and position of the first, for each run of samples of one part."""
-        at = 0
-        while at < len(indices):
-            number = bisect_right(self._ends, indices[at])
-            end, start = self._ends[number], self._ends[number - 1] if number else 0
-            first, rows = at, []
-            while at < len(indices) and start <= indices[at] < end:
-                rows.append(indices[at] - start)
-                at += 1
-            yield number, rows, first
 
     def _pinned(self, number: int) -> AbstractContextManager[Reader]:
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from packer import codecs, decoders
 from packer.codecs.base import Buffer, Codec
-from packer.decoders import Header
+from packer.decoders import Decoder, Header
 from packer.errors import BadInput, CorruptRecord, Refused
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
 from packer.pack.opening import Pack
@@ -81,7 +81,7 @@ class SampleReader:
         try:
             shape, header = self._codecs[name].look(value)
         except (BadInput, CorruptRecord) as error:
-            raise self._undecodable(index, name, error) from error
+            raise self.undecodable(index, name, error) from error
         return tuple(int(length or 0) for length in shape), header
 
     def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
@@ -138,9 +138,15 @@ class SampleReader:
         try:
             return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
         except (BadInput, CorruptRecord) as error:
-            raise self._undecodable(index, field.name, error) from error
+            raise self.undecodable(index, field.name, error) from error
 
-    def _undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
+    def decoder(self, field: Field) -> Decoder | None:
+        """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
+        codec = self._codecs[field.name]
+        return codec.pixels if field.kind == "image" and codec.is_file else None
+
+    def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
+        """The error for a value that does not decode."""
         return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
