@@ -46,7 +46,8 @@ def prepare(job: Job) -> None:
         form = name if job.task == "raw224" else "lmdb"
         codec = {"kept": "encoded", "jpeg": "jpeg:90"}.get(name, "raw")
         command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / f"{name}.pack")]
-        subprocess.run([*command, "--to", form, "--codec", f"image={codec}"], check=True)
+        resize = ["--resize", f"{job.side}x{job.side}"] if codec == "raw" else []  # they have that size: says so
+        subprocess.run([*command, "--to", form, "--codec", f"image={codec}", *resize], check=True)
     if source != job.images:
         shutil.rmtree(source)
 

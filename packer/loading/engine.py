@@ -19,7 +19,7 @@ _NAP_S = 1.0  # a thread without work looks whether it was stopped by such a fin
 
 
 class Job(Protocol):
-    """One batch in the making. slices_per_thread: into how many slices per thread of the engine it is cut."""
+    """One batch in the making. slices_per_thread: into how many slices per thread of the engine it is cut; 0 for one."""
 
     slices_per_thread: int
 
@@ -41,7 +41,7 @@ class _Entry:
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
         self.count = len(job)
-        self.size = max(1, -(-self.count // (threads * job.slices_per_thread)))
+        self.size = max(1, -(-self.count // max(1, threads * job.slices_per_thread)))
         self.claimed = 0
         self.filled = 0
         self.batch: Any = None
