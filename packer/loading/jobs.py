@@ -21,7 +21,7 @@ class DecodeJob:
         self._as_tuple = as_tuple
         self._collator = collator
         self.fill = assembly.fill
-        self.slices_per_thread = 0 if assembly.only_copies else SMALL_SLICES  # a copy is quicker than a hand-over
+        self.slices_per_thread = 0 if assembly.only_copies else SMALL_SLICES
         self.given_up = False  # not looked at: a slice takes an instant
 
     def __len__(self) -> int:
