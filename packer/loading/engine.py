@@ -19,7 +19,10 @@ _NAP_S = 1.0  # a thread without work looks whether it was stopped by such a fin
 
 
 class Job(Protocol):
-    """One batch in the making. slices_per_thread: into how many slices per thread of the engine it is cut; 0 for one."""
+    """One batch in the making.
+
+    slices_per_thread: into how many slices per thread of the engine it is cut; 0 for one slice in all.
+    """
 
     slices_per_thread: int
 
