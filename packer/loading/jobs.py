@@ -67,7 +67,7 @@ class SampleJob:
             index = self._indices[position]
             try:
                 self._samples[position] = self._get(index, self._random[position])
-            except Exception as error:
+            except Exception as error:  # whatever a user's function raises goes on, with the sample's name
                 note(error, self._where(index))
                 raise
 
