@@ -1,9 +1,8 @@
 """apart: parts read in a process of their own, which a damaged one may end without ending ours.
 
-LMDB follows the page numbers and sizes that stand in its file without doubting them: where one is damaged it reads
-outside of the file, and the system ends the process with SIGSEGV or SIGBUS. HDF5, too, parses what it finds in C. So a
-part is read here only when its sha256 is the manifest's. Any other is read there, in a process that is started when it
-is first needed and again after each end.
+A disk that cannot give a page of a mapped file ends the process that reads it with SIGBUS, and HDF5 parses what it
+finds in C. So a part is read here only when its sha256 is the manifest's. Any other is read there, in a process that is
+started when it is first needed and again after each end.
 
 What goes over the pipe, both ways: one message of JSON, and from there, one more for each value, as it is. Nothing that
 comes back is unpickled.

@@ -32,9 +32,9 @@ class Pack:
     def __init__(self, folder: Path, *, verify: str = "first", apart: bool = False) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
-        "open" is "first", and hashes each part by plain reads before its first value is read: some damaged pages of an
-        LMDB file end the process with SIGBUS before any checksum of a value could tell. apart: each part is hashed so,
-        and a damaged one is read nevertheless, in a process of its own, for what is still sound in it.
+        "open" is "first", and hashes each part by plain reads before its first value is read, so that a damaged one or
+        a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
+        process of its own, for what is still sound in it.
         Raises Refused where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
