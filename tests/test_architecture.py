@@ -21,7 +21,20 @@ LAYERS = (
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
-    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "scratch", "sharing"),
+    (
+        "arrays",
+        "beneath",
+        "gathering",
+        "geometry",
+        "grasp",
+        "naming",
+        "schema",
+        "parallel",
+        "registry",
+        "scratch",
+        "sharing",
+        "slabs",
+    ),
     ("errors",),
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
 
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.formats import base
@@ -145,13 +143,9 @@ class Reader(base.Reader):
             raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
         return value
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
-        fields, place, size = len(self._places), self._places[name], out.shape[1]
-        for position, row in zip(positions, rows, strict=True):
-            value = self._value(row, name, row * fields + place)
-            if len(value) != size:
-                raise base.wrong_size(self.path, row, name, found=len(value), expected=size)
-            np.copyto(out[position], np.frombuffer(value, np.uint8))  # without the GIL
+    def values(self, rows: Sequence[int], name: str) -> Sequence[memoryview]:
+        fields, place = len(self._places), self._places[name]
+        return [self._value(row, name, row * fields + place) for row in rows]
 
     def close(self) -> None:
         self._tree.close()

@@ -1,5 +1,6 @@
 """An open pack: manifest, index and readers, with every size checked before a part is mapped."""
 
+import functools
 import os
 import stat
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,16 @@ from packer.pack.apart import Apart
 from packer.pack.digest import part_sha256
 from packer.pack.index import Index
 from packer.pack.manifest import Part
+from packer.registry import import_or_explain
+from packer.schema import Buffer
 
 VERIFY = ("first", "always", "never", "open")
+
+
+@functools.cache
+def _gathering() -> ModuleType:
+    """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
+    return import_or_explain("packer.gathering", "batches of raw pictures")
 
 
 class Pack:
@@ -111,9 +121,18 @@ class Pack:
             rows, positions = found.setdefault(number, ([], []))
             rows.append(row)
             positions.append(position)
-        for number, (rows, positions) in found.items():
-            with self._pinned(number) as reader:
-                reader.gather(rows, name, out, positions)
+        values: list[Buffer] = [b""] * len(indices)
+        with ExitStack() as pins:
+            for number, (rows, positions) in found.items():
+                reader = pins.enter_context(self._pinned(number))
+                for position, value in zip(positions, reader.values(rows, name), strict=True):
+                    if len(value) != out.shape[1]:
+                        raise CorruptPack(
+                            f"{self.where(int(indices[position]), name)}: expected {out.shape[1]} bytes, "
+                            f"found {len(value)}; pack again"
+                        )
+                    values[position] = value
+            _gathering().gather(values, out)
         for position in self._unverified(indices, name):
             self._verify(int(indices[position]), {name: out[position].data})
 
