@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import Refused
+from packer.escapes import printable
 from packer.sheets.legend import Mark
-from packer.sheets.lettering import printable
 from packer.sheets.palette import GROUND, HATCH, HATCH_PX, INK, MUTED, PAPER, Colour
 from packer.sheets.picture import viridis
 from packer.sheets.sheet import Sheet

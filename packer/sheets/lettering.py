@@ -1,10 +1,9 @@
-"""Lettering: text that came out of a pack as what can be shown, and drawn with OpenCV so that none of it is cut.
+"""Lettering: text drawn with OpenCV, so that none of it is cut.
 
 OpenCV 4 has stroke fonts for ASCII, OpenCV 5 letters of its own under the same names: both are measured, none is
 assumed.
 """
 
-import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,11 +11,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from packer.escapes import printable
 from packer.sheets.palette import Colour
 
-_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
 _ELLIPSIS = "..."
-MOST_CHARACTERS = 400  # of one text; what is longer loses its middle
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -36,16 +34,6 @@ class Font(NamedTuple):
 PLAIN = Font(cv2.FONT_HERSHEY_SIMPLEX, 0.38, 16)
 BOLD = Font(cv2.FONT_HERSHEY_DUPLEX, 0.42, 18)
 TITLE = Font(cv2.FONT_HERSHEY_DUPLEX, 0.6, 28)
-
-
-def printable(text: str) -> str:
-    """The text on one line, with escapes in the place of characters that cannot be seen; long ones without middle."""
-    if len(text) > MOST_CHARACTERS:
-        half = MOST_CHARACTERS // 2
-        text = text[:half] + _ELLIPSIS + text[-half:]
-    return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char) in _HIDDEN else char for char in text
-    )
 
 
 def ascii_text(text: str) -> str:

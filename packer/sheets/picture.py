@@ -89,15 +89,17 @@ def hatch(height: int, width: int) -> Pixels:
     """uint8 (height, width, 3): the stripes that mean "no depth here"."""
     rows, columns = np.ogrid[:height, :width]
     stripe = (rows + columns) // HATCH_PX % 2
-    colours: Pixels = np.asarray(HATCH, np.uint8)
-    return np.take(colours, stripe, axis=0)
+    colours: Any = np.asarray(HATCH, np.uint8)
+    made: Pixels = colours[stripe]
+    return made
 
 
 def overlaid(pixels: Pixels, mask: npt.NDArray[np.uint8]) -> Pixels:
     """A picture with a mask over it, both of one size: 0 is clear, each value has its colour and an outline."""
     colours, opacity = mask_colours(mask)
     weight = np.where(_outline(mask) & (opacity == 1), 1.0, _OPACITY * opacity)[..., None]
-    return np.rint(pixels * (1 - weight) + colours * weight).astype(np.uint8)
+    mixed: npt.NDArray[np.float64] = np.rint(pixels * (1 - weight) + colours * weight)
+    return mixed.astype(np.uint8)
 
 
 def alone(mask: npt.NDArray[np.uint8]) -> Pixels:
