@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import save
+from packer.parallel import usable_cores
 
 _FORMS = (".png", ".html")
 
@@ -35,7 +36,8 @@ def command(pack: Path, *, output: Path, **wanted: Any) -> None:
     from packer.sheets.sheet import Wanted, make_sheet  # noqa: PLC0415  keeps `packer --help` light
 
     names = {"samples": "count", "grasps": "most", "size": "width"}
-    sheet = make_sheet(pack, Wanted(**{names.get(name, name): value for name, value in wanted.items()}))
+    chosen = Wanted(**{names.get(name, name): value for name, value in wanted.items()})
+    sheet = make_sheet(pack, chosen, threads=usable_cores())
     if output.suffix.lower() == ".png":
         from packer.sheets.png import draw_png  # noqa: PLC0415  as above
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.pack.opening import Pack
-from packer.parallel import ordered_map, usable_cores
+from packer.parallel import ordered_map
 from packer.sheets.choice import choose
 from packer.sheets.legend import Mark, merged
 from packer.sheets.tile import Tile, Tiler
@@ -41,14 +41,14 @@ class Sheet(NamedTuple):
     columns: int
 
 
-def make_sheet(folder: Path, wanted: Wanted) -> Sheet:
+def make_sheet(folder: Path, wanted: Wanted, *, threads: int = 1) -> Sheet:
     """The sheet of a pack; raises Refused, UnknownKey, CorruptPack."""
     pack = Pack(folder)
     try:
         tiler = Tiler(pack, wanted.fields, most=wanted.most, is_zoomed=wanted.zoom)
         indices = choose(pack, count=wanted.count, keys=wanted.keys, seed=wanted.seed)
         box = tiler.box(indices, wanted.width)
-        tiles = tuple(ordered_map(lambda index: tiler.tile(index, box), indices, threads=usable_cores()))
+        tiles = tuple(ordered_map(lambda index: tiler.tile(index, box), indices, threads=threads))
         what = "samples, close-ups" if wanted.zoom else "samples"
         title = f"{folder.absolute().name}: {len(tiles)} of {len(pack)} {what}, format {pack.manifest.format}"
     finally:

@@ -194,7 +194,8 @@ class Tiler:
         drawn: dict[str, Drawn] = {}
         for name, (kind, rank) in reversed(self._ranks().items()):  # the first field on top
             move = move_boxes if kind == "boxes" else move_points
-            shapes = move(sample.values[name], view.array)
+            with np.errstate(invalid="ignore", over="ignore"):  # `draw` counts what is not finite
+                shapes = move(sample.values[name], view.array)
             shapes = shapes.reshape(-1, 2) if kind == "points" else shapes
             drawn[name] = draw(canvas, shapes, kind=kind, rank=rank, most=self._most)
         return drawn

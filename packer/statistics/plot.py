@@ -19,8 +19,9 @@ _ACROSS = 3
 _MOST_CHARTS = 24
 _MOST_BARS = 20
 _BINS = 100
-_MOST_CHARACTERS = 28
-_LEAST_SHARE = 0.002  # of all bytes, for a bar of its own
+_MOST_CHARACTERS = 20
+_MOST_STEPS = 40  # of a count
+_LEAST_SHARE = 0.005  # of all bytes, for a bar of its own
 _CHART_INCHES = (4.6, 3.2)
 _BLUE = "#0072b2"
 _CHANNELS = {"red": "#d55e00", "green": "#009e73", "blue": "#0072b2"}
@@ -140,7 +141,10 @@ def _draw_depth(axes: Any, *, collector: DepthCollector) -> None:
 
 def _draw_counts(axes: Any, *, collector: ShapeCollector) -> None:
     counts = collector.counts.counts
-    axes.bar(list(counts), list(counts.values()), color=_BLUE, width=0.9)
+    least, most = min(counts), max(counts)
+    step = -(-(most - least + 1) // _MOST_STEPS)
+    edges = np.arange(least, most + step + 1, step) - 0.5
+    axes.hist(list(counts), bins=edges, weights=list(counts.values()), color=_BLUE, rwidth=0.9)
     axes.set_title(f"{collector.field.name} per sample")
     axes.set_ylabel("samples", fontsize=8)
     axes.xaxis.get_major_locator().set_params(integer=True)
