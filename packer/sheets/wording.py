@@ -1,5 +1,6 @@
 """Wording: the values of a sample in a few words; as the pack has them, nothing is escaped here."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,5 +38,5 @@ def range_texts(low: float, high: float, unit: str) -> tuple[str, str]:
     """Both ends of a depth's scale, with as many digits as tell them apart."""
     if not unit and low == round(low) and high == round(high):
         return f"{low:.0f}", f"{high:.0f}"
-    places = next((places for places in range(2, 7) if f"{low:.{places}f}" != f"{high:.{places}f}"), 2)
+    places = min(6, max(2, math.ceil(-math.log10(high - low)))) if high > low else 2
     return f"{low:.{places}f}", f"{high:.{places}f} {unit}".rstrip()
