@@ -169,8 +169,13 @@ ALLOWED = {
         tag: set()
         for tag in ("head", "title", "style", "body", "h1", "main", "article", "li", "h2", "p", "i", "figure")
     },
-    "html": {"lang"}, "meta": {"charset", "http-equiv", "content", "name"}, "ul": {"class"}, "div": {"class"},
-    "span": {"class", "style"}, "img": {"width", "height", "alt", "src"}, "figcaption": set(),
+    "html": {"lang"},
+    "meta": {"charset", "http-equiv", "content", "name"},
+    "ul": {"class"},
+    "div": {"class"},
+    "span": {"class", "style"},
+    "img": {"width", "height", "alt", "src"},
+    "figcaption": set(),
 }
 
 
