@@ -17,6 +17,7 @@ from packer.sheets.palette import HATCH, HATCH_PX, VOID, class_colour
 from packer.warping import warp
 
 _OPACITY = 0.3  # of a mask over an image; its outline is opaque
+_SLACK = 0.015  # of a place may be filled by stretching: no gap of one px beside pictures without one
 _TINY = 4  # what would be enlarged by so much or more
 _MOST_VALUES = 32  # a mask with more distinct values is a soft one, whose values are opacities
 
@@ -36,6 +37,8 @@ def placing(height: int, width: int, box: tuple[int, int]) -> View:
     if factor >= _TINY:
         return stretched(0, 0, height, width, size=(height * int(factor), width * int(factor)))
     size = min(box[0], max(1, round(height * factor))), min(box[1], max(1, round(width * factor)))
+    if max(box[0] - size[0], box[1] - size[1]) <= _SLACK * min(box):  # cut at whole px, say
+        size = box
     return stretched(0, 0, height, width, size=size)
 
 

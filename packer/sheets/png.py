@@ -31,6 +31,7 @@ _ITEM_GAP_PX = 12
 _SWATCH_PX = 18
 _LEAST_WIDTH_PX = 520
 _MOST_WIDTH_PX = 1640
+_PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED)  # -3 %
 _MOST_PIXELS = 100_000_000
 _WANTED_RATIO = 1.5  # width to height
 _KEY_LINES = 2
@@ -72,7 +73,7 @@ def draw_png(sheet: Sheet) -> bytes:
         row, column = divmod(number, across)
         left = MARGIN_PX + column * (tile_width + GAP_PX)
         _draw_tile(canvas, (left, top + sum(rows[:row]) + GAP_PX * row), tile, sheet, blocks[number])
-    done, data = cv2.imencode(".png", cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_PNG_COMPRESSION, 9])
+    done, data = cv2.imencode(".png", cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR), _PNG)
     if not done:
         raise Refused(f"OpenCV cannot encode a PNG of {width}x{height} px; use .html")
     return data.tobytes()

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,10 @@ def draw_plot(survey: Survey) -> bytes:
     figure = figures.Figure(figsize=size, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
     result = survey.result
-    figure.suptitle(f"{_plain(result['pack'])}: {result['measured']} of {result['samples']} samples", fontsize=12)
+    figure.suptitle(
+        f"{_plain(Path(result['pack']).absolute().name)}: {result['measured']} of {result['samples']} samples",
+        fontsize=12,
+    )
     every = figure.subplots(down, across, squeeze=False).ravel()
     for axes, chart in zip(every, charts, strict=False):
         chart(axes)
