@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from converting import packed
-from displayed import BOXES, DEPTH, DOTS, GRASPS, IMAGE, LABEL, MASK, NOTE, SCORE, displayed, plain
+from displayed import BOXES, DEPTH, DOTS, GRASPS, IMAGE, LABEL, MASK, NOTE, SCORE, displayed, plain, sheet_of
 from hypothesis import given
 from hypothesis import strategies as st
 from trees import encoded, write
@@ -18,7 +18,7 @@ from packer import formats
 from packer.errors import CorruptRecord
 from packer.pack.verification import Subset
 from packer.schema import Field
-from packer.statistics import pictures
+from packer.statistics import labels, pictures
 from packer.statistics.duplicates import duplicates
 from packer.statistics.pictures import DepthCollector, histogram
 from packer.statistics.survey import Survey
@@ -238,6 +238,23 @@ def test_a_16_bit_depth_keeps_every_value(tmp_path: Path) -> None:
     found = Survey(displayed(tmp_path / "pack", [field], [{"depth": depth}])).result["fields"]["depth"]
     assert (found["invalid"], found["range"]["min"], found["range"]["max"]) == (2, 1, 65535)
     assert found["modes"] == {"raw gray uint16": 1}
+
+
+@pytest.mark.parametrize("invalid", [1e300, -1e300, 0.1])
+def test_an_invalid_value_that_the_dtype_cannot_hold(tmp_path: Path, invalid: float) -> None:
+    field = Field("depth", "depth", "raw:float32", "float32", (None, None), invalid=invalid)
+    depth = np.float32([[0.1, 1.0, np.inf]])
+    found = Survey(displayed(tmp_path / "pack", [field], [{"depth": depth}])).result["fields"]["depth"]
+    assert found["invalid"] == (2 if invalid == 0.1 else 1)
+    (tile,) = sheet_of(tmp_path / "pack").tiles
+    assert tile.items == (("depth missing", "66.7%" if invalid == 0.1 else "33.3%"),)
+
+
+def test_texts_beyond_a_number_or_very_long_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "_MOST_TEXTS", 2)
+    samples = [{"note": text} for text in ("x" * 5000, "a", "b", "c", "a", "d", "b")]
+    found = Survey(displayed(tmp_path / "pack", [NOTE], samples)).result["fields"]["note"]
+    assert (found["values"], found["others"]) == ({"a": 2, "b": 2}, 3)
 
 
 # ---- duplicates

@@ -149,7 +149,7 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib.figure")
-    names = (r"$\frac{1}{0}$", "$", "a\nb\x00"[:3], "\u202eevil", "\\", "x" * 5000)
+    names = (r"$\nosuch{$", "$", "a\nb\x00"[:3], "\u202eevil", "\\", "x" * 5000)
     label = Field("label", "number", "number", "int64", (), classes=names)
     pack = displayed(tmp_path / "p$a$", [label], [{"label": number} for number in range(len(names))])
     assert draw_plot(Survey(pack)).startswith(b"\x89PNG")

@@ -69,6 +69,15 @@ def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "a.png").exists()
 
 
+def test_a_name_that_is_no_text_is_shown_as_escapes(tmp_path: Path) -> None:
+    pack = displayed(Path(f"{tmp_path}/p\udcff\x1b"), [IMAGE], [{"image": plain(9, 9)}], format="pth")
+    for words in (("view", pack, "-o", tmp_path / "a.html"), ("stats", pack)):
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+        assert r"p\udcff\x1b" in done.stdout
+    assert r"p\udcff\x1b: 1 of 1 samples" in (tmp_path / "a.html").read_text()
+
+
 def test_damage_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     pack = displayed(tmp_path / "pack", [IMAGE], [{"image": plain(40, 40)}] * 3, format="pth")
     part = pack / "part-00000.pth"
@@ -85,6 +94,7 @@ def test_damage_is_named_and_nothing_is_written(tmp_path: Path) -> None:
 
 def test_a_file_is_replaced_whole_or_stays(tmp_path: Path) -> None:
     target = tmp_path / "a.png"
+    (tmp_path / ".a.png.partial").write_bytes(b"left by a run that was killed")
     save(target, b"one")
     save(target, b"two")
     assert target.read_bytes() == b"two"

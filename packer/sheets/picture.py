@@ -15,6 +15,7 @@ import numpy.typing as npt
 from packer.geometry import View, stretched
 from packer.sheets.palette import HATCH, HATCH_PX, VOID, class_colour
 from packer.warping import warp
+from packer.warping.depth import is_valid
 
 _OPACITY = 0.3  # of a mask over an image; its outline is opaque
 _SLACK = 0.015  # of a place may be filled by stretching: no gap of one px beside pictures without one
@@ -49,12 +50,6 @@ def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None
     if factor >= _TINY and view.size == (height * factor, width * factor):
         return np.repeat(np.repeat(array, factor, axis=0), factor, axis=1)
     return warp(array, view, kind, invalid=invalid)
-
-
-def is_valid(depth: npt.NDArray[Any], invalid: float | None) -> npt.NDArray[np.bool_]:
-    """Where a depth has a measurement: it is finite, and not the value that means none."""
-    valid: npt.NDArray[np.bool_] = np.isfinite(depth)
-    return valid if invalid is None else valid & (depth != depth.dtype.type(invalid))
 
 
 def scale_of(depth: npt.NDArray[Any], invalid: float | None) -> Scale:

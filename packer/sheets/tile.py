@@ -16,8 +16,9 @@ from packer.sheets.closeup import Part, around
 from packer.sheets.legend import NO_DEPTH, Mark, mask_marks, shape_marks
 from packer.sheets.overlay import Drawn, draw, is_grasp
 from packer.sheets.palette import GROUND
-from packer.sheets.picture import Scale, alone, coloured, fit, is_valid, overlaid, placing, scale_of
+from packer.sheets.picture import Scale, alone, coloured, fit, overlaid, placing, scale_of
 from packer.sheets.wording import share_text, value_text
+from packer.warping.depth import is_valid
 
 _MOST_PICTURES = 8  # of one sample side by side
 _MOST_ITEMS = 12

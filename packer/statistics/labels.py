@@ -12,6 +12,7 @@ from packer.statistics.base import Collector
 from packer.statistics.tally import Lengths, Moments
 
 _MOST_TEXTS = 10_000  # distinct values that are counted one by one
+_LONGEST = 1000  # characters of one
 
 
 class _Shapes(NamedTuple):
@@ -60,7 +61,7 @@ class ShapeCollector(Collector):
 
 
 class TextCollector(Collector):
-    """How many samples have each text."""
+    """How many samples have each text; long ones, and those beyond a number of different ones, are counted together."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -71,7 +72,8 @@ class TextCollector(Collector):
         return value
 
     def add(self, measured: str) -> None:
-        if measured in self.counts or len(self.counts) < _MOST_TEXTS:
+        known = measured in self.counts
+        if known or (len(self.counts) < _MOST_TEXTS and len(measured) <= _LONGEST):
             self.counts[measured] += 1
         else:
             self._others += 1

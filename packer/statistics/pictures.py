@@ -12,6 +12,7 @@ from packer.pack.samples import Look
 from packer.schema import Field
 from packer.statistics.base import Collector
 from packer.statistics.tally import Lengths, Moments, exact_mean_std
+from packer.warping.depth import is_valid
 
 _COMMON = 5
 _CHANNELS = {1: "gray", 2: "gray with alpha", 3: "colour", 4: "colour with alpha"}
@@ -114,10 +115,7 @@ class DepthCollector(PictureCollector):
         self._pixels = self._empty = 0
 
     def pixels(self, value: npt.NDArray[np.float32]) -> tuple[int, Moments, Counts]:
-        valid = np.isfinite(value)
-        if self.field.invalid is not None:
-            valid &= value != np.float32(self.field.invalid)
-        kept = np.ascontiguousarray(value[valid], np.float32)
+        kept = value[is_valid(value, self.field.invalid)]
         return value.size, Moments.of(kept), np.bincount(kept.view(np.uint32) >> 16, minlength=_BINS)
 
     def add_pixels(self, found: tuple[int, Moments, Counts]) -> None:

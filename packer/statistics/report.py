@@ -16,7 +16,7 @@ Found = dict[str, Any]
 def lines(result: Found) -> Iterator[str]:
     """The lines of a report on Survey.result."""
     part = "" if result["measured"] == result["samples"] else f", {result['measured']} of them measured"
-    yield f"{result['pack']}: {result['samples']} samples{part}, format {result['format']}"
+    yield f"{printable(result['pack'])}: {result['samples']} samples{part}, format {result['format']}"
     if not result["measured"]:
         return
     for name, found in result["fields"].items():
@@ -58,7 +58,7 @@ def _values(found: Found) -> Iterator[tuple[str, str]]:
     """Those of a text or a number."""
     if found["kind"] == "text":
         values = list(found["values"].items())
-        more = f", {found['others']} samples with further ones" if "others" in found else ""
+        more = f", {found['others']} samples with further or very long ones" if "others" in found else ""
         yield "values", f"{len(values)}: {_counts(values)}{more}"
     if "classes" in found:
         counts = [(name, count) for name, count in found["classes"] if count]

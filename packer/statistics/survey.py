@@ -15,7 +15,7 @@ from packer.statistics.base import Collector
 from packer.statistics.duplicates import duplicates
 from packer.statistics.labels import ShapeCollector, TextCollector, number_statistics
 from packer.statistics.pictures import DepthCollector, ImageCollector, MaskCollector
-from packer.statistics.tally import Lengths
+from packer.statistics.tally import Totals
 
 _COLLECTORS: dict[str, type[Collector]] = {
     "image": ImageCollector,
@@ -45,7 +45,7 @@ class Survey:
             self._reader = SampleReader(self._pack, None)
             fields = [field for field in self._reader.schema if field.name != "key"]
             self.collectors = {field.name: _COLLECTORS[field.kind](field) for field in fields if _is_measured(field)}
-            self.sizes = {field.name: Lengths() for field in self._pack.schema}
+            self.sizes = {field.name: Totals() for field in self._pack.schema}
             self.indices = np.arange(subset.number - 1, len(self._pack), subset.of, dtype=np.int64)
             for sizes, measured in ordered_map(self._measure, self.indices.tolist(), threads=threads):
                 for name, size in sizes.items():
@@ -81,10 +81,7 @@ class Survey:
         }
 
     def _field(self, field: Field) -> dict[str, Any]:
-        lengths = self.sizes[field.name]
-        total = sum(size * count for size, count in lengths.counts.items())
-        found: dict[str, Any] = {"kind": field.kind, "codec": field.codec, "bytes": {"total": total}}
-        found["bytes"].update(lengths.result())
+        found: dict[str, Any] = {"kind": field.kind, "codec": field.codec, "bytes": self.sizes[field.name].result()}
         if field.hidden:
             return {**found, "hidden": True}
         if field.name in self.collectors:

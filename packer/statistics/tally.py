@@ -37,6 +37,28 @@ class Lengths:
         return {"min": ordered[0], "median": median, "mean": float(mean), "max": ordered[-1]}
 
 
+class Totals:
+    """Whole numbers added up, in memory that does not grow: sum, least, most and mean are exact."""
+
+    def __init__(self) -> None:
+        self.count = self.total = self._most = 0
+        self._least: int | None = None
+
+    def add(self, number: int) -> None:
+        """One more."""
+        self.count += 1
+        self.total += number
+        self._most = max(self._most, number)
+        self._least = number if self._least is None else min(self._least, number)
+
+    def result(self) -> dict[str, Any]:
+        """total; and where something was added min, mean and max."""
+        if not self.count:
+            return {"total": 0}
+        mean = float(Fraction(self.total, self.count))
+        return {"total": self.total, "min": self._least, "mean": mean, "max": self._most}
+
+
 @dataclass(frozen=True)
 class Moments:
     """Count, mean and sum of squared distances from it, of float64 numbers, with the least and the most of them.
