@@ -97,6 +97,8 @@ def test_shares_in_words() -> None:
         ((1, 5000), (1, 240)),
         ((9000, 2), (180, 1)),
         ((180, 240), (180, 240)),
+        ((476, 640), (180, 240)),  # 1 px would be left over
+        ((460, 640), (172, 240)),
     ],
 )
 def test_a_picture_of_any_size_fits_its_place(size: tuple[int, int], shown: tuple[int, int]) -> None:

@@ -143,6 +143,11 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     channels = figure.axes[1]
     red = np.bincount(np.concatenate([sample["image"][..., 0].ravel() for sample in SAMPLES]), minlength=256)
     np.testing.assert_allclose(channels.lines[0].get_ydata(), red / red.sum())
+    shares, edges, _ = figure.axes[titles.index("depth: valid depths")].patches[0].get_data()
+    depths = np.concatenate([sample["depth"].ravel() for sample in SAMPLES])
+    valid = depths[np.isfinite(depths) & (depths != -1)]
+    wanted = [np.mean(valid <= edge) for edge in edges[1:]]
+    np.testing.assert_allclose(np.cumsum(shares), wanted, atol=0.005)  # within a step, pixels are spread evenly
     grasps = figure.axes[titles.index("grasps per sample")]
     assert [bar.get_height() for bar in grasps.patches] == [5, 5, 5, 4, 4]
 
