@@ -13,6 +13,7 @@ from test_statistics import FIELDS, SAMPLES
 
 from packer.errors import MissingPackage, Refused
 from packer.schema import Field
+from packer.statistics import plot
 from packer.statistics.plot import draw_plot
 from packer.statistics.report import lines
 from packer.statistics.survey import Survey
@@ -150,6 +151,19 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     np.testing.assert_allclose(np.cumsum(shares), wanted, atol=0.005)  # within a step, pixels are spread evenly
     grasps = figure.axes[titles.index("grasps per sample")]
     assert [bar.get_height() for bar in grasps.patches] == [5, 5, 5, 4, 4]
+
+
+def test_few_distinct_depths_are_all_drawn(tmp_path: Path) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    survey = Survey(displayed(tmp_path / "pack", [DEPTH], [{"depth": np.float32([[1.0, 1.0, 1.0, 2.0]])}]))
+    axes = figures.Figure().subplots()
+    (collector,) = survey.collectors.values()
+    plot._draw_depth(axes, collector=collector)
+    shares, edges, _ = axes.patches[0].get_data()
+    assert shares[0] == pytest.approx(0.75)
+    assert shares[-2:].sum() == pytest.approx(0.25)  # a step at 2 is wider than a bar
+    assert shares[1:-2].max() == 0
+    assert (edges[0], edges[-1]) == (1.0, pytest.approx(2.0, rel=0.008))
 
 
 def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
