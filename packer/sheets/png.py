@@ -135,7 +135,7 @@ def _draw_tile(canvas: Pixels, at: tuple[int, int], tile: Tile, sheet: Sheet, it
 
 def _drop(font: Font) -> int:
     """From the top of a line to its baseline, in px."""
-    return font.line_px * 3 // 4
+    return font.line_px * 7 // 10
 
 
 def _draw_panel(canvas: Pixels, at: tuple[int, int], panel: Panel, box: tuple[int, int]) -> None:
