@@ -4,11 +4,13 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import click
 
+from packer.errors import Refused
 from packer.registry import Registry
 
 _PLAIN_SECONDS = 5.0
@@ -56,6 +58,24 @@ def parse_size(text: str) -> int:
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     click.echo(json.dumps(data, sort_keys=True))
+
+
+def save(path: Path, data: bytes) -> None:
+    """Write a picture, page or table to `path`, in one rename: a file that is there is replaced, a folder is not.
+
+    Raises Refused, StorageFailed.
+    """
+    from packer.pack.storage import remove, replace_file, write_file  # noqa: PLC0415  keeps `packer --help` light
+
+    if path.is_dir():
+        raise Refused(f"{path}: expected a file to write, found a folder; choose another name")
+    staged = path.with_name(f".{path.name}.partial")
+    try:
+        remove(staged)
+        write_file(staged, data)
+        replace_file(staged, path)
+    finally:
+        remove(staged)
 
 
 class Progress:
