@@ -17,6 +17,7 @@ _CROPS = {
     "loader kept": "kept",
     "loader jpeg:90 antialias": "jpeg",
     "loader kept antialias": "kept",
+    "dataloader jpeg:90": "jpeg",
     "dataloader": "kept",
 }
 _RAW = {"loader hdf5": "hdf5", "loader pth": "pth", "loader lmdb": "lmdb", "dataloader": "lmdb"}
