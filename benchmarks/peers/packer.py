@@ -67,6 +67,6 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     warp = {"geometry": geometry(job)} if job.crops else {}
     dct = "fast" if job.variant.endswith("fast dct") else "accurate"
     data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
-    if job.variant == "dataloader":
+    if job.variant.startswith("dataloader"):
         return stacking.shuffled(data_set, job, "image")
     return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, threads=job.threads), "image")
