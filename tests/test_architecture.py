@@ -21,7 +21,19 @@ LAYERS = (
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
-    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "scratch", "sharing"),
+    (
+        "arrays",
+        "beneath",
+        "geometry",
+        "grasp",
+        "machine",
+        "naming",
+        "schema",
+        "parallel",
+        "registry",
+        "scratch",
+        "sharing",
+    ),
     ("errors",),
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
