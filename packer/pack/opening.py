@@ -6,7 +6,7 @@ import threading
 import weakref
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
@@ -63,7 +63,7 @@ class Pack:
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
         self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
         handles.table.own(self._keys)
-        self.close = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
+        self.close: Callable[[], object] = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
 
     def __len__(self) -> int:
         return self.manifest.samples

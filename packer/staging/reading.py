@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from packer.errors import CorruptPack
@@ -33,7 +34,12 @@ def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pa
     except BaseException:
         os.close(descriptor)
         raise
-    weakref.finalize(pack, os.close, descriptor)
+    pack.close = weakref.finalize(pack, _close, pack.close, descriptor)
     if pack.manifest != manifest:
         raise CorruptPack(f"{folder}: another pack took its place while it was opened; open it again")
     return pack
+
+
+def _close(close_pack: Callable[[], object], descriptor: int) -> None:
+    close_pack()
+    os.close(descriptor)
