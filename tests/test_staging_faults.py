@@ -138,14 +138,20 @@ def killed(folder: Path, format: str, moments: int) -> int:
 
 def check_half(pack: Path, base: Path) -> None:
     """What a killed stager leaves is read, and is never a pack that lacks something."""
-    opened = open_staged(pack, stage=str(base), verify="always")
-    with closing(opened):
-        for index in range(len(opened)):
-            with opened.record(index, opened.schema.names) as record:
-                assert bytes(record["blob"]) == b"%d" % index * 900
+    check_blobs(pack, base, [b"%d" % number * 900 for number in range(12)])
     for copy in copies(Place(base)):
         if (copy.folder / manifests.NAME).exists():
             assert list(problems(copy.folder)) == []
+
+
+def check_blobs(pack: Path, base: Path, blobs: list[bytes]) -> None:
+    """The blobs of a pack, read where it is staged, are these."""
+    opened = open_staged(pack, stage=str(base), verify="always")
+    with closing(opened):
+        for index, blob in enumerate(blobs):
+            with opened.record(index, opened.schema.names) as record:
+                assert bytes(record["blob"]) == blob
+        assert len(opened) == len(blobs)
 
 
 @pytest.mark.parametrize("format", ["lmdb", "bmp"])
@@ -200,11 +206,7 @@ def test_a_tmpfs_of_2_mb(tmp_path: Path, format: str) -> None:
         ended = faulting.run(words(large), tmp_path)
         assert ended.code == 4, ended
         (copy,) = copies(Place(disk))
-        opened = open_staged(small, stage=str(disk), verify="always")
-        with closing(opened):
-            for index in range(60):
-                with opened.record(index, ["blob"]) as record:
-                    assert bytes(record["blob"]) == b"s" * 10_000
+        check_blobs(small, disk, [b"s" * 10_000] * 60)
         assert digest(copy.folder) == digest(small)
         (disk / "batches").unlink()
         released = faulting.run(["stage", small, "--to", disk, "--release"], tmp_path)
