@@ -76,8 +76,8 @@ class Copy:
 
     def begin(self, origin: Path) -> None:
         """Make the folder where it is not there, and note where the pack lies; only under the place's lock."""
-        for folder in (self.folder, self.folder / INDEX, self.folder / EXTRAS, self.place.work):
-            make_folder(folder)
+        make_folder(self.folder)
+        make_folder(self.place.work)
         write_file(self.place.work / _ORIGIN, os.fsencode(origin))
         replace_file(self.place.work / _ORIGIN, self._origin)
 
@@ -92,6 +92,7 @@ class Copy:
     def add(self, file: File, copied: Path) -> None:
         """Put what was copied and checked in its place."""
         target = self.folder / file.name
+        make_folder(target.parent)
         if file.is_folder or target.is_dir():
             remove(target)
             publish(copied, target)

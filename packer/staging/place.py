@@ -3,10 +3,10 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from packer.errors import Refused
+from packer.errors import Locked, Refused
 from packer.machine import Machine
 from packer.pack.storage import failing, locked, remove
 
@@ -69,6 +69,12 @@ class Place:
                 yield
             finally:
                 remove(self.work)
+
+    def sweep(self) -> None:
+        """Remove what a killed stager left, unless somebody is at work; raises StorageFailed."""
+        if os.path.lexists(self.work):
+            with suppress(Locked), self.locked(None):
+                pass
 
     def digests(self) -> list[str]:
         """The names of all copies, sorted."""

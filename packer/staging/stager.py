@@ -113,6 +113,7 @@ def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
     place = Place.of(options.to, options.machine)
     copy = Copy.of(place, manifest)
     if place.is_there() and not copy.missing(manifest, chosen):
+        place.sweep()
         return _result(pack, copy, manifest, options)
     work = _Work(pack, manifest, copy, options)
     if not place.is_there():  # so that a refusal does not even make the folder
