@@ -2,7 +2,10 @@
 
 import os
 import pickle
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -543,6 +546,13 @@ def test_residency_is_not_told_of_files_of_others(tmp_path: Path, monkeypatch: p
     packs.make_pack(tmp_path / "pack")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
     assert warmed(tmp_path / "pack", Options(), Hooks()).resident_bytes is None
+
+
+def test_the_page_on_staging_runs(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "in", 6), tmp_path / "photos.pack")
+    page = (Path(__file__).parent.parent / "docs/staging.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, check=True)
 
 
 def test_errors_are_packer_s_own(tmp_path: Path, base: Path) -> None:
