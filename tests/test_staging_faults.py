@@ -168,6 +168,28 @@ def test_after_a_kill_at_fifty_moments_the_next_run_succeeds(tmp_path: Path, for
     assert killed(tmp_path, format, 50) == 50
 
 
+@pytest.mark.parametrize("number", [2, 5, 8])
+def test_after_an_interrupt_what_was_finished_is_used(tmp_path: Path, number: int) -> None:
+    """SIGTERM while a file is written: exit code 143, finished files stay, nothing half done does."""
+    if reason := faulting.why_no_strace():
+        pytest.skip(reason)
+    load_everything()
+    registry.load("stage")
+    pack, base = tmp_path / "pack", tmp_path / "base"
+    base.mkdir()
+    packs.make_pack(pack, [packs.record(at, blob=b"%d" % at * 900) for at in range(12)], parts=3)
+    fault = faulting.Fault(faulting.Call("fallocate", number, ""), "signal=TERM")
+    ended = faulting.run(words(pack, base), tmp_path, fault=fault)
+    assert ended.code == 143, ended
+    assert "Traceback" not in ended.text
+    folder = base / f"packer-{os.geteuid()}"
+    assert not (folder / ".work").exists()
+    check_half(pack, base)
+    assert faulting.run(words(pack, base), tmp_path).code == 0
+    (copy,) = copies(Place(base))
+    assert digest(copy.folder) == digest(pack)
+
+
 # ---- a small tmpfs
 
 
