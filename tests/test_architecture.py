@@ -28,6 +28,7 @@ LAYERS = (
         "gathering",
         "geometry",
         "grasp",
+        "machine",
         "naming",
         "schema",
         "parallel",
