@@ -1,0 +1,1 @@
+"""Measure: where the time of loading goes, and which setting loads fastest here."""
