@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from packer.registry import Registry
 
 _PLAIN_SECONDS = 5.0
+FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only

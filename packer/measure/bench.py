@@ -73,7 +73,7 @@ class Line:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.subject.name} through {self.setting.loader} with {self.setting.workers} workers"
+        return f"{self.subject.name} through {self.setting.short}"
 
 
 def run(subjects: Sequence[Subject], settings: Sequence[Setting], *, rounds: int, cold: bool, say: Say) -> list[Line]:

@@ -19,7 +19,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     for line in lines:
         groups.setdefault((line.subject.name, line.setting.loader), []).append(line)
     unit = "images/s" if all(line.pictures == 1 for line in lines) else "samples/s"
-    figure = drawing.figure(10, max(3.2, 1.6 + 0.42 * len(groups)))
+    figure = drawing.figure(10, 2.4 + 0.45 * len(groups))
     bars, curves = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _bars(bars, {key: best(found) for key, found in groups.items()}, colours)
     _curves(curves, groups, colours)
@@ -29,7 +29,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 
 
 def _bars(axes: Any, found: dict[tuple[str, str], Line], colours: dict[str, str]) -> None:
-    labels = [f"{name}\n{loader}, {line.setting.workers} workers" for (name, loader), line in found.items()]
+    labels = [f"{name}\n{line.setting.short}" for (name, _), line in found.items()]
     for at, ((name, loader), line) in enumerate(found.items()):
         low, high = line.rate - min(line.rates), max(line.rates) - line.rate
         stock = loader == STOCK
@@ -66,5 +66,5 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[Line]], colours: dict[
     axes.set_xlabel("worker processes, or threads of Loader")
     axes.set_ylim(bottom=0)
     axes.set_title("over workers", loc="left", fontsize="medium")
-    axes.legend(fontsize="small", frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2, fontsize="small", frameon=False)
     drawing.plain(axes)

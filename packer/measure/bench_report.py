@@ -43,18 +43,25 @@ def best(lines: Sequence[Line]) -> Line:
 
 
 def _fastest(lines: Sequence[Line], unit: str) -> Iterator[str]:
-    """One sentence; the factor is the median over rounds of runs that took turns."""
-    first = best(lines)
-    sentence = f"Fastest: {first.name}, {first.rate:.0f} {unit}"
-    subject = lines[0].subject
-    stock = [line for line in lines if line.setting.loader == STOCK and line.subject == subject] or [
-        line for line in lines if line.subject == subject
-    ]
-    other = best(stock)
-    if other is not first:
-        factor = statistics.median(a / b for a, b in zip(first.rates, other.rates, strict=True))
-        sentence += f", {factor:.1f} times {other.name} ({other.rate:.0f})"
-    yield sentence + "."
+    """A sentence for all sources of one number of samples: they are taken for the same data."""
+    for count in dict.fromkeys(line.stored_samples for line in lines):
+        same = [line for line in lines if line.stored_samples == count]
+        first, other = best(same), _baseline(same)
+        sentence = f"Fastest: {first.name}: {first.rate:.0f} {unit}"
+        if other is not first:
+            sentence += f", {_factor(first, other):.1f} times {other.name} ({other.rate:.0f})"
+        yield sentence + "."
+
+
+def _baseline(lines: Sequence[Line]) -> Line:
+    """The best of the first source, through DataLoader if that took part."""
+    first = [line for line in lines if line.subject == lines[0].subject]
+    return best([line for line in first if line.setting.loader == STOCK] or first)
+
+
+def _factor(one: Line, other: Line) -> float:
+    """Median over the rounds, in which they took turns."""
+    return statistics.median(a / b for a, b in zip(one.rates, other.rates, strict=True))
 
 
 def _warm(lines: Sequence[Line]) -> Iterator[str]:

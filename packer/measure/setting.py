@@ -57,6 +57,11 @@ class Subject:
             raise Refused(f"{self.path}: there is no sample in it; nothing can be measured")
         return dataset if self.samples is None else evenly(dataset, self.samples)
 
+    def count(self) -> int:
+        """How many samples it gives."""
+        dataset: Any = self.open()
+        return len(dataset)
+
     def files(self) -> list[Path]:
         """Every file that loading may read; of a folder, those of the samples."""
         if self.is_pack:
@@ -85,8 +90,8 @@ def evenly(dataset: Any, samples: int) -> Dataset[Any]:
 
 
 def unwrapped(dataset: Any) -> Any:
-    """What a Subset was cut from."""
-    return unwrapped(dataset.dataset) if isinstance(dataset, Subset) else dataset
+    """What a Subset, or another data set around one, was made of."""
+    return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
 
 
 def pictures(dataset: Any) -> int:
@@ -127,6 +132,12 @@ class Setting:
             if "shapes in one batch" not in str(error):
                 raise
             raise Refused(f"{error}; on the command line: --geometry 'Resize(224, 224)'") from error
+
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        noun = "thread" if self.loader == OURS else "worker"
+        return f"{self.loader}, {self.workers} {noun}{'s' * (self.workers != 1)}"
 
     @property
     def text(self) -> str:
