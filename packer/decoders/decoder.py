@@ -55,7 +55,7 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Pixels:
-        """The pixels, as stored or as the view shows them. decoded: called between decoding and warping, if it warps."""
+        """The pixels, as stored or as the view shows them. decoded: called between decoding and warping, if any."""
         found = header or sniff(buffer)
         if not self._plain or found.format != "jpeg" or found.cmyk:
             if decoded is not None and view is not None:

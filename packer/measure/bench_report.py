@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from packer.measure.bench import Line
+from packer.measure.caching import WARM_SHARE
 from packer.measure.figures import table
 from packer.measure.setting import STOCK
 
@@ -12,7 +13,6 @@ CSV_HEAD = (
     *("source", "loader", "workers", "round", "samples_per_second", "mb_per_second", "cpu_seconds_per_1000"),
     *("first_batch_seconds", "memory_mb", "resident_share"),
 )
-_WARM = 0.05  # of a subject's bytes left in memory, beyond which it was not cold
 
 
 def text(lines: Sequence[Line]) -> list[str]:
@@ -72,7 +72,7 @@ def _warm(lines: Sequence[Line]) -> Iterator[str]:
     for name, found in shares.items():
         if None in found:
             yield f"{name}: this system does not tell what is in the page cache (mincore): maybe it was not cold."
-        elif found and (most := max(share or 0.0 for share in found)) > _WARM:
+        elif found and (most := max(share or 0.0 for share in found)) > WARM_SHARE:
             yield (
                 f"{name}: NOT cold: up to {most:.0%} of it stayed in memory after it was dropped from the page cache: "
                 "it lies on a file system in memory, or another process has it mapped."

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from packer.pack.storage import failing, sync_file_system
 
+WARM_SHARE = 0.05  # of the bytes left in memory, beyond which files are not cold
+
 
 class Residency(NamedTuple):
     """How many bytes of some files are in memory, and how many they have; None where the system does not tell."""
