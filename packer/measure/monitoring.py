@@ -60,9 +60,10 @@ class Report:
 
     def __str__(self) -> str:
         whole = self.wait_seconds + self.compute_seconds
+        loop = f"{_counted(self.steps, 'step')} in {_counted(self.epochs, 'epoch')}"
         lines = [
-            f"packer.monitor: {self.verdict} ({self.wait_seconds:.2f} of {whole:.2f} s, {_counted(self.steps, 'step')} in "
-            f"{_counted(self.epochs, 'epoch')}; {self.first_seconds:.2f} s for first batches)"
+            f"packer.monitor: {self.verdict} ({self.wait_seconds:.2f} of {whole:.2f} s, {loop}; "
+            f"{self.first_seconds:.2f} s for first batches)"
         ]
         marks = ", ".join(f"{percent} % within {percentile(self.waits, percent) * 1e3:.1f}" for percent in PERCENTILES)
         lines.append(f"  waits in ms: {marks}, longest {max(self.waits, default=0.0) * 1e3:.1f}")

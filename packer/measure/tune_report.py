@@ -67,10 +67,8 @@ def _notes(rows: Sequence[Row], plan: Plan, cores: int) -> Iterator[str]:
             f"packer.Loader(..., steps_per_epoch={plan.steps}) goes on where it was."
         )
     if any(row.setting.workers > cores for row in rows):
-        there = os.cpu_count() or cores
-        yield f"More than {cores} workers share {cores} cores" + (
-            f" (the machine has {there})." * (there > cores) or "."
-        )
+        more = f", although the machine has {there}" if (there := os.cpu_count() or cores) > cores else ""
+        yield f"With more than {cores} workers some share a core{more}."
 
 
 def document(rows: Sequence[Row], plan: Plan, **options: Any) -> dict[str, Any]:
