@@ -8,6 +8,7 @@ answers are JSON.
 import json
 import signal
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_all_start_methods, get_context, set_start_method
@@ -94,6 +95,8 @@ def _serve(pipe: Connection, prepare: Callable[..., Answer], given: tuple[Any, .
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the process that asks
     # the way that we were started in is no business of a DataLoader's workers: the first one is the system's default
     set_start_method(get_all_start_methods()[0], force=True)
+    # that there are more workers than cores is what the user wants to know about, and is said in other words
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     with suppress(*_GONE):
         pipe.send_bytes(b"{}")
         answer: Answer | None = None
