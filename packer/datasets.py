@@ -22,6 +22,7 @@ from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import Schema
 from packer.sharing import SharedMemory
+from packer.staging.reading import open_staged
 
 OUTPUTS = ("torch", "numpy", "pil")
 Transform = Callable[[Any], Any]
@@ -58,6 +59,7 @@ class PackDataset(Dataset[Any]):
         decoder: str = "auto",
         dct: str = "accurate",
         verify: str = "first",
+        stage: str | PathLike[str] | None = None,
     ) -> None:
         """fields: names to read, None for all that are not bookkeeping.
 
@@ -67,7 +69,8 @@ class PackDataset(Dataset[Any]):
         that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
         names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
         libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
-        process reads it, "always" or "never"; "open" also hashes each part before its first read.
+        process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
+        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
         Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:
@@ -87,6 +90,7 @@ class PackDataset(Dataset[Any]):
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
+        self._stage = os.fspath(stage) if stage is not None else None
         self._reader_or_none: SampleReader | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
@@ -109,7 +113,7 @@ class PackDataset(Dataset[Any]):
                 f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
                 "packer.open reads any"
             )
-        pack = Pack(self.path, verify=self._verify)
+        pack = open_staged(self.path, stage=self._stage, verify=self._verify)
         if self._pack_id not in (None, pack.manifest.pack_id):
             raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
         self._pack_id = pack.manifest.pack_id

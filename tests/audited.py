@@ -30,6 +30,11 @@ from packer.pack.comparison import Comparison  # noqa: E402
 from packer.pack.extraction import extract  # noqa: E402
 from packer.pack.reindexing import reindex  # noqa: E402
 from packer.pack.verification import problems  # noqa: E402
+from packer.sheets.html import draw_html  # noqa: E402
+from packer.sheets.png import draw_png  # noqa: E402
+from packer.sheets.sheet import Wanted, make_sheet  # noqa: E402
+from packer.statistics.report import lines  # noqa: E402
+from packer.statistics.survey import Survey  # noqa: E402
 
 MOST_BYTES = 12 << 30  # of address space; torch alone reserves some
 ALWAYS = (
@@ -139,6 +144,11 @@ def _index(pack: Path, work: Path) -> None:
     reindex(copy)
 
 
+def _view(pack: Path, work: Path) -> Any:
+    sheet = make_sheet(pack, Wanted(zoom=True), threads=2)
+    return len(draw_png(sheet)), len(draw_html(sheet))
+
+
 OPERATIONS: dict[str, Callable[[Path, Path], Any]] = {
     "read": _read,
     "read hashed": _read_hashed,
@@ -151,6 +161,8 @@ OPERATIONS: dict[str, Callable[[Path, Path], Any]] = {
     "index": _index,
     "convert": _convert,
     "compare": _compare,
+    "view": _view,
+    "stats": lambda pack, work: list(lines(Survey(pack, threads=2).result)),
 }
 
 

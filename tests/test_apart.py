@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import random
 import shutil
+import socket
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import damaging
+import fatal as fatal_rows
 import faulting
 import packs
 import pytest
@@ -27,49 +29,25 @@ from packer.pack.extraction import extract
 from packer.pack.opening import Pack
 from packer.pack.verification import Subset, problems
 
-FORMAT = "lmdb"  # the one whose library follows what stands in a damaged file
-
-
-def fatal_flip(folder: Path, part: Path, *, seed: int = 0) -> int:
-    """Flip a byte of a page's node so that reading in one's own process ends that; returns where."""
-    rng, size = random.Random(seed), part.stat().st_size
-    for _ in range(400):
-        at = rng.randrange(2, size // 4096) * 4096 + rng.randrange(16, 400)
-        packs.flip(part, at)
-        outcome = child(lambda: read_through(folder))
-        if outcome.kind == "signal":
-            return at
-        packs.flip(part, at)
-    raise AssertionError("no flip of 400 ends a process")
-
-
-def read_through(folder: Path) -> int:
-    """Read all that can be read, here."""
-    pack, found = Pack(folder), 0
-    for index in range(len(pack)):
-        try:
-            with pack.record(index, pack.schema.names) as record:
-                found += sum(len(bytes(value)) for value in record.values())
-        except CorruptPack:
-            continue
-    return found
+FORMAT = "lmdb"
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `in`, 30 photos, and `pack`, of three parts: the first is fatal, a value of the last is damaged."""
+    """A folder with `in`, 30 photos, and `pack`, of three parts: the first is damaged, so is a value of the last."""
     folder = tmp_path_factory.mktemp("fatal")
     packed(photos(folder / "in", 30), folder / "pack", to=FORMAT, part_bytes=16000)
     first, _, last = sorted((folder / "pack").glob("part-*"))
-    fatal_flip(folder / "pack", first)
+    packs.flip(first, 34)  # the map's size in a meta page, which a reader has no use for: but not the part's sha256
     data = last.read_bytes()
     packs.flip(last, data.index(b"\xff\xd8\xff") + 300)
     return folder
 
 
 @pytest.fixture
-def fatal(tmp_path: Path, original: Path) -> Path:
-    """The pack, and its files beside it."""
+def fatal(tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The pack, and its files beside it; two rows of the first part end the process that reads them."""
+    monkeypatch.setattr(apart, "serve", fatal_rows.serve)
     shutil.copytree(original, tmp_path, dirs_exist_ok=True)
     return tmp_path / "pack"
 
@@ -85,7 +63,7 @@ def test_verify_names_the_part_and_goes_on_with_the_others(fatal: Path, tmp_path
         ended = run(["verify", fatal, *words], tmp_path)
         assert ended.code == 3, (words, ended)
         assert "part-00000.lmdb: reading " in ended.text, (words, ended)
-        assert "ends the process with SIGBUS" in ended.text or "SIGSEGV" in ended.text
+        assert "ends the process with SIGBUS" in ended.text
     ended = run(["verify", fatal], tmp_path)
     assert "part-00001" not in ended.text
     assert "part-00002.lmdb sample" in ended.text or "part-00002.lmdb (sample" in ended.text, ended.text
@@ -106,7 +84,7 @@ def test_extract_saves_what_can_be_read(fatal: Path, tmp_path: Path) -> None:
     assert ended.code == 3, ended
     assert "Traceback" not in ended.text
     saved = sorted(path.relative_to(tmp_path / "saved") for path in (tmp_path / "saved").rglob("*.jpg"))
-    assert 19 <= len(saved) <= 28
+    assert len(saved) == 30 - len(fatal_rows.ROWS) - 1
     for path in saved:
         assert (tmp_path / "saved" / path).read_bytes() == (tmp_path / "in" / path).read_bytes()
 
@@ -118,8 +96,7 @@ def test_a_pack_as_a_source_lists_what_cannot_be_read(fatal: Path, tmp_path: Pat
     ended = run(["convert", fatal, tmp_path / "rest", "--on-error", "skip", "--threads", "3", "--json"], tmp_path)
     assert ended.code == 0, ended
     result = json.loads(ended.text)
-    assert result["samples"] + len(result["skipped"]) == 30
-    assert result["samples"] >= 19
+    assert (result["samples"], len(result["skipped"])) == (27, 3)
     assert list(problems(tmp_path / "rest", depth="data")) == []
 
 
@@ -150,23 +127,20 @@ def flips(folder: Path, number: int, *, seed: int) -> Counter[str]:
 
 
 def test_a_flip_in_a_page_header_is_a_problem_and_no_signal(tmp_path: Path) -> None:
-    found = flips(tmp_path / "pack", 5, seed=1)
-    assert set(found) <= {"problems", "fatal"}, found
+    assert flips(tmp_path / "pack", 5, seed=1) == {"problems": 5}
 
 
 @pytest.mark.full
 def test_three_hundred_flips_in_page_headers(tmp_path: Path) -> None:
-    found = flips(tmp_path / "pack", 300, seed=2)
-    print(dict(found))  # noqa: T201  the figure that is asked for
-    assert set(found) == {"problems", "fatal"}, found
-    assert found["fatal"] > 10, found
+    assert flips(tmp_path / "pack", 300, seed=2) == {"problems": 300}
 
 
 # ---- the process itself
 
 
 @pytest.mark.parametrize("format", formats.names())
-def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, format: str) -> None:
+def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    monkeypatch.setattr(socket, "socketpair", lambda *_: pytest.fail("a pack makes a socket"))
     manifest = packs.make_pack(tmp_path / "pack", 9, format=format, parts=2)
     here, there = packs.values(tmp_path / "pack"), []
     process = Apart(format, manifest.schema)
@@ -183,7 +157,7 @@ def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, format: str) ->
 def test_a_part_that_is_no_part_is_told_as_it_would_be_here(tmp_path: Path) -> None:
     (tmp_path / "part").write_bytes(bytes(20000))
     process = Apart(FORMAT, packs.SCHEMA)
-    with pytest.raises(CorruptPack, match="cannot open the part"):
+    with pytest.raises(CorruptPack, match="damaged LMDB file"):
         process.reader(tmp_path / "part", 3).check()
     process.close()
 

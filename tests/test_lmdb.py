@@ -235,12 +235,13 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_exit_code_4(tmp_path: 
 # ---- damage
 
 
-def test_a_cut_part_is_refused_before_it_is_mapped_at_every_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [2048, pytest.param(512, marks=pytest.mark.full)])
+def test_a_cut_part_is_refused_before_it_is_mapped_at_every_cut(tmp_path: Path, step: int) -> None:
     folder = tmp_path / "pack"
     packs.make_pack(folder, 60, parts=1)
     part = folder / "part-00000.lmdb"
     whole = part.read_bytes()
-    for size in sorted({*range(0, len(whole), 2048), 1, len(whole) - 1}):
+    for size in sorted({*range(0, len(whole), step), 1, len(whole) - 1}):
         part.write_bytes(whole[:size])
         outcome = child(lambda: len(packs.values(folder)))
         assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
@@ -283,25 +284,23 @@ def flips(folder: Path, number: int, *, seed: int, verify: str = "first") -> Cou
     return found
 
 
-def check_flips(found: Counter[str], number: int) -> None:
-    """Never a wrong byte, a hang or a foreign exception. A signal is rare: LMDB trusts the pointers in its pages."""
-    signals = sum(count for what, count in found.items() if what in ("signal 7", "signal 11"))
-    assert signals <= number // 50, found
-    assert set(found) - {"signal 7", "signal 11"} <= {"refused", "intact", "CorruptPack", "CorruptRecord"}, found
+def of_many_sizes() -> list[packs.Record]:
+    """Records whose values stand in leaves and in overflow pages."""
+    return [packs.record(row, blob=bytes([row]) * (5000 if row % 4 else 1900)) for row in range(40)]
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
+    packs.make_pack(tmp_path / "pack", of_many_sizes(), parts=1)
+    found = flips(tmp_path / "pack", number, seed=number)
+    assert set(found) <= {"refused", "intact", "CorruptPack", "CorruptRecord"}, found
     assert found["refused"] > number // 4, found
 
 
-def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path) -> None:
-    packs.make_pack(tmp_path / "pack", [packs.record(row, blob=bytes([row]) * 2000) for row in range(40)], parts=1)
-    check_flips(flips(tmp_path / "pack", 200, seed=1), 200)
-
-
-def test_a_part_that_is_hashed_before_it_is_mapped_ends_no_process(tmp_path: Path) -> None:
-    packs.make_pack(tmp_path / "pack", [packs.record(row, blob=bytes([row]) * 2000) for row in range(40)], parts=1)
+def test_no_flip_passes_where_a_part_is_hashed_before_it_is_mapped(tmp_path: Path) -> None:
+    packs.make_pack(
+        tmp_path / "pack",
+        [packs.record(row, blob=bytes([row]) * (5000 if row % 4 else 1900)) for row in range(40)],
+        parts=1,
+    )
     assert flips(tmp_path / "pack", 100, seed=3, verify="open") == {"refused": 100}
-
-
-@pytest.mark.full
-def test_ten_thousand_flipped_bytes_are_refused_or_without_effect(tmp_path: Path) -> None:
-    packs.make_pack(tmp_path / "pack", [packs.record(row, blob=bytes([row]) * 2000) for row in range(40)], parts=1)
-    check_flips(flips(tmp_path / "pack", 10_000, seed=2), 10_000)

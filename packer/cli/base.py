@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from packer.errors import Refused
 from packer.registry import Registry
 
 _PLAIN_SECONDS = 5.0
@@ -77,6 +78,24 @@ def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     click.echo(json.dumps(data, sort_keys=True))
+
+
+def save(path: Path, data: bytes) -> None:
+    """Write a picture, page or table to `path`, in one rename: a file that is there is replaced, a folder is not.
+
+    Raises Refused, StorageFailed.
+    """
+    from packer.pack.storage import remove, replace_file, write_file  # noqa: PLC0415  keeps `packer --help` light
+
+    if path.is_dir():
+        raise Refused(f"{path}: expected a file to write, found a folder; choose another name")
+    staged = path.with_name(f".{path.name}.partial")
+    try:
+        remove(staged)
+        write_file(staged, data)
+        replace_file(staged, path)
+    finally:
+        remove(staged)
 
 
 class Progress:

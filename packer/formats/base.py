@@ -18,10 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from packer.errors import CorruptPack
 from packer.schema import Buffer as Buffer
 from packer.schema import Schema
 
@@ -102,13 +98,9 @@ class Reader(ABC):
     def read(self, row: int, names: Sequence[str]) -> Record:
         """The named fields of one record; raises CorruptPack."""
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
-        """Copy the values of one field, all of one size, to those positions of uint8 (n, size); raises CorruptPack."""
-        for position, row in zip(positions, rows, strict=True):
-            value = self.read(row, (name,))[name]
-            if len(value) != out.shape[1]:
-                raise wrong_size(self.path, row, name, found=len(value), expected=out.shape[1])
-            out[position] = np.frombuffer(value, np.uint8)
+    def values(self, rows: Sequence[int], name: str) -> Sequence[Buffer]:
+        """One field of many records; raises CorruptPack."""
+        return [self.read(row, (name,))[name] for row in rows]
 
     def files(self) -> Iterator[bytes]:
         """The relative path of every file of a part that is a folder; raises CorruptPack."""
@@ -117,8 +109,3 @@ class Reader(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back; may be called twice, and while buffers that were read still live."""
-
-
-def wrong_size(path: Path, row: int, name: str, *, found: int, expected: int) -> CorruptPack:
-    """The error for a value that is not as long as its field's shape says."""
-    return CorruptPack(f"{path}: row {row}: field {name!r} has {found} bytes, expected {expected}; pack again")

@@ -195,7 +195,7 @@ class Reader(base.Reader):
         gathered = rows.read(row, [name for name in names if name not in self._in_files])
         return {name: self._file(row, name) if name in self._in_files else gathered[name] for name in names}
 
-    def _file(self, row: int, name: str) -> bytes:
+    def _file(self, row: int, name: str) -> memoryview:
         path = self._path(row, name)
         size_bytes = int.from_bytes(self._sizes.read(row, (name,))[name], "little", signed=True)
         try:

@@ -18,7 +18,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
 from packer.errors import CorruptPack, PackerError, StorageFailed
 from packer.formats import base
@@ -200,8 +199,8 @@ class Reader(base.Reader):
     def read(self, row: int, names: Sequence[str]) -> base.Record:
         return self._rows.read(row, names)
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
-        self._rows.gather(rows, name, out, positions)
+    def values(self, rows: Sequence[int], name: str) -> Sequence[memoryview]:
+        return self._rows.values(rows, name)
 
     def close(self) -> None:
         self._rows.close()

@@ -6,21 +6,18 @@ Layout of `part-00000.lmdb` (LMDB data format 1, one unnamed database, no subfol
     last  key b"packer", value JSON {"fields": [names in order], "samples": rows}: written by finish()
 """
 
-import errno
 import json
 import os
-import threading
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
 
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.formats import base
+from packer.formats.paging.tree import Tree
+from packer.formats.stacking.mapping import mapping, opening
 from packer.schema import Schema
 
 SUFFIX = ".lmdb"
@@ -30,8 +27,6 @@ _PAGE_BYTES = 4096
 # A commit falls on boundaries that the records alone fix. Small ones keep memory flat and in the caches: 2 MiB took
 # 0.85 of the time of 16 MiB here, and unsynced a commit costs next to nothing.
 _COMMIT_BYTES = 2 * _MIB
-# what py-lmdb says, without an errno, when the part is not at fault
-_OF_THE_MACHINE = tuple(map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EIO)))
 # py-lmdb >= 3 brings two engines and lets an environment variable choose; data format 1 is what every library reads
 _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
@@ -51,7 +46,9 @@ class Writer(base.Writer):
         self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
         options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
         try:
-            self._env: lmdb.Environment | None = lmdb.open(str(path), subdir=False, map_size=self._map_bytes, **options)
+            self._env: lmdb.Environment | None = lmdb.open(
+                os.fsencode(path), subdir=False, map_size=self._map_bytes, **options
+            )
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(
                 f"{path}: cannot make the part: {error}; free space or choose another folder"
@@ -110,121 +107,47 @@ class Writer(base.Writer):
         return True
 
 
-class _Gates:
-    """Keeps a fork out of the middle of a read.
-
-    py-lmdb reads without the GIL and counts such calls; closing an environment waits for them. One that a fork cut off
-    never ends in the child, which would wait for ever. So each thread reads under a lock of its own (no two reads wait
-    for each other), and a fork first takes them all.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._local = threading.local()
-        self._gates: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
-        self._held: list[threading.Lock] = []
-
-    def mine(self) -> threading.Lock:
-        """The lock of this thread."""
-        gate: threading.Lock | None = getattr(self._local, "gate", None)
-        if gate is None:
-            with self._lock:
-                gate = self._local.gate = threading.Lock()
-                self._gates.add(gate)
-        return gate
-
-    def hold(self) -> None:
-        """Before fork."""
-        self._lock.acquire()
-        self._held = list(self._gates)
-        for gate in self._held:
-            gate.acquire()
-
-    def release(self) -> None:
-        """After fork, in parent and child."""
-        for gate in self._held:
-            gate.release()
-        self._held = []
-        self._lock.release()
-
-
-_gates = _Gates()  # one per process, as py-lmdb's own table of open files is
-os.register_at_fork(before=_gates.hold, after_in_parent=_gates.release, after_in_child=_gates.release)
-
-
 class Reader(base.Reader):
-    """Reads through one environment and one read transaction per thread; values are views of the mapped file."""
+    """Finds values in the mapped file without the library (see paging/tree.py); they are slices of it."""
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         self._places = {name: at for at, name in enumerate(schema.names)}
-        self._local = threading.local()
-        options: dict[str, Any] = {"readonly": True, "lock": False, "create": False, "max_spare_txns": 0}
-        try:
-            self._env: lmdb.Environment | None = lmdb.open(str(path), subdir=False, readahead=readahead, **options)
+        with opening(path), path.open("rb") as file, mapping(path, file.fileno(), readahead=readahead) as mapped:
+            self._tree = Tree(path, mapped)
             try:
-                self._check_end(self._env)
+                self._check_end()
             except BaseException:
-                self.close()
+                self._tree.close()
                 raise
-        except lmdb.Error as error:
-            if str(error).endswith(_OF_THE_MACHINE):
-                raise StorageFailed(f"{path}: cannot open: {error}; see its permissions and ulimit -n") from error
-            raise CorruptPack(f"{path}: cannot open the part: {error}; copy or pack it again") from error
 
-    def _check_end(self, env: lmdb.Environment) -> None:
-        entries = env.stat()["entries"]
-        with env.begin() as transaction:
-            end = transaction.get(_END)
+    def _check_end(self) -> None:
+        end = self._tree.find(_END)
         expected = {"fields": list(self.schema.names), "samples": self.samples}
         try:
             found = json.loads(end) if end is not None else None
         except (ValueError, RecursionError) as error:
             raise CorruptPack(f"{self.path}: the end record is damaged: {end!r:.60}; pack again") from error
-        if found != expected or entries != self.samples * len(self.schema) + 1:
+        if found != expected or self._tree.entries != self.samples * len(self.schema) + 1:
             raise CorruptPack(
                 f"{self.path}: the part does not hold what the manifest says: expected {self.samples} samples of "
-                f"{', '.join(self.schema.names)}, found {entries} entries and end record {found!r:.200}; pack again"
+                f"{', '.join(self.schema.names)}, found {self._tree.entries} entries and end record {found!r:.200}; "
+                "pack again"
             )
 
     def read(self, row: int, names: Sequence[str]) -> base.Record:
-        transaction, gate = getattr(self._local, "state", None) or self._begin()
         first = row * len(self._places)
-        record: dict[str, Any] = {}
-        try:
-            with gate:
-                for name in names:
-                    record[name] = transaction.get((first + self._places[name]).to_bytes(8, "big"))
-        except lmdb.Error as error:
-            raise CorruptPack(f"{self.path}: cannot read row {row}: {error}; pack again") from error
-        for name, value in record.items():
-            if value is None:
-                raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
-        return record
+        return {name: self._value(row, name, first + self._places[name]) for name in names}
 
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
-        transaction, gate = getattr(self._local, "state", None) or self._begin()
-        get, fields, place, size = transaction.get, len(self._places), self._places[name], out.shape[1]
-        for position, row in zip(positions, rows, strict=True):
-            try:
-                with gate:
-                    value = get((row * fields + place).to_bytes(8, "big"))
-            except lmdb.Error as error:
-                raise CorruptPack(f"{self.path}: cannot read row {row}: {error}; pack again") from error
-            if value is None:
-                raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
-            if len(value) != size:
-                raise base.wrong_size(self.path, row, name, found=len(value), expected=size)
-            np.copyto(out[position], np.frombuffer(value, np.uint8))  # without the GIL
+    def _value(self, row: int, name: str, number: int) -> memoryview:
+        value = self._tree.value(number)
+        if value is None:
+            raise CorruptPack(f"{self.path}: row {row} has no field {name!r}; pack again")
+        return value
 
-    def _begin(self) -> tuple[Any, threading.Lock]:
-        if self._env is None:
-            raise Refused(f"{self.path}: the reader is closed; open it again")
-        self._local.state = state = (self._env.begin(buffers=True), _gates.mine())
-        return state
+    def values(self, rows: Sequence[int], name: str) -> Sequence[memoryview]:
+        fields, place = len(self._places), self._places[name]
+        return [self._value(row, name, row * fields + place) for row in rows]
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()  # also ends every thread's transaction
-            self._env = None
-        self._local = threading.local()
+        self._tree.close()

@@ -16,11 +16,18 @@ from packer.formats.base import Record
 from packer.geometry import Geometry, View
 from packer.pack.samples import Look, SampleReader, Views
 from packer.schema import PIXEL_KINDS, Field
+from packer.slabs import Bytes, Slabs
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32"}
 
-Bytes = npt.NDArray[np.uint8]
 Take = Callable[[int], tuple[torch.Tensor, Bytes]]  # size -> a flat uint8 tensor, and an array over the same memory
+
+
+def take_from(slabs: Slabs, size: int) -> tuple[torch.Tensor, Bytes]:
+    """Memory that is used again when the last tensor over it is gone."""
+    held = slabs.take(size)
+    view: Any = held.obj
+    return torch.from_numpy(np.frombuffer(held, np.uint8)), view.base[:size]  # the array keeps nothing back
 
 
 def take_new(size: int) -> tuple[torch.Tensor, Bytes]:

@@ -9,12 +9,12 @@ from torch.utils.data import Dataset, Subset
 
 from packer.datasets import PackDataset
 from packer.geometry import Geometry, draw
-from packer.loading.assembly import Assembly
+from packer.loading.assembly import Assembly, take_from
 from packer.loading.collating import Collator
 from packer.loading.engine import Job
 from packer.loading.jobs import DecodeJob, SampleJob
 from packer.loading.order import Indices, Step, Steps
-from packer.loading.ring import Ring
+from packer.slabs import Slabs
 
 
 class Recipe:
@@ -40,7 +40,7 @@ class Recipe:
         as_tuple = pack.as_tuple if pack and not transform else None
         self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
         self._decodes = pack is not None and not transform and not pack.transform and pack.output == "torch"
-        self._ring = Ring(most_free)
+        self._slabs = Slabs(most_free)
 
     def begin(self, steps: Steps) -> Callable[[], Job | None]:
         """A function that begins batch after batch."""
@@ -54,7 +54,7 @@ class Recipe:
         if not self._decodes:
             return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
         dataset: Any = self._dataset
-        parts: dict[str, Any] = {"geometry": self._geometry, "random": random, "take": self._ring.take}
+        parts: dict[str, Any] = {"geometry": self._geometry, "random": random, "take": partial(take_from, self._slabs)}
         return DecodeJob(Assembly(dataset.reader(), dataset.places(indices), **parts), dataset.as_tuple, self._collator)
 
     def _of_dataset(self, indices: Indices) -> Indices:

@@ -1,1 +1,1 @@
-"""Measure: where the time of loading goes, and which setting loads fastest here."""
+"""Measuring: where the time of loading goes, what limits it on this machine, and what is wrong with it."""

@@ -1,8 +1,9 @@
 """One open reader per part and process, shared by every data set, and none carried over a fork.
 
-py-lmdb refuses to open one file twice in a process, and a reader inherited through fork must not be used. So readers
-live in one table, keyed by the part's device and inode, counted, and thrown away in a child after fork. Readers in use
-are pinned; when too many parts are open, the one unused for longest is closed and opened again on demand.
+A part that is open twice takes two descriptors and two mappings, and what a thread opens or closes while another forks
+is half open in the child. So readers live in one table, keyed by the part's device and inode, counted, and thrown away
+in a child after fork. Readers in use are pinned; when too many parts are open, the one unused for longest is closed and
+opened again on demand.
 """
 
 import os

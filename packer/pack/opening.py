@@ -1,15 +1,17 @@
 """An open pack: manifest, index and readers, with every size checked before a part is mapped."""
 
+import functools
 import os
 import stat
 import threading
 import weakref
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +22,34 @@ from packer.formats.base import Reader, Record
 from packer.pack import handles, manifest
 from packer.pack.apart import Apart
 from packer.pack.digest import part_sha256
+from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.manifest import Part
+from packer.registry import import_or_explain
 from packer.schema import Buffer
 
 VERIFY = ("first", "always", "never", "open")
+_NOWHERE: Mapping[str, Path] = MappingProxyType({})
+
+
+@functools.cache
+def _gathering() -> ModuleType:
+    """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
+    return import_or_explain("packer.gathering", "batches of raw pictures")
 
 
 class Pack:
     """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
 
-    def __init__(self, folder: Path, *, verify: str = "first", apart: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, verify: str = "first", apart: bool = False, copies: Mapping[str, Path] = _NOWHERE
+    ) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
-        "open" is "first", and hashes each part by plain reads before its first value is read: some damaged pages of an
-        LMDB file end the process with SIGBUS before any checksum of a value could tell. apart: each part is hashed so,
-        and a damaged one is read nevertheless, in a process of its own, for what is still sound in it.
+        "open" is "first", and hashes each part by plain reads before its first value is read, so that a damaged one or
+        a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
+        process of its own, for what is still sound in it. copies: by the name of a part or of the index folder, where
+        it is read instead, because it was copied to a faster place.
         Raises Refused where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
@@ -45,9 +59,9 @@ class Pack:
         self.pid = os.getpid()
         self.manifest = manifest.read(folder)
         self.schema = self.manifest.schema
-        self.index = Index(folder, self.manifest)
+        self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self._module = formats.load(self.manifest.format)
-        self._parts = [(folder / part.name, part) for part in self.manifest.parts]
+        self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]
         self._folders = self._module.Reader.is_folder
         self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
@@ -58,7 +72,7 @@ class Pack:
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
         self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
         handles.table.own(self._keys)
-        self.close = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
+        self.close: Callable[[], object] = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -115,9 +129,18 @@ class Pack:
             rows, positions = found.setdefault(number, ([], []))
             rows.append(row)
             positions.append(position)
-        for number, (rows, positions) in found.items():
-            with self._pinned(number) as reader:
-                reader.gather(rows, name, out, positions)
+        values: list[Buffer] = [b""] * len(indices)
+        with ExitStack() as pins:
+            for number, (rows, positions) in found.items():
+                reader = pins.enter_context(self._pinned(number))
+                for position, value in zip(positions, reader.values(rows, name), strict=True):
+                    if len(value) != out.shape[1]:
+                        raise CorruptPack(
+                            f"{self.where(int(indices[position]), name)}: expected {out.shape[1]} bytes, "
+                            f"found {len(value)}; pack again"
+                        )
+                    values[position] = value
+            _gathering().gather(values, out)
         for position in self._unverified(indices, name):
             self._verify(int(indices[position]), {name: out[position].data})
 

@@ -39,7 +39,7 @@ def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
         size = (view.size[1], view.size[0])
         return cv2.warpAffine(values, view.array, size, flags=cv2.INTER_LINEAR, borderMode=border)  # type: ignore[return-value]
 
-    valid = _valid(array, invalid)
+    valid = is_valid(array, invalid)
     weight = bilinear(valid.astype(np.float64))
     enough = weight >= 0.5 - _WEIGHT_TOLERANCE
     mean = bilinear(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)
@@ -50,21 +50,28 @@ def missing(dtype: np.dtype[Any], invalid: float | None) -> Any:
     """What stands where nothing was measured: `invalid`, or without one NaN, or 0 where the dtype has no NaN."""
     if invalid is None:
         return np.asarray(np.nan if dtype.kind == "f" else 0).astype(dtype)
-    return np.asarray(invalid).astype(dtype)
+    return _as_dtype(invalid, dtype)
 
 
-def _valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
-    valid = np.isfinite(array)
+def is_valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
+    """Where a depth has a measurement: it is finite, and not the value `invalid` that means none."""
+    valid: npt.NDArray[np.bool_] = np.isfinite(array)
     if invalid is not None and np.isfinite(invalid):
-        valid &= array != np.asarray(invalid).astype(array.dtype)
+        valid &= array != _as_dtype(invalid, array.dtype)
     return valid
+
+
+def _as_dtype(invalid: float, dtype: np.dtype[Any]) -> Any:
+    """The value as the array would hold it; one beyond its range, which only a hostile manifest has, is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(invalid).astype(dtype)
 
 
 def _mean_of_valid(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pixels:
     def area(values: Weights) -> Weights:
         return cv2.resize(values, (size[1], size[0]), interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
 
-    valid = _valid(array, invalid)
+    valid = is_valid(array, invalid)
     if valid.all():
         return _back(area(np.ascontiguousarray(array, np.float64)), array.dtype)
     weight = area(valid.astype(np.float64))

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from packer.errors import CorruptPack, Refused, StorageFailed
-from packer.formats.base import Record, wrong_size
+from packer.formats.base import Record
 from packer.formats.stacking.layout import Array, reason
 from packer.schema import Schema
 
@@ -31,8 +31,7 @@ class Place:
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """One field: first byte, and either the size of each value or the offset of each."""
 
     start: int
@@ -97,39 +96,17 @@ class Rows:
 
     def read(self, row: int, names: Sequence[str]) -> Record:
         """Slices of the mapping, which live as long as they are held."""
+        return {name: self.values((row,), name)[0] for name in names}
+
+    def values(self, rows: Sequence[int], name: str) -> list[memoryview]:
+        """As `read`, one field of many records."""
         view = self._view
         if view is None:
             raise Refused(f"{self._path}: the reader is closed; open it again")
-        record: dict[str, memoryview] = {}
-        for name in names:
-            column = self._columns[name]
-            if column.offsets is None:
-                start = column.start + row * column.width
-                record[name] = view[start : start + column.width]
-            else:
-                record[name] = view[column.start + column.offsets[row] : column.start + column.offsets[row + 1]]
-        return record
-
-    def gather(self, rows: Sequence[int], name: str, out: npt.NDArray[np.uint8], positions: Sequence[int]) -> None:
-        """As packer.formats.base.Reader has it: one call of NumPy where a part fills all of `out`."""
-        view, column = self._view, self._columns[name]
-        if view is None:
-            raise Refused(f"{self._path}: the reader is closed; open it again")
-        size = out.shape[1]
-        if column.offsets is None and column.width == size > 0:
-            count = (len(view) - column.start) // size
-            values = np.frombuffer(view, np.uint8, count * size, column.start).reshape(count, size)
-            if len(rows) == len(out):
-                np.take(values, rows, axis=0, out=out, mode="clip")  # "raise" would go through a second copy
-                return
-            for position, row in zip(positions, rows, strict=True):
-                out[position] = values[row]
-            return
-        for position, row in zip(positions, rows, strict=True):
-            value = self.read(row, (name,))[name]
-            if len(value) != size:
-                raise wrong_size(self._path, row, name, found=len(value), expected=size)
-            out[position] = np.frombuffer(value, np.uint8)
+        start, width, offsets = self._columns[name]
+        if offsets is None:
+            return [view[start + row * width : start + (row + 1) * width] for row in rows]
+        return [view[start + offsets[row] : start + offsets[row + 1]] for row in rows]
 
     def close(self) -> None:
         """Let go of the file; it is unmapped with the last slice."""

@@ -1,8 +1,9 @@
-"""Ring: memory of batches, used again as soon as nobody holds a tensor over it.
+"""Slabs: memory that is used again as soon as nobody holds anything over it, and not before.
 
-A batch gets a tensor over a slab, made from a NumPy view of its own. torch keeps that view for as long as any tensor
-shares its memory: slices, rows, views of other types. When the view dies, the slab is free again, and not before: a
-batch that the caller keeps stays what it was.
+What is taken is a memoryview of an array with a life of its own over a slab. Whatever is made from it keeps it, or that
+array: slices, arrays of NumPy, tensors. When the array dies, the slab is free. (A slice of the array itself would not
+keep it: NumPy lets slices of slices hold the slab alone.) New memory of the size of a picture costs more than filling
+it: the system clears each page of it, and takes it back afterwards.
 """
 
 import weakref
@@ -11,29 +12,30 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 _MOST_WASTE = 4  # a slab this many times as large as what is wanted is not taken
 
+Bytes = npt.NDArray[np.uint8]
 
-class Ring:
-    """The slabs of one loader; for several threads."""
+
+class Slabs:
+    """For several threads."""
 
     def __init__(self, most_free: int) -> None:
         """most_free: how many slabs are kept that nobody uses."""
-        self._free: deque[npt.NDArray[np.uint8]] = deque(maxlen=most_free)
-        self._watched: dict[int, weakref.ref[npt.NDArray[np.uint8]]] = {}
+        self._free: deque[Bytes] = deque(maxlen=most_free)
+        self._watched: dict[int, weakref.ref[Bytes]] = {}
 
-    def take(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.uint8]]:
-        """A flat uint8 tensor and an array over the same memory, its content undefined."""
+    def take(self, size: int) -> memoryview:
+        """Writable bytes, their content undefined."""
         slab = self._fitting(size)
         if slab is None:
             slab = np.empty(max(size, 1), np.uint8)
         view = slab[:size]
         self._watched[id(slab)] = weakref.ref(view, partial(_give_back, weakref.ref(self), slab))
-        return torch.from_numpy(view), slab[:size]
+        return view.data
 
-    def _fitting(self, size: int) -> npt.NDArray[np.uint8] | None:
+    def _fitting(self, size: int) -> Bytes | None:
         """The slab that was given back last among those that fit: its pages are the warmest."""
         for _ in range(len(self._free)):
             try:
@@ -49,13 +51,13 @@ class Ring:
         """How many slabs are in use."""
         return len(self._watched)
 
-    def free(self, slab: npt.NDArray[np.uint8]) -> None:
-        """Called when the last tensor over a slab is gone, in whatever thread that happens."""
+    def free(self, slab: Bytes) -> None:
+        """Called when the last hold on a slab is gone, in whatever thread that happens."""
         self._watched.pop(id(slab), None)
         self._free.append(slab)
 
 
-def _give_back(ring: "weakref.ref[Ring]", slab: npt.NDArray[np.uint8], _: object) -> None:
-    found = ring()
+def _give_back(slabs: "weakref.ref[Slabs]", slab: Bytes, _: object) -> None:
+    found = slabs()
     if found is not None:
         found.free(slab)

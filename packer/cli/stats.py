@@ -1,0 +1,50 @@
+"""packer stats: sizes, classes, channels, depths, labels and duplicates of a pack."""
+
+import json
+from pathlib import Path
+
+import click
+
+from packer.cli.base import Progress, save
+from packer.errors import Refused
+from packer.parallel import usable_cores
+
+
+@click.command()
+@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--json", "table", metavar="FILE", type=click.Path(path_type=Path), help="All numbers as JSON; - : stdout."
+)
+@click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
+@click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")
+def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | None, threads: int | None) -> None:
+    """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
+    from packer.pack.manifest import read  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack.verification import EVERYTHING, Subset  # noqa: PLC0415  as above
+    from packer.statistics.report import lines  # noqa: PLC0415  as above
+    from packer.statistics.survey import Survey  # noqa: PLC0415  as above
+
+    chosen = Subset.parse(subset) if subset else EVERYTHING
+    if plot is not None:
+        _check_plot(plot)  # before minutes of reading
+    count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
+    with Progress(count) as progress:
+        survey = Survey(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
+    data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
+    if plot is not None:
+        from packer.statistics.plot import draw_plot  # noqa: PLC0415  as above
+
+        save(plot, draw_plot(survey))
+    if table is not None and str(table) != "-":
+        save(table, data.encode() + b"\n")
+    click.echo(data if str(table) == "-" else "\n".join(lines(survey.result)))
+
+
+def _check_plot(path: Path) -> None:
+    """Raises Refused for another suffix, MissingPackage without matplotlib."""
+    from packer.registry import import_or_explain  # noqa: PLC0415  keeps `packer --help` light
+
+    if path.suffix.lower() != ".png":
+        raise Refused(f"{path}: expected a name that ends in .png; choose another name")
+    import_or_explain("matplotlib.figure", "--plot")

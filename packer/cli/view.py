@@ -1,0 +1,51 @@
+"""packer view: a contact sheet of samples, as one picture or one page."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import save
+from packer.escapes import printable
+from packer.parallel import usable_cores
+
+_FORMS = (".png", ".html")
+
+
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text is not None else None
+
+
+def _target(_: click.Context, __: click.Parameter, path: Path) -> Path:
+    if path.suffix.lower() not in _FORMS:
+        raise click.BadParameter(f"{str(path)!r}: expected a name that ends in {' or '.join(_FORMS)}")
+    return path
+
+
+@click.command()
+@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
+@click.option("-n", "--samples", type=click.IntRange(1, 1000), default=24, show_default=True, help="How many samples.")
+@click.option("--key", "keys", multiple=True, help="Show the sample with this key; repeatable.")
+@click.option("--fields", callback=_names, metavar="A,B", help="Only these fields.  [default: all that can be shown]")
+@click.option("--seed", type=click.IntRange(min=0), help="Draw the samples at random.  [default: spread evenly]")
+@click.option("--grasps", type=click.IntRange(min=0), default=12, show_default=True, help="At most, 0: all.")
+@click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of a picture, px.")
+@click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
+def command(pack: Path, *, output: Path, **wanted: Any) -> None:
+    """Draw samples of PACK with their labels into FILE, a .png or a .html."""
+    from packer.sheets.sheet import Wanted, make_sheet  # noqa: PLC0415  keeps `packer --help` light
+
+    names = {"samples": "count", "grasps": "most", "size": "width"}
+    chosen = Wanted(**{names.get(name, name): value for name, value in wanted.items()})
+    sheet = make_sheet(pack, chosen, threads=usable_cores())
+    if output.suffix.lower() == ".png":
+        from packer.sheets.png import draw_png  # noqa: PLC0415  as above
+
+        data = draw_png(sheet)
+    else:
+        from packer.sheets.html import draw_html  # noqa: PLC0415  as above
+
+        data = draw_html(sheet)
+    save(output, data)
+    click.echo(printable(f"{output}: {sheet.title}"))
