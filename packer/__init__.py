@@ -1,14 +1,16 @@
 """packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
     from packer.loading.loader import Loader
+    from packer.measure.monitoring import Monitor
 
 __version__ = "0.1.0"
-__all__ = ["Loader", "__version__", "open"]
+__all__ = ["Loader", "__version__", "monitor", "open"]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -16,6 +18,13 @@ def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A
     from packer.datasets import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
 
     return open_pack(path, **options)
+
+
+def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
+    """The same batches, and at the end of the program how long the loop waited for them; options as of Monitor."""
+    from packer.measure.monitoring import Monitor  # noqa: PLC0415  `import packer` stays light
+
+    return Monitor(loader, **options)
 
 
 def __getattr__(name: str) -> Any:

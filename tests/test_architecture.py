@@ -49,6 +49,7 @@ MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
+    "packer.decoders.viewing.decode_view": "what is decoded, how and where to, and who is told in between",
     "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
 }
 

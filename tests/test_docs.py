@@ -82,6 +82,15 @@ def test_the_page_on_loading_runs(tmp_path: Path) -> None:
     subprocess.run(program, cwd=tmp_path, check=True, env={**os.environ, **group})
 
 
+def test_the_page_on_tools_runs(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/tools.md").read_text(), re.DOTALL | re.MULTILINE)
+    program = [sys.executable, "-W", "error", "-c", block]
+    told = subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert re.match(r"packer\.monitor: .* waiting \(.* 6 steps in 2 epochs;", told.stdout)
+    assert told.stderr == ""  # what report() has told is not told again
+
+
 def test_the_page_on_loading_names_every_argument_and_geometry() -> None:
     page = (ROOT / "docs/loading.md").read_text()
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))

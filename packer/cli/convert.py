@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from packer import formats, sources
-from packer.cli.base import Name, Progress, parse_size, print_json, size_text
+from packer.cli.base import Name, Progress, parse_names, parse_size, print_json, size_text
 
 _SHOWN = 20
 _SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty")
@@ -27,10 +27,6 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
-
-
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("pack", type=click.Path(path_type=Path))
@@ -43,7 +39,7 @@ def _names(_: click.Context, parameter: click.Parameter, value: str | None) -> t
     show_default=True,
     help="What SOURCE is.",
 )
-@click.option("--fields", callback=_names, metavar="A,B", help="Pack only these fields (the key always).")
+@click.option("--fields", callback=parse_names, metavar="A,B", help="Pack only these fields (the key always).")
 @click.option(
     "--codec",
     "codecs",

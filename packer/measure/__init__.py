@@ -1,1 +1,1 @@
-"""Measuring: what limits reading on this machine, and what is wrong with it."""
+"""Measuring: where the time of loading goes, what limits it on this machine, and what is wrong with it."""

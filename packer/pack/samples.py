@@ -142,8 +142,12 @@ class SampleReader:
 
     def decoder(self, field: Field) -> Decoder | None:
         """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
+        return self.file_decoder(field) if field.kind == "image" else None
+
+    def file_decoder(self, field: Field) -> Decoder | None:
+        """What decodes the files of a picture field; None where pixels are stored otherwise."""
         codec = self._codecs[field.name]
-        return codec.pixels if field.kind == "image" and codec.is_file else None
+        return codec.pixels if codec.is_file and field.kind in PIXEL_KINDS else None
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
         """The error for a value that does not decode."""
