@@ -17,11 +17,11 @@ MODULES = {".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)): 
 # a module imports from its own layer and from those after it
 LAYERS = (
     ("cli", "__main__"),
-    ("conversion", "datasets", "batching", "loading", "measure", "staging", "viewing", "synthetic"),
+    ("conversion", "datasets", "batching", "grasp", "loading", "measure", "staging", "viewing", "synthetic"),
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
-    ("arrays", "beneath", "geometry", "grasp", "naming", "schema", "parallel", "registry", "scratch", "sharing"),
+    ("arrays", "beneath", "geometry", "naming", "schema", "parallel", "registry", "scratch", "sharing"),
     ("errors",),
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
