@@ -62,7 +62,7 @@ def of_corners(corners: npt.NDArray[Any]) -> Floats:
 def of_rows(rows: Floats, factor: float) -> Floats:
     """Jacquard: rows x, y, theta in degrees, opening, jaw in source px, then scaled without a half-pixel term."""
     x, y, degrees, opening, jaw = np.asarray(rows, np.float64).T
-    points = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
+    points: Floats = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
     return points if factor == 1.0 else points * factor
 
 

@@ -134,6 +134,10 @@ class SampleReader:
         out[...] = decoded
         return out
 
+    def unmoved(self, index: int, field: Field, value: Buffer) -> Any:
+        """Points or boxes as they are stored: in source px."""
+        return self._decoded(index, field, value, None)
+
     def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
         try:
             return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
