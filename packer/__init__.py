@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
+    from packer.grasp.dataset import GraspDataset
     from packer.loading.loader import Loader
 
 __version__ = "0.1.0"
-__all__ = ["Loader", "__version__", "open"]
+__all__ = ["GraspDataset", "Loader", "__version__", "open"]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -19,9 +20,13 @@ def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A
 
 
 def __getattr__(name: str) -> Any:
-    """packer.Loader, which brings torch, when it is first asked for."""
+    """packer.Loader and packer.GraspDataset, which bring torch, when they are first asked for."""
     if name == "Loader":
         from packer.loading.loader import Loader  # noqa: PLC0415
 
         return Loader
+    if name == "GraspDataset":
+        from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
+
+        return GraspDataset
     raise AttributeError(f"module 'packer' has no attribute {name!r}")

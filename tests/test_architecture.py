@@ -32,6 +32,7 @@ MOST_PARAMETERS = 6
 # function -> (parameters, why): what may have more
 MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
+    "packer.grasp.dataset.GraspDataset.__init__": "as packer.datasets.PackDataset",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
     "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
