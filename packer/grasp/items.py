@@ -79,7 +79,7 @@ class ItemReader:
             points = labels.of_rows(reader.decode(place, field, value), self._size / height)
             frame, scene = labels.around_middle(self._size), pictures.whole(height, width)
         else:
-            points = labels.of_corners(reader.unmoved(place, field, value))
+            points = labels.of_corners(reader.as_stored(place, field, value))
             frame = labels.around_grasps(points, height, width, self._size)
             scene = pictures.around_grasps(frame, height, width)
         stored = {name: self._stored(place, first, look[0][:2]) for name, look in looks.items()}
@@ -141,10 +141,11 @@ class ItemReader:
 
     def _decoded(self, item: Item, name: str, view: View | None) -> Any:
         field = self.reader.schema[name]
-        decoded = self.reader.decode(item.place, field, item.record[name], look=item.looks[name], view=view)
-        if name == RGB:
-            return decoded
-        return decoded if decoded.dtype == np.float32 else decoded.astype(np.float32)
+        found = self.reader.as_stored(item.place, field, item.record[name], view=view, look=item.looks[name])
+        if name == DEPTH and found.dtype == np.float16:
+            nothing: Any = 0.0
+            return cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and four times as fast as NumPy's astype
+        return found if name == RGB else found.astype(np.float32, copy=False)
 
 
 def _is_exact(look: Look) -> bool:
