@@ -1,11 +1,13 @@
 """Items: what one training item is made of, read from the record of a pack's sample."""
 
+from math import prod
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from packer.arrays import read_numbers
 from packer.errors import BadInput, Refused
 from packer.formats.base import Record
 from packer.geometry import View, stretched
@@ -127,25 +129,42 @@ class ItemReader:
         return cv2.mean(seen)[0]
 
     def _part(self, item: Item, name: str, look: Look) -> tuple[Any, tuple[int, int]]:
-        """What the look needs of a stored picture, and its first row and column."""
+        """What the look needs of a stored picture, and its first row and column; valid as long as the record."""
         shape = item.looks[name][0]
         box = pictures.part(look, shape[0], shape[1])
         if box is None or box[2:] == shape[:2]:
             return self._whole(item, name), (0, 0)
         top, left, height, width = box
+        stored = self._in_place(item, name)
+        if stored is not None:
+            return _as_kind(name, stored[top : top + height, left : left + width]), (top, left)
         cut = View((1.0, 0.0, float(-left), 0.0, 1.0, float(-top)), (height, width), antialias=False)
-        return self._decoded(item, name, cut), (top, left)
+        return _as_kind(name, self._decoded(item, name, cut)), (top, left)
 
     def _whole(self, item: Item, name: str) -> Any:
-        return self._decoded(item, name, None)
+        stored = self._in_place(item, name)
+        return _as_kind(name, stored if stored is not None else self._decoded(item, name, None))
+
+    def _in_place(self, item: Item, name: str) -> Any:
+        """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
+        field, shape = self.reader.schema[name], item.looks[name][0]
+        if field.codec.partition(":")[0] != "raw":
+            return None
+        dtype, value = np.dtype(field.dtype), item.record[name]
+        offset = len(value) - prod(shape) * dtype.itemsize  # `look` has compared the number of bytes
+        return read_numbers(value, dtype, offset=offset).reshape(shape)
 
     def _decoded(self, item: Item, name: str, view: View | None) -> Any:
         field = self.reader.schema[name]
-        found = self.reader.as_stored(item.place, field, item.record[name], view=view, look=item.looks[name])
-        if name == DEPTH and found.dtype == np.float16:
-            nothing: Any = 0.0
-            return cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and four times as fast as NumPy's astype
-        return found if name == RGB else found.astype(np.float32, copy=False)
+        return self.reader.as_stored(item.place, field, item.record[name], view=view, look=item.looks[name])
+
+
+def _as_kind(name: str, found: Any) -> Any:
+    """Depth as float32."""
+    if name == DEPTH and found.dtype == np.float16:
+        nothing: Any = 0.0
+        return cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and four times as fast as NumPy's astype
+    return found if name == RGB else found.astype(np.float32, copy=False)
 
 
 def _is_exact(look: Look) -> bool:
