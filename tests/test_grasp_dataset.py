@@ -177,6 +177,20 @@ def test_every_format_gives_the_same_items(name: str, format: str, made: dict[st
             assert equal(a, b)
 
 
+@pytest.mark.parametrize("codec", ["raw", "raw:float16", "npy"])
+@pytest.mark.parametrize("name", SETS)
+def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: dict[str, Path], tmp_path: Path) -> None:
+    packed(made[name].with_suffix(""), tmp_path / "pack", codecs=(("depth", codec), ("rgb", "raw")))
+    one, other = GraspDataset(made[name], SIZE), GraspDataset(tmp_path / "pack", SIZE)
+    for index in range(len(one)):
+        for rot in TURNS:
+            for zoom in (0.7, 1.0):  # the first look at a depth reads all of it, for its mean
+                wanted, found = one.get_depth(index, rot, zoom), other.get_depth(index, rot, zoom)
+                np.testing.assert_allclose(found, wanted, atol=1e-3 if codec == "raw:float16" else 0)
+                rgb = [each.get_rgb(index, rot, zoom, normalise=False) for each in (one, other)]
+                np.testing.assert_array_equal(*rgb)
+
+
 def flat(item: Any) -> list[Any]:
     """x, the four maps, index, rot, zoom."""
     x, maps, *numbers = item
@@ -287,6 +301,7 @@ def test_damage_is_an_error_that_names_the_sample(made: dict[str, Path], tmp_pat
         ({"pixels": "float16"}, "float32, uint8"),
         ({"output_size": 0}, "whole number"),
         ({"style": "yolo"}, "ggcnn, grconvnet"),
+        ({"output": "numpy"}, "unknown option 'output': expected one of decoder, dct, verify"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str, made: dict[str, Path]) -> None:

@@ -24,6 +24,7 @@ from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
 
 PIXELS = ("float32", "uint8")
+_OPTIONS = ("decoder", "dct", "verify")
 Number = Any  # a number, or a tensor of one
 
 
@@ -62,6 +63,8 @@ class GraspDataset(PackDataset):
             raise Refused("include_depth=False, include_rgb=False: expected at least one of them")
         if pixels not in PIXELS:
             raise Refused(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
+            raise Refused(f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset")
         if not (isinstance(output_size, int) and output_size >= 1):
             raise Refused(f"output_size={output_size!r}: expected a whole number of px")
         schema = manifests.read(Path(path)).schema
