@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
+    from packer.grasp.dataset import GraspDataset
     from packer.loading.loader import Loader
     from packer.measure.monitoring import Monitor
 
 __version__ = "0.1.0"
-__all__ = ["Loader", "__version__", "monitor", "open"]
+__all__ = ["GraspDataset", "Loader", "__version__", "monitor", "open"]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -28,9 +29,13 @@ def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
 
 
 def __getattr__(name: str) -> Any:
-    """packer.Loader, which brings torch, when it is first asked for."""
+    """packer.Loader and packer.GraspDataset, which bring torch, when they are first asked for."""
     if name == "Loader":
         from packer.loading.loader import Loader  # noqa: PLC0415
 
         return Loader
+    if name == "GraspDataset":
+        from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
+
+        return GraspDataset
     raise AttributeError(f"module 'packer' has no attribute {name!r}")

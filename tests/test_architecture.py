@@ -17,7 +17,18 @@ MODULES = {".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)): 
 # a module imports from its own layer and from those after it
 LAYERS = (
     ("cli", "__main__"),
-    ("conversion", "datasets", "batching", "loading", "measure", "staging", "sheets", "statistics", "synthetic"),
+    (
+        "conversion",
+        "datasets",
+        "batching",
+        "grasp",
+        "loading",
+        "measure",
+        "staging",
+        "sheets",
+        "statistics",
+        "synthetic",
+    ),
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
@@ -27,7 +38,7 @@ LAYERS = (
         "escapes",
         "gathering",
         "geometry",
-        "grasp",
+        "keys",
         "machine",
         "naming",
         "schema",
@@ -47,6 +58,7 @@ MOST_PARAMETERS = 6
 # function -> (parameters, why): what may have more
 MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
+    "packer.grasp.dataset.GraspDataset.__init__": "as packer.datasets.PackDataset",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
     "packer.decoders.viewing.decode_view": "what is decoded, how and where to, and who is told in between",

@@ -134,6 +134,10 @@ class SampleReader:
         out[...] = decoded
         return out
 
+    def as_stored(self, index: int, field: Field, value: Buffer, *, view: View | None = None, look: Any = None) -> Any:
+        """One value in the dtype that is stored, points and boxes in source px. view: of a picture; look: its Look."""
+        return self._decoded(index, field, value, None, view=view, header=look[1] if look is not None else None)
+
     def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
         try:
             return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
