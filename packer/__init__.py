@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
-    from packer.loading.loader import Loader
+    from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
 
 __version__ = "0.1.0"
-__all__ = ["Loader", "__version__", "open"]
+__all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader", "__version__", "open"]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -19,9 +19,9 @@ def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A
 
 
 def __getattr__(name: str) -> Any:
-    """packer.Loader, which brings torch, when it is first asked for."""
-    if name == "Loader":
-        from packer.loading.loader import Loader  # noqa: PLC0415
+    """packer.Loader and the prefetchers, which bring torch, when they are first asked for."""
+    if name in __all__:
+        from packer import loading  # noqa: PLC0415  as above
 
-        return Loader
+        return getattr(loading, name)
     raise AttributeError(f"module 'packer' has no attribute {name!r}")
