@@ -55,8 +55,6 @@ def resnet(classes: int, width: int = 16) -> nn.Sequential:
 def loaders(args: argparse.Namespace) -> tuple[Loader, Loader, int]:
     """Training and validation (a fifth of the samples), and the number of classes."""
     dataset = packer.open(args.pack, fields=("image", "label"))
-    if not dataset.classes:
-        raise SystemExit(f"{args.pack}: the pack has no classes; pack a folder with a folder per class")
     train, val = random_split(dataset, [0.8, 0.2], generator=torch.Generator().manual_seed(args.seed))
     how: dict[str, Any] = {"device": args.device, "normalize": (MEAN, STD)}
     crops = Compose(RandomResizedCrop(args.size, scale=(0.35, 1.0)), HorizontalFlip())

@@ -61,6 +61,8 @@ def test_only_pictures_of_bytes_are_normalised() -> None:
     assert np.array_equal(batch["image"].numpy(), normalised(levels()))
     assert all(batch[name] is given[name] for name in ("mask", "thermal", "depth", "label", "meta"))
     assert given["image"].dtype == torch.uint8, "the loader's batch was changed"
+    (batch,) = CUDAPrefetcher([given], "cpu")
+    assert batch == given and batch is not given, "its containers are its own"
 
 
 @pytest.mark.parametrize(

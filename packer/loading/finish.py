@@ -47,10 +47,10 @@ class Finish:
         return self._normalize is not None or self._dtype is not None or self._channels_last
 
     def __call__(self, batch: Any) -> Any:
-        """The batch as wanted; raises Refused where there is no picture to normalise."""
+        """The batch as wanted, in new containers; raises Refused where there is no picture to normalise."""
         if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
             raise Refused(self._complaint(batch))
-        return mapped(batch, self._tensor, self._skip) if self else batch
+        return mapped(batch, self._tensor, self._skip)
 
     def _is_raw(self, tensor: torch.Tensor) -> bool:
         if self._normalize is None or tensor.dtype != torch.uint8 or tensor.ndim != _PICTURE_NDIM:

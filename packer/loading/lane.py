@@ -108,7 +108,9 @@ class CUDALane:
                         host = mapped(next(batches), self._staged, self._skip)
                     except StopIteration:
                         return
-                    sent = Sent(self._finish(mapped(host, self._moved, self._skip)), self._stream.record_event())
+                    there = self._finish(mapped(host, self._moved, self._skip))
+                    sent = Sent(there, self._stream.record_event())
+                    del there
                     flight.append((sent.arrived, host))
                     del host
                     while flight and flight[0][0].query():
