@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.base import machine
 from benchmarks.harness import environments, plot, results, sets
 from benchmarks.harness.job import SETS, TASKS, Job
 from benchmarks.harness.turns import Turns, say
+from packer.measure.machine import machine
 from packer.parallel import usable_cores
 
 ROOT = Path(__file__).parents[1]

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,8 +20,8 @@ import numpy as np
 import packer
 from packer.decoders import libjpeg, sniff
 from packer.geometry import Compose, Geometry, HorizontalFlip, RandomResizedCrop
-from packer.loading.assembly import Assembly
-from packer.loading.ring import Ring
+from packer.loading.assembly import Assembly, take_from
+from packer.slabs import Slabs
 
 BATCH = 64
 GEOMETRIES: dict[str, Geometry | None] = {
@@ -60,13 +61,13 @@ def without_work() -> Iterator[None]:
 def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     """Microseconds of one thread per image, everything but the work of libjpeg and OpenCV: at most the GIL is held."""
     data_set = packer.open(pack, fields=("image",))
-    reader, ring, best = data_set.reader(), Ring(2), float("inf")
+    reader, slabs, best = data_set.reader(), Slabs(2), float("inf")
     places = np.arange(min(BATCH, len(data_set)))
     random = [[0.3] * geometry.draws] * len(places) if geometry else []
     with without_work():
         for _ in range(40):
             started = time.thread_time()
-            assembly = Assembly(reader, places, take=ring.take, geometry=geometry, random=random)
+            assembly = Assembly(reader, places, take=partial(take_from, slabs), geometry=geometry, random=random)
             assembly.fill(0, len(places))
             assembly.fields()
             best = min(best, time.thread_time() - started)

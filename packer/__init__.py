@@ -1,14 +1,26 @@
 """packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
+    from packer.grasp.dataset import GraspDataset
     from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
+    from packer.measure.monitoring import Monitor
 
 __version__ = "0.1.0"
-__all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader", "__version__", "open"]
+__all__ = [
+    "BackgroundIterator",
+    "CUDAPrefetcher",
+    "DataLoaderX",
+    "GraspDataset",
+    "Loader",
+    "__version__",
+    "monitor",
+    "open",
+]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -18,10 +30,21 @@ def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A
     return open_pack(path, **options)
 
 
+def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
+    """The same batches, and at the end of the program how long the loop waited for them; options as of Monitor."""
+    from packer.measure.monitoring import Monitor  # noqa: PLC0415  `import packer` stays light
+
+    return Monitor(loader, **options)
+
+
 def __getattr__(name: str) -> Any:
-    """packer.Loader and the prefetchers, which bring torch, when they are first asked for."""
+    """The loaders and packer.GraspDataset, which bring torch, when they are first asked for."""
+    if name == "GraspDataset":
+        from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
+
+        return GraspDataset
     if name in __all__:
-        from packer import loading  # noqa: PLC0415  as above
+        from packer import loading  # noqa: PLC0415
 
         return getattr(loading, name)
     raise AttributeError(f"module 'packer' has no attribute {name!r}")

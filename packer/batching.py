@@ -29,7 +29,7 @@ class TupleRow(tuple[Any, ...]):
 
 
 class Batch(Sequence[Any]):
-    """Samples of one batch. `fields`: a tensor per field, or a list where lengths differ or values are no numbers."""
+    """Samples of one batch. `fields`: a tensor per field (or a tuple of them), or a list where lengths differ."""
 
     def __init__(self, fields: dict[str, Any], count: int, as_tuple: tuple[str, ...] | None) -> None:
         self.fields = fields
@@ -48,7 +48,7 @@ class Batch(Sequence[Any]):
             return [self[at] for at in range(*position.indices(self._count))]
         if not -self._count <= position < self._count:
             raise IndexError(f"position {position} is outside a batch of {self._count}")
-        row = {name: _plain(values[position]) for name, values in self.fields.items()}
+        row = {name: _row(values, position) for name, values in self.fields.items()}
         return Row(row) if self.as_tuple is None else TupleRow(row[name] for name in self.as_tuple)
 
     def collated(self) -> Any:
@@ -75,8 +75,11 @@ class Ragged(list[Any]):
         )
 
 
-def _plain(value: Any) -> Any:
-    """A number of a batched column as a Python number, as `dataset[i]` gives it."""
+def _row(values: Any, position: int) -> Any:
+    """One sample's value, a number as a Python number, as `dataset[i]` gives it; of a tuple of values, a tuple."""
+    if isinstance(values, tuple):
+        return tuple(_row(each, position) for each in values)
+    value = values[position]
     return value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
 
 

@@ -1,10 +1,10 @@
 """torch data sets over packs: random access, picklable, the same under fork, spawn, forkserver and threads."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,19 @@ from packer.batching import Batch, as_pil, as_torch
 from packer.decoders import DCTS
 from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey
 from packer.geometry import Geometry
-from packer.loading.assembly import Assembly, take_new
+from packer.keys import Keys
+from packer.loading.assembly import Assembly, Filler, Take, take_new
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
 from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import Schema
 from packer.sharing import SharedMemory
+from packer.staging.reading import open_staged
 
 OUTPUTS = ("torch", "numpy", "pil")
 Transform = Callable[[Any], Any]
+Indices = Sequence[int] | npt.NDArray[np.int64]
 
 
 class PackDataset(Dataset[Any]):
@@ -58,6 +61,7 @@ class PackDataset(Dataset[Any]):
         decoder: str = "auto",
         dct: str = "accurate",
         verify: str = "first",
+        stage: str | PathLike[str] | None = None,
     ) -> None:
         """fields: names to read, None for all that are not bookkeeping.
 
@@ -67,7 +71,8 @@ class PackDataset(Dataset[Any]):
         that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
         names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
         libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
-        process reads it, "always" or "never"; "open" also hashes each part before its first read.
+        process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
+        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
         Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:
@@ -87,6 +92,7 @@ class PackDataset(Dataset[Any]):
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
+        self._stage = os.fspath(stage) if stage is not None else None
         self._reader_or_none: SampleReader | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
@@ -109,7 +115,7 @@ class PackDataset(Dataset[Any]):
                 f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
                 "packer.open reads any"
             )
-        pack = Pack(self.path, verify=self._verify)
+        pack = open_staged(self.path, stage=self._stage, verify=self._verify)
         if self._pack_id not in (None, pack.manifest.pack_id):
             raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
         self._pack_id = pack.manifest.pack_id
@@ -127,8 +133,14 @@ class PackDataset(Dataset[Any]):
         if self.split is None:
             return range(len(reader.pack))
         if self._indices is None:
-            self._indices = _split(reader.pack, self.split)
+            self._indices = self._select(reader.pack, self.split)
         return self._indices
+
+    def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
+        names = pack.schema["split"].classes if "split" in pack.schema else None
+        if not names or split not in names:
+            raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names or ()) or 'none'}")
+        return np.flatnonzero(pack.index.column("split") == names.index(split))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None}
@@ -139,7 +151,7 @@ class PackDataset(Dataset[Any]):
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        return self.sample(index, self.geometry, self._random(1)[0])
+        return self.sample(index, self.geometry, self._random([index])[0])
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
@@ -148,17 +160,22 @@ class PackDataset(Dataset[Any]):
         if self._shared is None and get_worker_info() is not None:
             self._shared = SharedMemory()
         take = self._shared.take if self._shared is not None else take_new
-        how: dict[str, Any] = {"geometry": self.geometry, "random": self._random(len(indices)), "take": take}
-        assembly = Assembly(self.reader(), self.places(indices), **how)
+        assembly = self.assembly(indices, self.geometry, random=self._random(indices), take=take)
         assembly.fill(0, len(indices))
         return Batch(assembly.fields(), len(indices), self.as_tuple)
+
+    def assembly(
+        self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
+    ) -> Filler:
+        """These samples as a batch in the making, which any number of threads fill; packer.Loader's way in."""
+        return Assembly(self.reader(), self.places(indices), take=take, geometry=geometry, random=random)
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
         reader = self.reader()
         return self._finished(reader, reader.sample(self._place(reader, index), geometry, random))
 
-    def places(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def places(self, indices: Indices) -> npt.NDArray[np.int64]:
         """Where the samples stand in the pack; raises BadIndex."""
         given = np.asarray(indices, np.int64)
         outside = (given < -self._count) | (given >= self._count)
@@ -166,8 +183,8 @@ class PackDataset(Dataset[Any]):
             raise self._bad_index(int(given[outside][0]))
         return np.asarray(self._chosen(self.reader()), np.int64)[given] if self.split else given % max(self._count, 1)
 
-    def _random(self, count: int) -> list[list[float]]:
-        draws = self.geometry.draws if self.geometry is not None else 0
+    def _random(self, indices: Sequence[int]) -> list[list[float]]:
+        draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
         return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count
 
     def _place(self, reader: SampleReader, index: int) -> int:
@@ -214,15 +231,14 @@ class PackDataset(Dataset[Any]):
         place = reader.pack.index.index_of(key)
         if self.split is None:
             return place
-        chosen = np.asarray(self._chosen(reader))
-        position = int(np.searchsorted(chosen, place))
-        if position == len(chosen) or chosen[position] != place:
+        found = np.flatnonzero(np.asarray(self._chosen(reader)) == place)
+        if not len(found):
             raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
-        return position
+        return int(found[0])
 
-    def keys(self) -> "Keys":
+    def keys(self) -> Keys:
         """The keys of all samples, in order: a sequence that holds no Python object per sample."""
-        return Keys(self)
+        return Keys(self.key, len(self))
 
     def key(self, index: int) -> str:
         """The key of one sample."""
@@ -258,37 +274,8 @@ class BMPDataset(PackDataset):
     format = "bmp"
 
 
-class Keys(Sequence[str]):
-    """The keys of a data set, read from the mapped index one at a time."""
-
-    def __init__(self, dataset: PackDataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self._dataset.key(at) for at in range(*index.indices(len(self)))]
-        return self._dataset.key(index)
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._dataset.key(index) for index in range(len(self)))
-
-
 def open_pack(path: str | PathLike[str], **options: Any) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; options as of PackDataset."""
     wanted = manifests.read(Path(path)).format
     classes = {cls.format: cls for cls in PackDataset.__subclasses__()}
     return classes.get(wanted, PackDataset)(path, **options)
-
-
-def _split(pack: Pack, name: str) -> npt.NDArray[np.int64]:
-    names = pack.schema["split"].classes if "split" in pack.schema else None
-    if not names or name not in names:
-        raise UnknownKey(f"{pack.folder}: no split {name!r}; splits: {', '.join(names or ()) or 'none'}")
-    return np.flatnonzero(pack.index.column("split") == names.index(name))

@@ -1,6 +1,7 @@
 """ordered_map: the only maker of threads when packing, and how many of them this process may use."""
 
 import itertools
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -8,20 +9,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from packer.machine import Machine
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that this process may really use: the scheduler's affinity, cut by the cgroup's quota, at least 1."""
+    """Cores that this process may really use: the scheduler's affinity, cut by its cgroups' quotas, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = (cgroup / "cpu.max").read_text().split()  # cgroup v2: "max 100000" or "200000 100000"
-    except (OSError, ValueError):
-        return cores
-    if quota.isdigit() and period.isdigit() and int(period):
-        cores = min(cores, -(-int(quota) // int(period)))
-    return max(1, cores)
+    quota = Machine(cgroup=cgroup).cpu_quota()
+    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
 
 
 def ordered_map(

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ ROWS = (1, 4)
 _serve = apart.serve
 
 
-def serve(pipe: Connection, format: str, schema: list[dict[str, Any]]) -> None:
+def serve(pipe: apart.Line, format: str, schema: list[dict[str, Any]]) -> None:
     """As packer.pack.apart.serve, but for those rows."""
     reader = formats.load(format).Reader
     real = reader.read

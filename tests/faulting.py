@@ -30,6 +30,7 @@ from packer.cli import run as run_packer
 from packer.conversion import job
 from packer.formats import lmdb, pth
 from packer.formats.stacking import spooling
+from packer.staging import stager
 
 WRITING = (
     *("write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "copy_file_range", "fsync", "fdatasync"),
@@ -81,13 +82,14 @@ def small_buffers() -> None:
 
 
 def in_one_thread() -> None:
-    """Small buffers and no threads when converting, in this process: what they do is done in the order of the parts."""
+    """Small buffers and no threads of `ordered_map`, in this process: all is done in the order of the parts."""
     small_buffers()
 
     def one_by_one(function: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Iterator[Any]:
         yield from map(function, items)
 
     job.ordered_map = one_by_one  # type: ignore[assignment]
+    stager.ordered_map = one_by_one  # type: ignore[assignment]
     pth.ordered_map = one_by_one  # type: ignore[assignment]
 
 

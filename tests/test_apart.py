@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import random
 import shutil
+import socket
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -138,7 +139,8 @@ def test_three_hundred_flips_in_page_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", formats.names())
-def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, format: str) -> None:
+def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    monkeypatch.setattr(socket, "socketpair", lambda *_: pytest.fail("a pack makes a socket"))
     manifest = packs.make_pack(tmp_path / "pack", 9, format=format, parts=2)
     here, there = packs.values(tmp_path / "pack"), []
     process = Apart(format, manifest.schema)

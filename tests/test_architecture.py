@@ -17,7 +17,18 @@ MODULES = {".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)): 
 # a module imports from its own layer and from those after it
 LAYERS = (
     ("cli", "__main__"),
-    ("conversion", "datasets", "batching", "loading", "measure", "staging", "sheets", "statistics", "synthetic"),
+    (
+        "conversion",
+        "datasets",
+        "batching",
+        "grasp",
+        "loading",
+        "measure",
+        "staging",
+        "sheets",
+        "statistics",
+        "synthetic",
+    ),
     ("pack",),
     ("formats", "codecs", "sources"),
     ("decoders", "warping"),
@@ -27,7 +38,8 @@ LAYERS = (
         "escapes",
         "gathering",
         "geometry",
-        "grasp",
+        "keys",
+        "machine",
         "naming",
         "schema",
         "parallel",
@@ -47,8 +59,10 @@ MOST_PARAMETERS = 6
 MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
     "packer.loading.prefetch.CUDAPrefetcher.__init__": "what is done to a batch on its way is said in one call",
+    "packer.grasp.dataset.GraspDataset.__init__": "as packer.datasets.PackDataset",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
+    "packer.decoders.viewing.decode_view": "what is decoded, how and where to, and who is told in between",
     "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
 }
 

@@ -15,13 +15,14 @@ import pytest
 from pictures import colours
 
 from benchmarks import compare
-from benchmarks.harness import contestant, environments, native, plot, results, sets, usage
+from benchmarks.harness import contestant, environments, native, plot, results, sets
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.job import TASKS, Job
 from benchmarks.harness.pictures import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.results import Absent, Line
 from benchmarks.harness.running import Contestant, Failed
 from benchmarks.harness.turns import Turns
+from packer.measure import usage
 
 ROOT = Path(__file__).parent.parent
 MACHINE = {"cpu": "a", "cores": 2, "python": "3"}

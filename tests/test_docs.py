@@ -16,7 +16,7 @@ from converting import packed
 from test_convert import photos
 
 import packer
-from packer import geometry
+from packer import geometry, synthetic
 from packer.cli import main, registry
 
 ROOT = Path(__file__).parent.parent
@@ -82,6 +82,32 @@ def test_the_page_on_loading_runs(tmp_path: Path) -> None:
     subprocess.run(program, cwd=tmp_path, check=True, env={**os.environ, **group})
 
 
+def test_the_page_on_tools_runs(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/tools.md").read_text(), re.DOTALL | re.MULTILINE)
+    program = [sys.executable, "-W", "error", "-c", block]
+    told = subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert re.match(r"packer\.monitor: .* waiting \(.* 6 steps in 2 epochs;", told.stdout)
+    assert told.stderr == ""  # what report() has told is not told again
+
+
+def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
+    """Its Python blocks as one program, in order, on packs that its commands would make."""
+    for name in ("cornell", "jacquard"):
+        synthetic.load(name).write(tmp_path / name, samples=10, threads=2)
+        packed(tmp_path / name, tmp_path / f"{name}.pack", resize="600x600" if name == "jacquard" else None)
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/grasp.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    blocks[-1] = re.sub(r"^is_right\(.*", lambda found: f"assert {found[0]}", blocks[-1], flags=re.MULTILINE)
+    subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
+
+
+def test_the_page_on_grasps_names_every_option() -> None:
+    page = (ROOT / "docs/grasp.md").read_text()
+    rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
+    assert set(inspect.signature(packer.GraspDataset.__init__).parameters) - {"self", "path", "options"} <= rows
+
+
 def test_the_page_on_loading_names_every_argument_and_geometry() -> None:
     page = (ROOT / "docs/loading.md").read_text()
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
@@ -101,7 +127,7 @@ def test_files_that_the_documentation_names_exist() -> None:
         text = page.read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
-        for name in re.findall(r"`((?:scripts|tests|benchmarks|packer|docs)/[\w./]+)`", text):
+        for name in re.findall(r"`((?:scripts|tests|benchmarks|packer|docs|examples)/[\w./]+)`", text):
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 

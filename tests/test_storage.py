@@ -405,10 +405,10 @@ def test_a_lock_on_a_folder_that_was_renamed_away_is_none(tmp_path: Path, monkey
     """The folder goes between open and flock, as when another process finishes; its successor is locked instead."""
     real, moved = storage._flock, []
 
-    def flock(descriptor: int, folder: Path) -> None:
+    def flock(descriptor: int, folder: Path, waiting: Callable[[], None] | None) -> None:
         if not moved:
             moved.append(folder.rename(tmp_path / "away"))
-        real(descriptor, folder)
+        real(descriptor, folder, waiting)
 
     monkeypatch.setattr(storage, "_flock", flock)
     with locked(tmp_path / "lock"):
@@ -419,8 +419,8 @@ def test_a_lock_on_a_folder_that_was_renamed_away_is_none(tmp_path: Path, monkey
 def test_a_folder_that_goes_before_it_is_opened_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, gone = os.mkdir, []
 
-    def make(path: Path) -> None:
-        real(path)
+    def make(path: Path, mode: int) -> None:
+        real(path, mode)
         if not gone:
             gone.append(path.rmdir())
 

@@ -17,6 +17,7 @@ _CROPS = {
     "loader kept": "kept",
     "loader jpeg:90 antialias": "jpeg",
     "loader kept antialias": "kept",
+    "dataloader jpeg:90": "jpeg",
     "dataloader": "kept",
 }
 _RAW = {"loader hdf5": "hdf5", "loader pth": "pth", "loader lmdb": "lmdb", "dataloader": "lmdb"}
@@ -66,6 +67,6 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     warp = {"geometry": geometry(job)} if job.crops else {}
     dct = "fast" if job.variant.endswith("fast dct") else "accurate"
     data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
-    if job.variant == "dataloader":
+    if job.variant.startswith("dataloader"):
         return stacking.shuffled(data_set, job, "image")
     return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, threads=job.threads), "image")

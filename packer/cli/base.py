@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from packer.errors import Refused
 from packer.registry import Registry
 
 _PLAIN_SECONDS = 5.0
+FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
@@ -53,6 +55,24 @@ def parse_size(text: str) -> int:
     if not 0 <= size < 1 << 62:
         raise click.BadParameter(f"{text!r}: expected a size such as 256M or 1G, or 0")
     return int(size)
+
+
+def parse_names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names from A,B; None where nothing was given."""
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+
+
+def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Whole numbers from 0,1,4-8, sorted, each once; None where nothing was given; raises click.BadParameter."""
+    if value is None:
+        return None
+    found: set[int] = set()
+    for piece in value.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,4})\s*(?:-\s*([0-9]{1,4})\s*)?", piece)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise click.BadParameter(f"{value!r}: expected counts such as 0,1,2,4 or 0-8")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
 
 
 def print_json(data: Any) -> None:

@@ -3,11 +3,12 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from packer import sources
+from packer.conversion.presets import source_options
 from packer.conversion.repacking import KIND, PackSource
 from packer.errors import Refused
 from packer.pack import manifest as manifests
@@ -47,6 +48,13 @@ class Request:
         if self.splits:
             source = add_splits(source, [Split.parse(text) for text in self.splits])
         return source, found
+
+    def preset(self, root: Path) -> "Request":
+        """The same with what a preset asks of the source, where the user did not say it."""
+        if not root.is_dir() or self.kind == KIND or os.path.lexists(root / manifests.NAME):
+            return self
+        kind = self.kind if self.kind != "auto" else sources.detect(root)[0]
+        return replace(self, kind=kind, options={**source_options(kind), **self.options})
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         self._options(PackSource, KIND)  # it has none

@@ -5,6 +5,7 @@ through a view no further than the view shows. All else is packer.decoders.decod
 """
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -46,15 +47,33 @@ class Decoder:
         self._plain = kind == "image" and decoder != "opencv"
 
     def __call__(
-        self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
+        self,
+        buffer: Buffer,
+        view: View | None = None,
+        out: Any = None,
+        *,
+        header: Header | None = None,
+        decoded: Callable[[], object] | None = None,
     ) -> Pixels:
-        """The pixels, as stored or as the view shows them."""
+        """The pixels, as stored or as the view shows them. decoded: called between decoding and warping, if any."""
         found = header or sniff(buffer)
         if not self._plain or found.format != "jpeg" or found.cmyk:
+            if decoded is not None and view is not None:
+                return self._in_two_steps(buffer, view, out, header=found, decoded=decoded)
             return decode(buffer, self._kind, view=view, header=found, out=out, **self._how)
         if view is None or view.is_identity(found.height, found.width):
             pixels = target((found.height, found.width, 3), np.uint8, out=out)
             libjpeg.decode(buffer, found, pixels, fast_dct=self._fast_dct)
             return pixels if out is None else out
-        decoded: Pixels = _viewing().decode_view(buffer, found, view, fast_dct=self._fast_dct, out=out)
-        return decoded
+        how = {"fast_dct": self._fast_dct, "decoded": decoded}
+        shown: Pixels = _viewing().decode_view(buffer, found, view, out=out, **how)
+        return shown
+
+    def _in_two_steps(
+        self, buffer: Buffer, view: View, out: Any, *, header: Header, decoded: Callable[[], object]
+    ) -> Pixels:
+        pixels = decode(buffer, self._kind, header=header, **self._how)
+        decoded()
+        warp = import_or_explain("packer.warping", "resizing pictures").warp
+        warped: Pixels = warp(pixels, view, self._kind, invalid=self._how["invalid"], out=out)
+        return warped

@@ -6,6 +6,7 @@ with the marker put back, as every viewer does.
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -55,18 +56,24 @@ class Library(Protocol):
 def library() -> Library:
     """The first library that really decodes; raises MissingPackage where none does."""
     reasons = []
+    for found in attempts():
+        if not isinstance(found, str):
+            return found
+        reasons.append(found)
+    raise MissingPackage(f"no JPEG library works: {'; '.join(reasons)}; pip install simplejpeg")
+
+
+def attempts() -> Iterator[Library | str]:
+    """Each library in the order in which they are chosen, or why it does not decode here."""
     for module in _MODULES:
         try:
             found: Library = import_or_explain(module, "decoding JPEG").Library()
             pixels = np.zeros((8, 8, 1), np.uint8)
             found.decode(_TINY, pixels)
         except (MissingPackage, RuntimeError, OSError, AttributeError, KeyError, DamagedImage) as error:
-            reasons.append(str(error))
+            yield str(error)
             continue
-        if (pixels == _TINY_GRAY).all():
-            return found
-        reasons.append(f"{found.name} decodes wrong pixels")
-    raise MissingPackage(f"no JPEG library works: {'; '.join(reasons)}; pip install simplejpeg")
+        yield found if (pixels == _TINY_GRAY).all() else f"{found.name} decodes wrong pixels"
 
 
 def describe(found: Library) -> str:

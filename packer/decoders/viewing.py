@@ -5,6 +5,7 @@ are no gain: libjpeg-turbo has no vector code for them, and takes longer than fo
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,19 @@ from packer.warping import image
 from packer.warping.placement import needed, place, shrinking
 
 
-def decode_view(buffer: Buffer, found: Header, view: View, *, fast_dct: bool, out: Any) -> npt.NDArray[np.uint8]:
-    """uint8 (h, w, 3), RGB, as packer.decoders.decode gives it; the file is a JPEG that is not CMYK."""
+def decode_view(  # noqa: PLR0913  see tests/test_architecture.py
+    buffer: Buffer,
+    found: Header,
+    view: View,
+    *,
+    fast_dct: bool,
+    out: Any,
+    decoded: Callable[[], object] | None = None,
+) -> npt.NDArray[np.uint8]:
+    """uint8 (h, w, 3), RGB, as packer.decoders.decode gives it; the file is a JPEG that is not CMYK.
+
+    decoded: called between decoding and warping, by who wants to know how long each takes.
+    """
     placement = place(view, found.height, found.width)
     made: npt.NDArray[np.uint8] = target((*view.size, 3), np.uint8, out=out)
     top, left, height, width = box = needed(view, placement, found.height, found.width)
@@ -30,6 +42,8 @@ def decode_view(buffer: Buffer, found: Header, view: View, *, fast_dct: bool, ou
     if view.antialias and (shrink := min(shrinking(view))) >= 2:
         eighths = FULL >> min(3, int(math.log2(shrink)))
     region = decode_region(buffer, found, box=box, eighths=eighths, fast_dct=fast_dct)
+    if decoded is not None:
+        decoded()
     if placement is not None and placement.frame is None and region.eighths == FULL:
         top, left = top - region.top, left - region.left
         image.put(region.pixels[top : top + height, left : left + width], placement, made, antialias=view.antialias)

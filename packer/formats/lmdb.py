@@ -46,7 +46,9 @@ class Writer(base.Writer):
         self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
         options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
         try:
-            self._env: lmdb.Environment | None = lmdb.open(str(path), subdir=False, map_size=self._map_bytes, **options)
+            self._env: lmdb.Environment | None = lmdb.open(
+                os.fsencode(path), subdir=False, map_size=self._map_bytes, **options
+            )
         except (lmdb.Error, OSError) as error:
             raise StorageFailed(
                 f"{path}: cannot make the part: {error}; free space or choose another folder"

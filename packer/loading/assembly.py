@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,22 @@ def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
     """Fresh memory of the process, for batches that nobody gives back."""
     tensor = torch.empty(size, dtype=torch.uint8)
     return tensor, tensor.numpy()
+
+
+class Filler(Protocol):
+    """A batch in the making: `fill` each slice once, from any thread, then ask for `fields`."""
+
+    places: npt.NDArray[np.int64]
+
+    @property
+    def only_copies(self) -> bool:
+        """Whether nothing is decoded: then large slices are better than small ones."""
+
+    def fill(self, start: int, stop: int) -> None:
+        """Make the samples at those positions; other threads may fill other slices meanwhile."""
+
+    def fields(self) -> dict[str, Any]:
+        """Name -> what the batch has."""
 
 
 class Assembly:

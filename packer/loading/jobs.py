@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from packer.errors import PackerError
-from packer.loading.assembly import Assembly
+from packer.loading.assembly import Filler
 from packer.loading.collating import Collator, bytes_of
 
 SMALL_SLICES = 4  # they keep all threads busy to the end of a batch; each costs some microseconds
@@ -16,7 +16,7 @@ Where = Callable[[int], str]
 class DecodeJob:
     """Samples of a pack, decoded into the batch's memory."""
 
-    def __init__(self, assembly: Assembly, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
+    def __init__(self, assembly: Filler, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
         self._assembly = assembly
         self._as_tuple = as_tuple
         self._collator = collator

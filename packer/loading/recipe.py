@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, Subset
 
 from packer.datasets import PackDataset
 from packer.geometry import Geometry, draw
-from packer.loading.assembly import Assembly, take_from
+from packer.loading.assembly import take_from
 from packer.loading.collating import Collator
 from packer.loading.engine import Job
 from packer.loading.jobs import DecodeJob, SampleJob
@@ -54,8 +54,8 @@ class Recipe:
         if not self._decodes:
             return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
         dataset: Any = self._dataset
-        parts: dict[str, Any] = {"geometry": self._geometry, "random": random, "take": partial(take_from, self._slabs)}
-        return DecodeJob(Assembly(dataset.reader(), dataset.places(indices), **parts), dataset.as_tuple, self._collator)
+        assembly = dataset.assembly(indices, self._geometry, random=random, take=partial(take_from, self._slabs))
+        return DecodeJob(assembly, dataset.as_tuple, self._collator)
 
     def _of_dataset(self, indices: Indices) -> Indices:
         """Indices of the data set that a Subset was cut from."""

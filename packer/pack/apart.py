@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from packer import formats
 from packer.errors import CorruptPack, FatalPart, PackerError, StorageFailed
@@ -30,6 +31,33 @@ _MOST_ENDS = 50  # of processes, a third of a second each, before the rest of a 
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
+class Line(NamedTuple):
+    """One end of two pipes, one each way: a Pipe for both ways would be a socket, and no pack is to open one."""
+
+    incoming: "Connection[Any, Any]"
+    outgoing: "Connection[Any, Any]"
+
+    def send_bytes(self, data: bytes) -> None:
+        """One message."""
+        self.outgoing.send_bytes(data)
+
+    def recv_bytes(self) -> bytes:
+        """The next message; raises EOFError when the other end is closed."""
+        return self.incoming.recv_bytes()
+
+    def close(self) -> None:
+        """Both pipes."""
+        self.incoming.close()
+        self.outgoing.close()
+
+
+def _lines(context: SpawnContext) -> tuple[Line, Line]:
+    """Our end and theirs."""
+    incoming, their_outgoing = context.Pipe(duplex=False)
+    their_incoming, outgoing = context.Pipe(duplex=False)
+    return Line(incoming, outgoing), Line(their_incoming, their_outgoing)
+
+
 class Apart:
     """A process that reads parts of one pack, one at a time. Threads may share it; a fork may not."""
 
@@ -38,7 +66,7 @@ class Apart:
         self._schema = schema
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._pipe: Line | None = None
         self._ends: dict[Path, int] = {}
 
     def reader(self, path: Path, samples: int) -> "ApartReader":
@@ -66,9 +94,9 @@ class Apart:
             raise (StorageFailed if answer["error"] == "StorageFailed" else CorruptPack)(answer["message"])
         return values
 
-    def _start(self) -> Connection:
+    def _start(self) -> Line:
         context = get_context("spawn")  # a fork would bring the locks of our threads along
-        self._pipe, theirs = context.Pipe()
+        self._pipe, theirs = _lines(context)
         self._process = context.Process(target=serve, args=(theirs, self._format, self._schema.to_json()), daemon=True)
         self._process.start()
         theirs.close()
@@ -109,7 +137,7 @@ class ApartReader(Reader):
         """Nothing is open here."""
 
 
-def serve(pipe: Connection, format: str, schema: list[dict[str, Any]]) -> None:
+def serve(pipe: Line, format: str, schema: list[dict[str, Any]]) -> None:
     """Answer until the other side is gone: the body of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the process that asks
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

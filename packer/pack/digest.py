@@ -37,13 +37,32 @@ def part_sha256(path: Path) -> str:
         is_folder = stat.S_ISDIR(os.stat(path, follow_symlinks=False).st_mode)
     if not is_folder:
         return file_sha256(path)
-    digest = hashlib.sha256()
-    with _opened(path) as root:
+    digest = FolderDigest()
+    with opened_folder(path) as root:
         for name, size in _entries(path, root):
-            digest.update(name + (b"/\0" if size is None else b"\0%d\0" % size))
-            if size is not None:
-                digest.update(_content(path, root, name))
+            if size is None:
+                digest.add_folder(name)
+            else:
+                digest.add_file(name, size, _content(path, root, name))
     return digest.hexdigest()
+
+
+class FolderDigest:
+    """The sha256 of a part that is a folder, of what is in it in the digest's order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add_folder(self, name: bytes) -> None:
+        """A folder in it, by its relative path."""
+        self._hash.update(name + b"/\0")
+
+    def add_file(self, name: bytes, size: int, sha256: bytes) -> None:
+        """A file by its relative path, size and the 32 bytes of the sha256 of its content."""
+        self._hash.update(b"%s\0%d\0" % (name, size) + sha256)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
 
 
 def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
@@ -51,12 +70,13 @@ def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
 
     Raises CorruptPack for a link or a device, StorageFailed.
     """
-    with _opened(path) as root:
+    with opened_folder(path) as root:
         yield from _entries(path, root)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def opened_folder(path: Path) -> Iterator[int]:
+    """A descriptor of a part that is a folder, inside the block; raises StorageFailed."""
     with failing(path, "open"):
         descriptor = os.open(path, _FOLDER)
     try:

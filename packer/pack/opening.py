@@ -7,11 +7,11 @@ import threading
 import weakref
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,14 @@ from packer.formats.base import Reader, Record
 from packer.pack import handles, manifest
 from packer.pack.apart import Apart
 from packer.pack.digest import part_sha256
+from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.manifest import Part
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 
 VERIFY = ("first", "always", "never", "open")
+_NOWHERE: Mapping[str, Path] = MappingProxyType({})
 
 
 @functools.cache
@@ -39,12 +41,15 @@ def _gathering() -> ModuleType:
 class Pack:
     """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
 
-    def __init__(self, folder: Path, *, verify: str = "first", apart: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, verify: str = "first", apart: bool = False, copies: Mapping[str, Path] = _NOWHERE
+    ) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
         "open" is "first", and hashes each part by plain reads before its first value is read, so that a damaged one or
         a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
-        process of its own, for what is still sound in it.
+        process of its own, for what is still sound in it. copies: by the name of a part or of the index folder, where
+        it is read instead, because it was copied to a faster place.
         Raises Refused where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
@@ -54,9 +59,9 @@ class Pack:
         self.pid = os.getpid()
         self.manifest = manifest.read(folder)
         self.schema = self.manifest.schema
-        self.index = Index(folder, self.manifest)
+        self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self._module = formats.load(self.manifest.format)
-        self._parts = [(folder / part.name, part) for part in self.manifest.parts]
+        self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]
         self._folders = self._module.Reader.is_folder
         self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
@@ -67,7 +72,7 @@ class Pack:
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
         self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
         handles.table.own(self._keys)
-        self.close = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
+        self.close: Callable[[], object] = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -88,12 +93,15 @@ class Pack:
         return reader
 
     @contextmanager
-    def record(self, index: int, names: Sequence[str]) -> Iterator[Record]:
-        """The named encoded values of a sample, valid inside the block; raises CorruptRecord, CorruptPack."""
+    def record(self, index: int, names: Sequence[str], *, check: bool = True) -> Iterator[Record]:
+        """The named encoded values of a sample, valid inside the block; raises CorruptRecord, CorruptPack.
+
+        check: False leaves comparing to the caller, value by value, with `compare`.
+        """
         number, row = self.locate(index)
         with self._pinned(number) as reader:
             values = reader.read(row, names)
-            if self.verify != "never":
+            if check and self.verify != "never":
                 self._verify(index, values)
             yield values
 
@@ -175,14 +183,18 @@ class Pack:
             bit = first + self.index.position(name)
             if self.verify != "always" and self._checked[bit >> 3] >> (bit & 7) & 1:
                 continue
-            found = zlib.crc32(value)
-            if found != self.index.crc32(index, name):
-                raise CorruptRecord(
-                    f"{self.where(index, name)}: damaged record: crc32 {found:08x}, "
-                    f"the index says {self.index.crc32(index, name):08x}; pack again from the source"
-                )
+            self.compare(index, name, value)
             # two threads may lose one of two bits here: then a value is checked once more than needed
             self._checked[bit >> 3] |= 1 << (bit & 7)
+
+    def compare(self, index: int, name: str, value: Buffer) -> None:
+        """Raise CorruptRecord where the value's crc32 is not the one in the index."""
+        found = zlib.crc32(value)
+        if found != self.index.crc32(index, name):
+            raise CorruptRecord(
+                f"{self.where(index, name)}: damaged record: crc32 {found:08x}, "
+                f"the index says {self.index.crc32(index, name):08x}; pack again from the source"
+            )
 
     def where(self, index: int, name: str) -> str:
         """Part, sample, key and field, for messages."""

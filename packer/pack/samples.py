@@ -134,6 +134,10 @@ class SampleReader:
         out[...] = decoded
         return out
 
+    def as_stored(self, index: int, field: Field, value: Buffer, *, view: View | None = None, look: Any = None) -> Any:
+        """One value in the dtype that is stored, points and boxes in source px. view: of a picture; look: its Look."""
+        return self._decoded(index, field, value, None, view=view, header=look[1] if look is not None else None)
+
     def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
         try:
             return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
@@ -142,8 +146,12 @@ class SampleReader:
 
     def decoder(self, field: Field) -> Decoder | None:
         """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
+        return self.file_decoder(field) if field.kind == "image" else None
+
+    def file_decoder(self, field: Field) -> Decoder | None:
+        """What decodes the files of a picture field; None where pixels are stored otherwise."""
         codec = self._codecs[field.name]
-        return codec.pixels if field.kind == "image" and codec.is_file else None
+        return codec.pixels if codec.is_file and field.kind in PIXEL_KINDS else None
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
         """The error for a value that does not decode."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -159,18 +159,19 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made where it is not there; raises Locked where another process has it.
+def locked(folder: Path, *, waiting: Callable[[], None] | None = None, mode: int = 0o777) -> Iterator[None]:
+    """Hold the lock of `folder`, which is made with `mode` where it is not there.
 
+    Where another process has it: raises Locked, or calls `waiting` and waits for it to end.
     The lock is the kernel's flock on the folder itself: it ends with the process, and leaves no file behind; the
     folder too is removed at the end if nothing was put into it.
     """
     while True:
-        descriptor = _open_folder(folder)
+        descriptor = _open_folder(folder, mode)
         if descriptor is None:
             continue
         try:
-            _flock(descriptor, folder)
+            _flock(descriptor, folder, waiting)
             if _is_same(descriptor, folder):  # else another process finished between our open and our lock
                 try:
                     yield
@@ -181,20 +182,26 @@ def locked(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _open_folder(folder: Path) -> int | None:
+def _open_folder(folder: Path, mode: int) -> int | None:
     """None where the folder goes between the two calls: another process finished just now and removed it."""
     with failing(folder, "make or open the folder"):
         with suppress(FileExistsError):
-            os.mkdir(folder)
+            os.mkdir(folder, mode)
         try:
             return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
 
 
-def _flock(descriptor: int, folder: Path) -> None:
+def _flock(descriptor: int, folder: Path, waiting: Callable[[], None] | None) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is None:
+                raise
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
     except BlockingIOError as error:
         raise Locked(f"{folder}: another process works on the same target; wait for it to end") from error
     except OSError as error:

@@ -46,6 +46,11 @@ class Tree:
             with os.fdopen(file, "wb") as opened:
                 opened.write(data)
 
+    def make_folder(self, components: Sequence[bytes]) -> None:
+        """A folder, which may be there already; raises StorageFailed where something else is in the way."""
+        with failing(self._path / os.fsdecode(b"/".join(components)), "make the folder"):
+            os.close(self._folder(components))
+
     def _folder(self, names: Sequence[bytes]) -> int:
         """A descriptor of a folder below the root; the caller closes it."""
         descriptor = os.dup(self._root)

@@ -4,7 +4,7 @@ import os
 import threading
 from pathlib import Path
 
-TICKS = os.sysconf("SC_CLK_TCK")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
@@ -13,7 +13,7 @@ def tree(pid: int) -> list[int]:
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             try:
-                found += map(int, task.read_text().split())
+                found += map(int, task.read_text(encoding="utf-8", errors="replace").split())
             except OSError:  # it has just ended
                 continue
     return found
@@ -24,11 +24,11 @@ def cpu_seconds(pid: int) -> float:
     ticks = 0
     for process in tree(pid):
         try:
-            text = Path(f"/proc/{process}/stat").read_text()
+            text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))  # utime stime cutime cstime, proc(5)
-    return ticks / TICKS
+    return ticks / _TICKS
 
 
 def memory_mb(pid: int) -> dict[str, float]:
@@ -39,7 +39,7 @@ def memory_mb(pid: int) -> dict[str, float]:
     sums = {"Pss_Anon": 0, "Pss_Shmem": 0, "Pss_File": 0}
     for process in tree(pid):
         try:
-            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+            text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Ring: memory is used again when nobody holds it, and never before."""
+"""Memory of batches: used again when nobody holds a tensor over it, and never before."""
 
 import gc
 import threading
@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from packer.loading.ring import Ring
+from packer.loading.assembly import take_from
+from packer.slabs import Slabs
 
 SIZE = 4 * 6 * 5 * 3
 
@@ -36,89 +37,89 @@ WAYS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def address(ring: Ring, size: int = SIZE) -> int:
+def address(slabs: Slabs, size: int = SIZE) -> int:
     """Where the memory lies that would be given next."""
-    tensor, memory = ring.take(size)
+    tensor, memory = take_from(slabs, size)
     assert tensor.data_ptr() == memory.ctypes.data
     return tensor.data_ptr()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_is_used_again_only_after_the_last_view_is_gone(way: str) -> None:
-    ring = Ring(8)
-    tensor, memory = ring.take(SIZE)
+    slabs = Slabs(8)
+    tensor, memory = take_from(slabs, SIZE)
     memory[:] = 7
     place = tensor.data_ptr()
     held = WAYS[way](tensor)
     del tensor, memory
     gc.collect()
-    assert len(ring) == 1
-    other, filled = ring.take(SIZE)
+    assert len(slabs) == 1
+    other, filled = take_from(slabs, SIZE)
     filled[:] = 9
     assert other.data_ptr() != place, "the memory is still held"
-    assert len(ring) == 2
+    assert len(slabs) == 2
     del held
-    assert len(ring) == 1
-    assert address(ring) == place
+    assert len(slabs) == 1
+    assert address(slabs) == place
 
 
 def test_what_was_written_is_in_the_tensor() -> None:
-    tensor, memory = Ring(8).take(10)
+    tensor, memory = take_from(Slabs(8), 10)
     memory[:] = np.arange(10)
     assert tensor.tolist() == list(range(10))
     assert tensor.dtype == torch.uint8 and tensor.is_contiguous()
 
 
 def test_a_consumer_that_keeps_nothing_needs_one_slab() -> None:
-    ring = Ring(8)
-    assert len({address(ring) for _ in range(50)}) == 1
-    assert len(ring) == 0
+    slabs = Slabs(8)
+    assert len({address(slabs) for _ in range(50)}) == 1
+    assert len(slabs) == 0
 
 
 def test_a_consumer_that_keeps_everything_gets_memory_of_its_own() -> None:
-    ring = Ring(8)
-    kept = [ring.take(SIZE)[0] for _ in range(50)]
+    slabs = Slabs(8)
+    kept = [take_from(slabs, SIZE)[0] for _ in range(50)]
     for number, tensor in enumerate(kept):
         tensor.fill_(number)
     assert [int(tensor[0]) for tensor in kept] == list(range(50))
-    assert len(ring) == 50
+    assert len(slabs) == 50
 
 
 def test_no_more_is_kept_than_was_allowed() -> None:
-    ring = Ring(3)
-    kept = [ring.take(SIZE) for _ in range(10)]
+    slabs = Slabs(3)
+    kept = [take_from(slabs, SIZE) for _ in range(10)]
     watched = [weakref.ref(memory.base) for _, memory in kept]
     del kept
-    assert len(ring) == 0
+    assert len(slabs) == 0
     assert sum(reference() is not None for reference in watched) == 3
 
 
 def test_a_slab_serves_smaller_batches_but_not_much_smaller_ones() -> None:
-    ring = Ring(8)
-    place = address(ring, 1000)
-    assert address(ring, 900) == place
-    assert address(ring, 250) == place
-    assert address(ring, 200) != place
-    assert address(ring, 1001) != place
-    assert ring.take(0)[0].numel() == 0
+    slabs = Slabs(8)
+    place = address(slabs, 1000)
+    assert address(slabs, 900) == place
+    assert address(slabs, 250) == place
+    assert address(slabs, 200) != place
+    assert address(slabs, 1001) != place
+    assert take_from(slabs, 0)[0].numel() == 0
 
 
-def test_tensors_outlive_the_ring() -> None:
-    ring = Ring(8)
-    tensor, memory = ring.take(SIZE)
+def test_tensors_outlive_the_slabs() -> None:
+    slabs = Slabs(8)
+    tensor, memory = take_from(slabs, SIZE)
     memory[:] = 5
-    del ring, memory
+    del slabs, memory
     gc.collect()
     assert bool((tensor == 5).all())
 
 
 def test_many_threads_never_share_a_slab() -> None:
-    ring = Ring(4)
+    slabs = Slabs(4)
     wrong = []
 
     def work(mark: int) -> None:
         for _ in range(300):
-            tensor, memory = ring.take(SIZE)
+            tensor, memory = take_from(slabs, SIZE)
             memory[:] = mark
             held = tensor[5:9]
             del tensor, memory
@@ -131,7 +132,7 @@ def test_many_threads_never_share_a_slab() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(ring) == 0
+    assert len(slabs) == 0
 
 
 class Rings(RuleBasedStateMachine):
@@ -139,14 +140,14 @@ class Rings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ring = Ring(4)
+        self.slabs = Slabs(4)
         self.held: list[tuple[torch.Tensor, int]] = []
         self.count = 0
 
     @rule(rows=st.integers(1, 12))
     def take(self, rows: int) -> None:
         self.count = (self.count + 1) % 251
-        tensor, memory = self.ring.take(12 * rows)
+        tensor, memory = take_from(self.slabs, 12 * rows)
         memory[:] = self.count
         self.held.append((tensor, self.count))
 
@@ -164,7 +165,7 @@ class Rings(RuleBasedStateMachine):
     @invariant()
     def nothing_held_was_overwritten(self) -> None:
         assert all(bool((tensor == mark).all()) for tensor, mark in self.held)
-        assert len(self.ring) == len({tensor.untyped_storage().data_ptr() for tensor, _ in self.held})
+        assert len(self.slabs) == len({tensor.untyped_storage().data_ptr() for tensor, _ in self.held})
 
 
 Rings.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

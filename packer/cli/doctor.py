@@ -1,0 +1,30 @@
+"""packer doctor: what is wrong with this machine, and how to put it right."""
+
+import click
+
+from packer.cli.base import print_json
+from packer.errors import Refused
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+def command(*, as_json: bool) -> None:
+    """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""
+    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.measure.doctor import findings  # noqa: PLC0415
+
+    found = []
+    for finding in findings(Machine()):
+        found.append(finding)
+        if not as_json:
+            click.echo(f"{finding.name:<15} {finding.found}")
+    problems = [finding for finding in found if finding.problem]
+    if as_json:
+        print_json({"ok": not problems, "findings": [vars(finding) for finding in found]})
+    else:
+        for finding in problems:
+            click.echo(f"{finding.name}: {'; '.join(filter(None, (finding.problem, finding.fix)))}", err=True)
+    if problems:
+        raise Refused(f"problems found: {len(problems)}")
+    if not as_json:
+        click.echo("ok")

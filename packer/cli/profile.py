@@ -1,0 +1,46 @@
+"""packer profile: where the time of a sample goes."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import FILE, parse_names
+
+
+@click.command()
+@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
+@click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+@click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=512, show_default=True, help="At most so many, at random."
+)
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write all figures; -: stdout.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Nested bars as .png (needs matplotlib) or .html.")
+def command(pack: Path, **options: Any) -> None:
+    """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.
+
+    One thread loads samples stage by stage with the code that loaders use; the sentence says which stage limits, and
+    what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
+    """
+    from packer.measure import flame, profile_report, writing  # noqa: PLC0415  keeps `packer --help` light
+    from packer.measure.profiling import profiled  # noqa: PLC0415
+    from packer.parallel import usable_cores  # noqa: PLC0415
+
+    if options["plot"]:
+        flame.check(options["plot"])
+    names = ("transform", "geometry", "fields", "samples", "batch", "cold")
+    found, left = profiled(pack, **{name: options[name] for name in names})
+    to_stdout = str(options["json_file"]) == "-"
+    lines = profile_report.text(found, cores=usable_cores())
+    click.echo("\n".join([*lines, *([left] if left else [])]), err=to_stdout)
+    if options["json_file"]:
+        asked = {name: options[name] for name in names}
+        writing.write_json(options["json_file"], profile_report.document(found, **asked))
+    if options["plot"]:
+        title = f"{pack.resolve().name}: {found.samples} samples, one thread"
+        verdict = profile_report.verdict(found, usable_cores())
+        flame.draw(found, options["plot"], title=title, verdict=verdict)

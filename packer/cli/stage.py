@@ -1,0 +1,116 @@
+"""packer stage: a pack in memory, copied once per machine."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import Progress, parse_size, print_json, size_text
+
+
+@click.command()
+@click.argument("pack", type=click.Path(path_type=Path), required=False)
+@click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
+@click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")
+@click.option("--parts", metavar="0-9,12", help="Only these parts; data sets read the others where they are.")
+@click.option("--warm", "action", flag_value="warm", help="Copy nothing: read the parts into the page cache.")
+@click.option("--release", "action", flag_value="release", help="Remove the copy, unless a data set reads it.")
+@click.option("--list", "action", flag_value="list", help="List all copies.")
+@click.option("--force", is_flag=True, help="With --release: although a data set reads it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+def command(pack: Path | None, *, action: str | None, as_json: bool, **options: Any) -> None:
+    """Copy PACK into memory, once per machine, whoever asks; prints the folder to open.
+
+    Data sets use the copy with stage="auto". Where it does not fit, the page cache is warmed instead, which is said;
+    with --to DIR it is an error then.
+    """
+    if pack is None and action != "list":
+        raise click.UsageError("Missing argument 'PACK'.")
+    if options["force"] and action != "release":
+        raise click.UsageError("--force goes with --release.")
+    run = {"list": _list, "release": _release}.get(action or "", _stage)
+    run(pack or Path(), warm=action == "warm", as_json=as_json, **options)
+
+
+def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
+    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.stager import Hooks, Options, stage_or_warm, warmed  # noqa: PLC0415
+
+    options = Options(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
+    manifest = manifests.read(pack)
+    samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
+    with Progress(samples, quiet=as_json) as progress:
+        hooks = Hooks(lambda: click.echo("waiting for another process that stages ...", err=True), progress)
+        done = (warmed if warm else stage_or_warm)(pack, options, hooks)
+    total = len(manifest.parts)
+    if as_json:
+        print_json({**vars(done), "path": str(done.path), "total_parts": total})
+        return
+    for line in filter(None, (done.reason, *done.notes)):
+        click.echo(line, err=True)
+    size = {"copied": done.copied_bytes, "warmed": done.resident_bytes}.get(done.how)
+    shown = f", {size_text(size)}{' in the page cache' if done.how == 'warmed' else ''}" if size is not None else ""
+    click.echo(f"{done.how}: {done.parts} of {total} parts{shown}", err=True)
+    click.echo(done.path)
+
+
+def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
+    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.copies import copies_of  # noqa: PLC0415
+    from packer.staging.place import Place  # noqa: PLC0415
+
+    place = Place.of(to, Machine())
+    size = count = 0
+    if place.is_there():
+        with place.locked(lambda: click.echo("waiting for another process that stages ...", err=True)):
+            for copy in copies_of(place, pack):
+                size += copy.remove(force=force)
+                count += 1
+    if as_json:
+        print_json({"released": count, "bytes": size})
+    else:
+        click.echo(f"{pack}: {f'released, {size_text(size)}' if count else 'no copy there'}")
+
+
+def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
+    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.copies import copies  # noqa: PLC0415
+    from packer.staging.place import Place  # noqa: PLC0415
+
+    found: list[dict[str, Any]] = [copy.describe() for copy in copies(Place.of(to, Machine()))]
+    if as_json:
+        print_json(found)
+        return
+    for copy in found:
+        parts = "whole" if copy["whole"] else f"{copy['parts']} parts"
+        use = ", in use" if copy["in_use"] else ""
+        click.echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{use}, of {copy['origin'] or 'unknown'}")
+
+
+def _parts(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    found: list[int] = []
+    for word in text.split(","):
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", word.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise click.BadParameter(f"{text!r}: expected numbers and ranges of parts, such as 0-9,12")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(found)
+
+
+def _keep(text: str | None) -> Any:
+    from packer.staging.room import Keep  # noqa: PLC0415  keeps `packer --help` light
+
+    if text is None:
+        return None
+    if not text.endswith("%"):
+        return Keep(bytes=parse_size(text))
+    try:
+        share = float(text[:-1]) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise click.BadParameter(f"{text!r}: expected a share such as 20%, or a size such as 2G")
+    return Keep(share=share)

@@ -1,0 +1,82 @@
+"""packer tune: how many workers or threads to use."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import parse_counts, parse_names
+
+
+def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and ":" not in value:
+        raise click.BadParameter(f"{value!r}: expected module:function, such as train:step")
+    return value
+
+
+@click.command()
+@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option(
+    "--workers",
+    callback=parse_counts,
+    metavar="0-8",
+    help="Worker processes of DataLoader, threads of Loader.  [default: 0 to twice the usable cores, at most 16]",
+)
+@click.option(
+    "--loader",
+    type=click.Choice(("both", "DataLoader", "Loader"), case_sensitive=False),
+    default="both",
+    show_default=True,
+    help="torch's DataLoader, packer.Loader, or both.",
+)
+@click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")
+@click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Compute of a step: your function of a batch.")
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of an epoch.  [default: a pass, at most 100]")
+@click.option("--early-break", is_flag=True, help="Break each pass off after --steps, as GG-CNN's training does.")
+@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Epochs of a run.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each setting.")
+@click.option("--persistent", is_flag=True, help="DataLoader: persistent_workers=True.")
+@click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+@click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
+@click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+@click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every run.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures; -: stdout."
+)
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="A row per run; -: stdout.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw them; needs matplotlib.")
+def command(source: Path, **options: Any) -> None:
+    """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SRC on this machine.
+
+    Runs a training loop over SRC, a pack or the folder of an original data set, with every number of workers, in turn,
+    and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
+    """
+    from packer.measure import caching, tune, tune_report, writing  # noqa: PLC0415  keeps `packer --help` light
+    from packer.measure.machine import cores_text  # noqa: PLC0415
+    from packer.measure.setting import settings, subjects  # noqa: PLC0415
+    from packer.parallel import usable_cores  # noqa: PLC0415
+
+    if options["plot"]:
+        from packer.measure import drawing, tune_plot  # noqa: PLC0415
+
+        drawing.check(options["plot"])
+    (subject,) = subjects((source,), options["geometry"], fields=options["fields"], transform=options["transform"])
+    plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
+    loaders = ("DataLoader", "Loader") if options["loader"] == "both" else (options["loader"],)
+    workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
+    chosen = settings(loaders, workers, options["batch"], persistent=options["persistent"])
+    click.echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
+    drop = partial(caching.drop, subject.files()) if options["cold"] else None
+    tell = partial(click.echo, err=True)
+    rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
+    to_stdout = "-" in map(str, (options["json_file"], options["csv_file"]))
+    click.echo("\n".join(tune_report.text(rows, plan, cores=usable_cores())), err=to_stdout)
+    if options["json_file"]:
+        asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
+        writing.write_json(options["json_file"], tune_report.document(rows, plan, **asked))
+    if options["csv_file"]:
+        writing.write_csv(options["csv_file"], tune_report.CSV_HEAD, tune_report.csv_rows(rows))
+    if options["plot"]:
+        tune_plot.draw(rows, plan, options["plot"])

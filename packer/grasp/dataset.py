@@ -1,0 +1,179 @@
+"""GraspDataset: training items of GG-CNN and GR-ConvNet from a pack, in the place of their data set classes."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from packer.batching import Batch
+from packer.datasets import Indices, PackDataset, Transform
+from packer.errors import Refused
+from packer.geometry import Geometry, draw
+from packer.grasp import labels
+from packer.grasp.assembly import NAMES, Form, GraspAssembly, normalised
+from packer.grasp.items import DEPTH, RGB, Item, ItemReader, label_field
+from packer.grasp.splits import Split
+from packer.grasp.styles import widest
+from packer.grasp.turn_and_zoom import TurnAndZoom
+from packer.loading.assembly import Take, take_new
+from packer.pack import manifest as manifests
+from packer.pack.opening import Pack
+
+PIXELS = ("float32", "uint8")
+_OPTIONS = ("decoder", "dct", "verify")
+Number = Any  # a number, or a tensor of one
+
+
+class GraspDataset(PackDataset):
+    """Items `(x, (quality, cos, sin, width), index, rot, zoom)` of a Cornell or Jacquard pack of any format.
+
+    x: float32 (C, S, S): depth in m less its mean, clipped to -1 ... 1, then R, G, B / 255 less their mean; with
+        pixels="uint8" a tuple: uint8 (3, S, S), and with depth float32 (1, S, S).
+    maps: float32 (1, S, S) each, the exact labels of the reference: cos and sin of twice the angle, width 0 ... 1.
+    index: of the data set. rot: radians, one of four. zoom: 0.5 ... 1.
+    """
+
+    def __init__(  # noqa: PLR0913  what a data set can do is said in one call
+        self,
+        path: str | PathLike[str],
+        output_size: int = 300,
+        *,
+        include_depth: bool = True,
+        include_rgb: bool = True,
+        random_rotate: bool = True,
+        random_zoom: bool = True,
+        style: str = "ggcnn",
+        split: Split | str | None = None,
+        seed: int | None = None,
+        pixels: str = "float32",
+        transform: Transform | None = None,
+        **options: Any,
+    ) -> None:
+        """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see grasp.splits.
+
+        seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
+        None: of torch's generator. transform: called with the item. options: decoder, dct, verify, as of PackDataset.
+        Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
+        """
+        if not (include_depth or include_rgb):
+            raise Refused("include_depth=False, include_rgb=False: expected at least one of them")
+        if pixels not in PIXELS:
+            raise Refused(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
+            raise Refused(f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset")
+        if not (isinstance(output_size, int) and output_size >= 1):
+            raise Refused(f"output_size={output_size!r}: expected a whole number of px")
+        schema = manifests.read(Path(path)).schema
+        fields = [name for name, wanted in ((RGB, include_rgb), (DEPTH, include_depth)) if wanted]
+        if DEPTH in schema and include_depth and schema[DEPTH].invalid is not None:
+            raise Refused(f"{path}: depth has missing pixels ({schema[DEPTH].invalid}), expected perfect depth")
+        self.output_size = output_size
+        self.style = style
+        self.seed = seed
+        self.include_depth, self.include_rgb = include_depth, include_rgb
+        self.random_rotate, self.random_zoom = random_rotate, random_zoom
+        self._rule = split if not isinstance(split, str) else None
+        limit = widest(style, output_size)
+        self._form = Form(output_size, limit, depth=include_depth, rgb=include_rgb, as_bytes=pixels == "uint8")
+        self._epoch = torch.zeros((), dtype=torch.int64)
+        if seed is not None:
+            self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
+        self._means: npt.NDArray[np.float64] | None = None
+        fields.append(label_field(schema, path))
+        known: dict[str, Any] = {"split": None if split is None else str(split), "as_tuple": None}
+        super().__init__(path, fields, geometry=TurnAndZoom(random_rotate, random_zoom), **known, **options)
+        self.as_tuple = NAMES
+        self.transform = transform
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_means": None}
+
+    def _check_names(self, pack: Pack) -> None:
+        """Nothing: the names of `as_tuple` are those of items here."""
+
+    def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
+        return self._rule.indices(pack) if self._rule is not None else super()._select(pack, split)
+
+    @property
+    def length(self) -> int:
+        """The number of items, as GR-ConvNet's scripts ask for it."""
+        return len(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch's turns and zooms come, of a data set with a seed; also in workers that run already."""
+        self._epoch.fill_(epoch)
+
+    # ---- items
+
+    def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
+        """The item through a TurnAndZoom with given random numbers."""
+        made = self.assembly([index], geometry, random=[random], take=take_new)
+        made.fill(0, 1)
+        item = tuple(Batch(made.fields(), 1, NAMES)[0])
+        return self.transform(item) if self.transform else item
+
+    def assembly(
+        self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
+    ) -> GraspAssembly:
+        """These items as a batch in the making; raises Refused for a geometry that is no TurnAndZoom."""
+        if not isinstance(geometry, TurnAndZoom):
+            raise Refused(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
+        places = self.places(indices)
+        seen = [geometry.chosen(numbers) for numbers in random]
+        positive = np.asarray(indices, np.int64) % max(len(self), 1)
+        return GraspAssembly(self._items(), places, positive, seen=seen, form=self._form, take=take)
+
+    def _random(self, indices: Sequence[int]) -> list[list[float]]:
+        if self.seed is None:
+            return super()._random(indices)
+        positive = np.asarray(indices, np.int64) % max(len(self), 1)
+        numbers: list[list[float]] = draw(self.seed, int(self._epoch), positive, TurnAndZoom.draws).tolist()
+        return numbers
+
+    def _items(self) -> ItemReader:
+        reader = self.reader()
+        if self._means is None:
+            self._means = np.full((len(reader.pack), 4), np.nan)
+        return ItemReader(reader, self.output_size, self._means)
+
+    # ---- what evaluation scripts ask for
+
+    def get_gtbb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.int64]:
+        """The true rectangles in px of the output, int64 (N, 4, 2) corners, row and column."""
+        found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
+        return found
+
+    def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
+        """uint8 (S, S, 3), RGB; normalised, float32 (3, S, S)."""
+        pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
+        self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
+        if not normalise:
+            return pixels
+        made = np.empty((3, self.output_size, self.output_size), np.float32)
+        normalised(pixels, made)
+        return made
+
+    def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
+        """float32 (S, S), m less the mean, clipped to -1 ... 1."""
+        depth = np.empty((self.output_size, self.output_size), np.float32)
+        self._with_item(idx, lambda items, item: items.depth(item, float(rot), float(zoom), depth))
+        return depth
+
+    def get_jname(self, idx: Number) -> str:
+        """Jacquard's name of the view, `<i>_<object>`; of a Cornell scene its number."""
+        return self.key(int(idx))
+
+    def _with_item(self, idx: Number, use: Any) -> Any:
+        place = int(self.places([int(idx)])[0])
+        items = self._items()
+        with items.reader.pack.record(place, items.names) as record:
+            return use(items, items.item(place, record))
+
+
+def _moved(item: Item, rot: float, zoom: float) -> npt.NDArray[np.int64]:
+    owner = np.zeros(len(item.points), np.int64)
+    return labels.moved(item.points, owner, [item.frame], np.asarray([rot]), np.asarray([zoom]))

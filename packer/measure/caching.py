@@ -1,0 +1,85 @@
+"""Caching: which pages of files the system keeps in memory, and asking it to let go of them. Linux.
+
+posix_fadvise(2) is a wish: pages that wait to be written, that a process has mapped, or that lie on a file system in
+memory (tmpfs) stay. So what is left is counted afterwards, with mincore(2), over a mapping of which no page is touched.
+"""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.pack.storage import failing, sync_file_system
+
+WARM_SHARE = 0.05  # of the bytes left in memory, beyond which files are not cold
+
+
+class Residency(NamedTuple):
+    """How many bytes of some files are in memory, and how many they have; None where the system does not tell."""
+
+    resident_bytes: int | None
+    bytes: int
+
+    @property
+    def share(self) -> float | None:
+        """Of all bytes, 0 to 1."""
+        return None if self.resident_bytes is None else self.resident_bytes / max(1, self.bytes)
+
+
+def drop(files: Iterable[Path]) -> Residency:
+    """Have what is dirty written, let the system drop the pages, and say how many are left; raises StorageFailed."""
+    paths = list(files)
+    for path in paths[:1]:
+        sync_file_system(path.parent)  # dirty pages would stay
+    for path in paths:
+        with _opened(path) as descriptor:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    return residency(paths)
+
+
+def residency(files: Iterable[Path]) -> Residency:
+    """How much of the files is in memory, in whole pages; raises StorageFailed for a file that cannot be read."""
+    counts = [(_resident(path), path.stat().st_size) for path in files]
+    known = [resident for resident, _ in counts if resident is not None]
+    return Residency(sum(known) if len(known) == len(counts) else None, sum(size for _, size in counts))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    with failing(path, "read"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _resident(path: Path) -> int | None:
+    """Bytes of one file that are in memory; None where mincore is not there or refuses."""
+    with _opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size == 0:
+            return 0
+        # MAP_PRIVATE, writable: ctypes takes the address of writable memory only; nothing is written
+        with mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
+            return _mincore(mapped, size)
+
+
+def _mincore(mapped: mmap.mmap, size: int) -> int | None:
+    pages = -(-size // mmap.PAGESIZE)
+    flags = (ctypes.c_ubyte * pages)()
+    first = ctypes.c_char.from_buffer(mapped)
+    try:
+        call = ctypes.CDLL(None, use_errno=True).mincore
+        failed = call(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), flags)
+    except AttributeError:  # a C library without it
+        return None
+    finally:
+        del first  # the mapping cannot be closed while something points into it
+    if failed:
+        return None
+    return min(size, sum(flag & 1 for flag in flags) * mmap.PAGESIZE)

@@ -1,0 +1,47 @@
+"""Figures: runs that take turns, and what is said of them: medians with lowest and highest."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+
+def interleaved(runs: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Each function once per round, in turn, after one round that does not count; what they return is collected."""
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            value = run()
+            if number:
+                found[name].append(value)
+    return found
+
+
+def ratio(found: dict[str, list[float]], one: str, other: str) -> float:
+    """Median over the rounds of one / other."""
+    return statistics.median(a / b for a, b in zip(found[one], found[other], strict=True))
+
+
+def spread(values: Sequence[float], unit: str, digits: int = 2) -> str:
+    """median (min - max)."""
+    return f"{statistics.median(values):.{digits}f} {unit}  ({min(values):.{digits}f} - {max(values):.{digits}f})"
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """By linear interpolation between the two nearest of the sorted values, as numpy.percentile has it; 0 of none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    at = (len(ordered) - 1) * percent / 100
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table for the terminal: the first column to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        first, *rest = row
+        cells = [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,45 @@
+"""Reading: a pack whose staged parts are read from the copy, the others from where the pack is."""
+
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from packer.errors import CorruptPack
+from packer.machine import Machine
+from packer.pack import manifest as manifests
+from packer.pack.opening import Pack
+from packer.staging import lease
+from packer.staging.copies import Copy
+from packer.staging.place import Place
+
+
+def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pack:
+    """An open pack. stage: "auto" or a folder that was given to `packer stage --to`; None for no copy.
+
+    The copy is that of this very pack: it is found by the sha256 of packer.json, in a folder that only this user can
+    write to. As long as the pack is open it holds a lease on the copy. Raises as Pack does, and Refused where the
+    folder for copies is not this user's own.
+    """
+    if stage is None or (stage == "auto" and not Machine().shared_memory.is_dir()):
+        return Pack(folder, verify=verify)
+    place = Place.of(stage, Machine())
+    manifest = manifests.read(folder)
+    copy = Copy.of(place, manifest)
+    descriptor = lease.take(copy.folder) if place.is_there() else None
+    if descriptor is None:
+        return Pack(folder, verify=verify)
+    try:
+        pack = Pack(folder, verify=verify, copies=copy.found(manifest))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    pack.close = weakref.finalize(pack, _close, pack.close, descriptor)
+    if pack.manifest != manifest:
+        raise CorruptPack(f"{folder}: another pack took its place while it was opened; open it again")
+    return pack
+
+
+def _close(close_pack: Callable[[], object], descriptor: int) -> None:
+    close_pack()
+    os.close(descriptor)

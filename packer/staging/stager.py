@@ -1,0 +1,224 @@
+"""Stager: copies a pack, or parts of it, once for all who ask; or warms the page cache where a copy does not fit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packer.errors import CorruptPack, Locked, PackerError, Refused, StorageFailed
+from packer.machine import Machine
+from packer.pack import manifest as manifests
+from packer.pack.digest import entries
+from packer.pack.manifest import Manifest
+from packer.pack.opening import check_part
+from packer.pack.storage import remove, sync_part
+from packer.parallel import ordered_map, usable_cores
+from packer.staging import room
+from packer.staging.copies import Copy, File, copies
+from packer.staging.copying import copy_file, copy_folder, in_blocks, reserve
+from packer.staging.place import Place
+from packer.staging.room import Keep, Need
+from packer.staging.warming import warm
+
+_MOST_THREADS = 4  # they share one memory, or one disk
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is wanted: numbers of the parts (None for all), what stays free (None for room.DEFAULT), and where."""
+
+    to: str = "auto"
+    parts: tuple[int, ...] | None = None
+    keep: Keep | None = None
+    machine: Machine = Machine()
+
+    def numbers(self, manifest: Manifest) -> Sequence[int]:
+        """The numbers of the parts; raises Refused for one that the pack does not have."""
+        count = len(manifest.parts)
+        beyond = [number for number in self.parts or () if not 0 <= number < count]
+        if beyond:
+            raise Refused(f"part {beyond[0]}: the pack has parts 0 to {count - 1}; packer info shows how many")
+        return range(count) if self.parts is None else sorted(set(self.parts))
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What was done. path: the folder to open: the copy where it is whole, else the pack.
+
+    how: "copied", "there" (somebody did it before), "in memory" (the pack itself is) or "warmed". parts: how many are
+    staged now. reason: why it is not a copy. resident_bytes: of a warmed pack, None where the system does not tell.
+    """
+
+    path: Path
+    how: str
+    parts: int
+    copied_bytes: int = 0
+    reason: str = ""
+    resident_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _silent() -> None:
+    pass
+
+
+def _uncounted(samples: int, size: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Called while it goes on: before waiting for another stager, and after each file with its samples and bytes."""
+
+    waiting: Callable[[], None] = _silent
+    progress: Callable[[int, int], None] = _uncounted
+
+
+def stage_or_warm(pack: Path, options: Options, hooks: Hooks) -> Staged:
+    """Stage, and with `to` "auto" warm the page cache where no copy can be made. Raises as `stage` does."""
+    if options.to != "auto":
+        return stage(pack, options, hooks)
+    manifest = manifests.read(pack)
+    mount = options.machine.mount(pack)
+    if mount is not None and mount.in_memory:
+        return Staged(pack, "in memory", len(options.numbers(manifest)), reason="the pack lies in memory already")
+    shared = options.machine.shared_memory
+    found = options.machine.mount(shared) if shared.is_dir() else None
+    if found is None or not found.in_memory:
+        return warmed(pack, options, hooks, reason=f"{shared}: not in memory on this machine")
+    try:
+        return stage(pack, options, hooks)
+    except StorageFailed as error:
+        return warmed(pack, options, hooks, reason=str(error))
+
+
+def warmed(pack: Path, options: Options, hooks: Hooks, *, reason: str = "") -> Staged:
+    """Read what fits of the parts into the page cache; raises CorruptPack, StorageFailed."""
+    manifest = manifests.read(pack)
+    chosen = options.numbers(manifest)
+    count, resident = warm(
+        pack, manifest, chosen, room_bytes=room.free_memory(options.keep, options.machine), progress=hooks.progress
+    )
+    notes = (f"only {count} of {len(chosen)} parts fit into the memory that is free",) if count < len(chosen) else ()
+    return Staged(pack, "warmed", count, reason=reason, resident_bytes=resident, notes=notes)
+
+
+def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
+    """Copy the parts that are not there yet, under a lock: of many that ask at once, one copies.
+
+    Raises StorageFailed where they do not fit, before anything is written, CorruptPack where the pack is damaged,
+    Refused where the place is not this user's own; whatever was copied until then is removed again.
+    """
+    manifest = manifests.read(pack)
+    chosen = options.numbers(manifest)
+    place = Place.of(options.to, options.machine)
+    copy = Copy.of(place, manifest)
+    if place.is_there() and not copy.missing(manifest, chosen):
+        place.sweep()
+        return _result(pack, copy, manifest, options)
+    work = _Work(pack, manifest, copy, options)
+    if not place.is_there():  # so that a refusal does not even make the folder
+        work.check(copy.missing(manifest, chosen))
+    with place.locked(hooks.waiting):
+        notes = _remove_replaced(copy, pack.resolve())
+        files = copy.missing(manifest, chosen)
+        if files:
+            work.check(files)
+            work.copy(files, hooks)
+    done = _result(pack, copy, manifest, options)
+    how = "copied" if files else "there"
+    return replace(done, how=how, copied_bytes=sum(file.bytes for file in files), notes=(*notes, *done.notes))
+
+
+def _result(pack: Path, copy: Copy, manifest: Manifest, options: Options) -> Staged:
+    whole = not copy.missing(manifest, range(len(manifest.parts)))
+    count = sum(part.name in copy.found(manifest) for part in manifest.parts)
+    return Staged(copy.folder if whole else pack, "there", count, notes=tuple(_warnings(copy.place.base, options)))
+
+
+def _warnings(base: Path, options: Options) -> list[str]:
+    mount = options.machine.mount(base)
+    if mount is None or not mount.in_memory:
+        return [f"{base}: lies on {mount.kind if mount else 'a file system of unknown kind'}, not in memory"]
+    if options.machine.has_swap() and "noswap" not in mount.options:
+        return [f"{base}: the system may swap it to a disk; mount it with noswap, or swapoff -a"]
+    return []
+
+
+def _remove_replaced(copy: Copy, origin: Path) -> list[str]:
+    """Remove copies of what was at the same path before the pack was made anew; says what was done."""
+    notes = []
+    for other in copies(copy.place):
+        if other.folder != copy.folder and other.origin() == origin:
+            try:
+                notes.append(f"{other.folder}: removed, {other.remove():,} bytes: a copy of what the pack was before")
+            except Locked:
+                notes.append(f"{other.folder}: kept: a copy of what the pack was before, which a data set reads")
+    return notes
+
+
+class _Work:
+    """Copying files of one pack."""
+
+    def __init__(self, pack: Path, manifest: Manifest, copy: Copy, options: Options) -> None:
+        self._pack = pack
+        self._manifest = manifest
+        self._copy = copy
+        self._options = options
+        mount = options.machine.mount(copy.place.base)
+        self._block_bytes = mount.block_bytes if mount is not None else 4096
+
+    def check(self, files: Sequence[File]) -> None:
+        """Raise CorruptPack where a part is not as large as it should be, StorageFailed where there is no room."""
+        for part in self._manifest.parts:
+            if part.name in [file.name for file in files]:
+                check_part(self._pack / part.name, part, is_folder=any(file.is_folder for file in files))
+        needs = [self._need(file) for file in files]
+        need = Need(sum(need.bytes for need in needs), sum(need.files for need in needs) + 5)  # folders, the origin
+        room.check(self._copy.place.base, need, self._options.keep, self._options.machine)
+
+    def _need(self, file: File) -> Need:
+        if not file.is_folder:
+            return Need(in_blocks(file.bytes, self._block_bytes), 1)
+        sizes = [size for _, size in entries(self._pack / file.name)]
+        return Need(sum(in_blocks(size or 0, self._block_bytes) for size in sizes), len(sizes) + 2)
+
+    def copy(self, files: Sequence[File], hooks: Hooks) -> None:
+        """Reserve the space of all, then copy, compare and put each into its place; packer.json is the last."""
+        self._copy.begin(self._pack.resolve())
+        added = []
+        try:
+            for file in files:
+                reserve(self._reserved(file), self._need(file).bytes if file.is_folder else file.bytes)
+            for file in ordered_map(self._copied, files, threads=min(_MOST_THREADS, usable_cores())):
+                self._copy.add(file, self._filled(file))
+                added.append(file)
+                hooks.progress(file.samples, file.bytes)
+        except PackerError:
+            self._copy.take_back(added)
+            raise
+        finally:
+            self._copy.settle()
+
+    def _reserved(self, file: File) -> Path:
+        suffix = "+room" if file.is_folder else ""  # names in a manifest have no +
+        return self._copy.place.work / (file.name.replace("/", "+") + suffix)
+
+    def _filled(self, file: File) -> Path:
+        return self._copy.place.work / file.name.replace("/", "+")
+
+    def _copied(self, file: File) -> File:
+        """Copy one file into the work folder; raises CorruptPack where its sha256 is not the manifest's."""
+        source, target = self._pack / file.name, self._filled(file)
+        if file.is_folder:
+            found = copy_folder(source, target, reserved=self._reserved(file), block_bytes=self._block_bytes)
+        else:
+            found = copy_file(source, target)
+        if found != file.sha256:
+            raise CorruptPack(
+                f"{source}: damaged: sha256 {found[:16]}..., the manifest says {file.sha256[:16]}...; "
+                "packer verify names the samples; copy or pack it again"
+            )
+        if file.is_folder:
+            remove(self._reserved(file))
+        sync_part(target)
+        return file
