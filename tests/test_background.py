@@ -1,12 +1,16 @@
 """BackgroundIterator and DataLoaderX: they run ahead and no further, end with their consumer, and lose no exception."""
 
 import gc
+import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ from children import child
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from packer.errors import Refused
-from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX
+from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background
 
 LONG_S = 60.0
 NUMBERS = TensorDataset(torch.arange(20))
@@ -199,6 +203,62 @@ def test_a_forked_child_is_told(ahead: Callable[[Any], Any]) -> None:
     assert "forked child" in outcome.message
     assert next(batches) == 1
     batches.close()
+
+
+def test_a_stopped_thread_that_still_reads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loader that hands out one iterator, as one with persistent workers does."""
+    monkeypatch.setattr(background, "_JOIN_S", 0.0)  # as if an item took longer than that
+    reading, together = threading.Event(), []
+
+    class One:
+        def __iter__(self) -> "One":
+            return self
+
+        def __next__(self) -> int:
+            together.append(reading.is_set())
+            reading.set()
+            time.sleep(0.05)
+            reading.clear()
+            return 1
+
+    prefetcher = CUDAPrefetcher(One(), "cpu", depth=1)
+    for _ in range(3):
+        batches = iter(prefetcher)
+        next(batches)
+        assert reading.wait(LONG_S)  # its thread is in the middle of the second item
+        del batches
+    assert prefetcher._running is not None
+    prefetcher._running.wait_for_the_end()
+    assert len(together) >= 3 and not any(together)
+
+
+SCRIPT = """
+import sys, time
+sys.path.insert(0, {root!r})
+from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX
+def slow():
+    while True:
+        time.sleep(0.02)
+        yield 1
+batches = iter({make})
+next(batches)
+print("ready", flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("make", ["BackgroundIterator(slow())", "CUDAPrefetcher(slow(), 'cpu')"])
+@pytest.mark.parametrize("end", ["", "for batch in batches: pass"])
+def test_a_program_ends_in_the_middle(make: str, end: str) -> None:
+    code = SCRIPT.format(root=str(Path(__file__).parent.parent), make=make, end=end)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    if end:
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LONG_S)
+    assert process.returncode == (-signal.SIGINT if end else 0), errors
+    assert errors.count("Traceback") == (1 if end else 0), errors
 
 
 # ---- DataLoaderX

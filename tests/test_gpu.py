@@ -69,7 +69,7 @@ def test_reserved_memory_is_flat_over_40_epochs(stop: int | None) -> None:
                 break
         torch.cuda.synchronize()
         reserved.append(torch.cuda.memory_reserved())
-    assert reserved[3:] == [reserved[3]] * 37
+    assert max(reserved[20:]) <= max(reserved[:20]), reserved
 
 
 @pytest.mark.parametrize("steps", [None, 20])

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -47,29 +48,35 @@ def losses(text: str) -> list[float]:
     return [float(found) for found in re.findall(r"loss ([\d.]+), right [\d.]+%, waited for data [\d.]+%", text)]
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch's threads would only wait for each other over pictures so small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_the_loss_of_the_example_falls(
     example: ModuleType, pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        small = [str(pack), "--batch-size", "8", "--size", "32", "--device", "cpu"]
-        example.main([*small, "--epochs", "6"])
-        found = losses(capsys.readouterr().out)
-        assert len(found) == 6 and min(found[3:]) < found[0]
+    small = [str(pack), "--batch-size", "8", "--size", "32", "--device", "cpu"]
+    example.main([*small, "--epochs", "6"])
+    found = losses(capsys.readouterr().out)
+    assert len(found) == 6 and min(found[3:]) < found[0]
 
-        checkpoint = ["--checkpoint", str(tmp_path / "run.pt"), "--save-every", "2"]
-        example.main([*small, *checkpoint, "--epochs", "1"])
-        capsys.readouterr()
-        example.main([*small, *checkpoint, "--epochs", "3"])
-        text = capsys.readouterr().out
-        assert [line.split(":")[0] for line in text.splitlines()] == ["epoch 1", "epoch 2"]
-        state = torch.load(tmp_path / "run.pt", weights_only=True)
-        assert (state["loader"]["epoch"], state["loader"]["step"]) == (3, 0)
-    finally:
-        torch.set_num_threads(threads)
+    checkpoint = ["--checkpoint", str(tmp_path / "run.pt"), "--save-every", "2"]
+    example.main([*small, *checkpoint, "--epochs", "1"])
+    capsys.readouterr()
+    example.main([*small, *checkpoint, "--epochs", "3"])
+    text = capsys.readouterr().out
+    assert [line.split(":")[0] for line in text.splitlines()] == ["epoch 1", "epoch 2"]
+    state = torch.load(tmp_path / "run.pt", weights_only=True)
+    assert (state["loader"]["epoch"], state["loader"]["step"]) == (3, 0)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_the_example_goes_on_in_the_middle_of_an_epoch(example: ModuleType, pack: Path, tmp_path: Path) -> None:
     class Stopped(Exception):
         """Pulled out."""

@@ -80,6 +80,11 @@ class Channel:
                 break
         self.items.put(_END)  # for one who waits in another thread
 
+    def wait_for_the_end(self) -> None:
+        """Where `stop` has given up waiting: what the thread still reads must not be read by another."""
+        if self.stopped and self.thread is not None and os.getpid() == self.pid:
+            self.thread.join()
+
 
 def _next(iterator: Iterator[Any]) -> Any:
     """An item, the mark of the end, or what was raised."""

@@ -22,8 +22,8 @@ class DataLoaderX(DataLoader[T_co]):
     _running: Channel | None = None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        if self._running is not None and self._running.stopped and self._running.thread is not None:
-            self._running.thread.join()  # persistent workers have one iterator: two threads must not share it
+        if self._running is not None:  # persistent workers have one iterator
+            self._running.wait_for_the_end()
         ahead = BackgroundIterator(super().__iter__(), _AHEAD)
         self._running = ahead.channel
         return ahead

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from packer.loading.background import BackgroundIterator
+from packer.loading.background import BackgroundIterator, Channel
 from packer.loading.finish import Finish, MeanStd
 from packer.loading.lane import Lane, Sent, lane_to
 
@@ -28,6 +28,11 @@ class Carrier:
     def take(self) -> Any:
         """The next batch, on the device; raises StopIteration after the last, and what went wrong, in its turn."""
         return self._lane.receive(next(self._sent))
+
+    @property
+    def channel(self) -> Channel:
+        """What its thread works with."""
+        return self._sent.channel
 
     def stop(self) -> None:
         """End the thread and let go of all batches; may be called twice."""
@@ -70,12 +75,17 @@ class CUDAPrefetcher:
         self._depth = depth
         self._lane = lane_to(device, finish, keys)
         self._turn: weakref.ref[_Pass] | None = None  # the newest
+        self._running: Channel | None = None  # its thread's
         self._stepped: _Pass | None = None  # the one that `next` goes through
         self._last: Any = None  # the form of the batch that `next` gave last
 
     def __iter__(self) -> "_Pass":
         self._stepped = None
-        started = _Pass(Carrier(self._lane, iter(self._loader), self._depth))
+        if self._running is not None:  # a loader with persistent workers has one iterator
+            self._running.wait_for_the_end()
+        carrier = Carrier(self._lane, iter(self._loader), self._depth)
+        self._running = carrier.channel
+        started = _Pass(carrier)
         self._turn = weakref.ref(started)
         return started
 
