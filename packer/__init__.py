@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
     from packer.grasp.dataset import GraspDataset
-    from packer.loading.loader import Loader
+    from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
     from packer.measure.monitoring import Monitor
 
 __version__ = "0.1.0"
-__all__ = ["GraspDataset", "Loader", "__version__", "monitor", "open"]
+__all__ = [
+    "BackgroundIterator",
+    "CUDAPrefetcher",
+    "DataLoaderX",
+    "GraspDataset",
+    "Loader",
+    "__version__",
+    "monitor",
+    "open",
+]
 
 
 def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
@@ -29,13 +38,13 @@ def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
 
 
 def __getattr__(name: str) -> Any:
-    """packer.Loader and packer.GraspDataset, which bring torch, when they are first asked for."""
-    if name == "Loader":
-        from packer.loading.loader import Loader  # noqa: PLC0415
-
-        return Loader
+    """The loaders and packer.GraspDataset, which bring torch, when they are first asked for."""
     if name == "GraspDataset":
         from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
 
         return GraspDataset
+    if name in __all__:
+        from packer import loading  # noqa: PLC0415
+
+        return getattr(loading, name)
     raise AttributeError(f"module 'packer' has no attribute {name!r}")

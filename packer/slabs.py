@@ -8,6 +8,7 @@ it: the system clears each page of it, and takes it back afterwards.
 
 import weakref
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,11 +19,17 @@ _MOST_WASTE = 4  # a slab this many times as large as what is wanted is not take
 Bytes = npt.NDArray[np.uint8]
 
 
+def pageable(size: int) -> Bytes:
+    """Memory as the process has it."""
+    return np.empty(size, np.uint8)
+
+
 class Slabs:
     """For several threads."""
 
-    def __init__(self, most_free: int) -> None:
-        """most_free: how many slabs are kept that nobody uses."""
+    def __init__(self, most_free: int, *, new: Callable[[int], Bytes] = pageable) -> None:
+        """most_free: how many slabs are kept that nobody uses. new: makes a slab of so many bytes."""
+        self._new = new
         self._free: deque[Bytes] = deque(maxlen=most_free)
         self._watched: dict[int, weakref.ref[Bytes]] = {}
 
@@ -30,7 +37,7 @@ class Slabs:
         """Writable bytes, their content undefined."""
         slab = self._fitting(size)
         if slab is None:
-            slab = np.empty(max(size, 1), np.uint8)
+            slab = self._new(max(size, 1))
         view = slab[:size]
         self._watched[id(slab)] = weakref.ref(view, partial(_give_back, weakref.ref(self), slab))
         return view.data

@@ -58,6 +58,7 @@ MOST_PARAMETERS = 6
 # function -> (parameters, why): what may have more
 MORE_PARAMETERS = {
     "packer.datasets.PackDataset.__init__": "what a data set can do is said in one call, as in torchvision",
+    "packer.loading.prefetch.CUDAPrefetcher.__init__": "what is done to a batch on its way is said in one call",
     "packer.grasp.dataset.GraspDataset.__init__": "as packer.datasets.PackDataset",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
@@ -288,7 +289,10 @@ def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
             assert ast.unparse(given.get("weights_only", node.func)) == "True", f"{named(path)}:{node.lineno}"
 
 
-HANDS_ON = ("loading/engine.py",)  # a thread that hands on what it caught, to be raised in another
+HANDS_ON = (
+    "loading/engine.py",
+    "loading/background.py",
+)  # a thread that hands on what it caught, to be raised in another
 
 
 @each_file

@@ -251,7 +251,6 @@ def test_a_foreign_state_is_refused(tmp_path: Path, keyed: PackDataset) -> None:
         ({"shuffle": True}, "shuffle"),
         ({"seed": 1}, "seed"),
         ({"drop_last": True}, "drop_last"),
-        ({"rank": 0, "world_size": 2}, "world_size"),
         ({"steps_per_epoch": 3}, "steps_per_epoch"),
         ({"sampler": range(COUNT)}, "sampler"),
     ):

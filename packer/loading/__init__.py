@@ -1,1 +1,26 @@
-"""Loading: batches of a pack, decoded by threads into memory that is used again."""
+"""Loading: batches of a pack, decoded by threads into memory that is used again, and prefetchers for any loader."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packer.loading.background import BackgroundIterator
+    from packer.loading.data_loader_x import DataLoaderX
+    from packer.loading.loader import Loader
+    from packer.loading.prefetch import CUDAPrefetcher
+
+__all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
+
+_HOMES = {
+    "BackgroundIterator": "packer.loading.background",
+    "CUDAPrefetcher": "packer.loading.prefetch",
+    "DataLoaderX": "packer.loading.data_loader_x",
+    "Loader": "packer.loading.loader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is public, when it is first asked for: data sets and loaders need files of this folder each."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'packer.loading' has no attribute {name!r}")

@@ -86,6 +86,12 @@ class Engine:
 
     # ---- the consumer's side
 
+    def __iter__(self) -> "Engine":
+        return self
+
+    def __next__(self) -> Any:
+        return self.take()
+
     def take(self) -> Any:
         """The next batch; raises StopIteration after the last, and what went wrong in a thread, in its turn."""
         if os.getpid() != self.pid:

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sized
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,13 +12,21 @@ from torch.utils.data import Dataset
 from packer.datasets import PackDataset
 from packer.errors import Refused
 from packer.geometry import Geometry
+from packer.loading import samplers
 from packer.loading.engine import Engine
+from packer.loading.finish import Finish, MeanStd
+from packer.loading.lane import device_of, lane_to, pinned
 from packer.loading.order import Order
+from packer.loading.place import Place, place_of
+from packer.loading.prefetch import Carrier
+from packer.loading.ranks import place_among_ranks
 from packer.loading.recipe import Recipe, unwrapped
 from packer.parallel import usable_cores
+from packer.slabs import Slabs, pageable
 
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
-_STATE_VERSION = 1
+_ON_DEVICE = 2  # batches there, or on their way, beside the one in use
+_STATE_VERSION = 2
 
 
 class Loader:
@@ -52,6 +61,8 @@ class Loader:
         world_size: int | None = None,
         threads: int | None = None,
         prefetch_bytes: int = 256 << 20,
+        device: str | torch.device | int | None = None,
+        normalize: MeanStd | None = None,
     ) -> None:
         """dataset: a pack's, a Subset of one, or any other with `len` and `[index]`, then called in the threads.
 
@@ -61,6 +72,8 @@ class Loader:
         steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
         rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
         threads: by default one per core that this process may use. prefetch_bytes: of batches made ahead; two always.
+        device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
+        packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises Refused for what does not go together.
         """
         if threads is not None and threads < 1:
@@ -72,7 +85,7 @@ class Loader:
         if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
             raise Refused("geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform")
         self.threads = threads or usable_cores()
-        rank, world_size = _place_among_ranks(rank, world_size, given_order=sampler is not None)
+        rank, world_size = place_among_ranks(rank, world_size, given_order=sampler is not None)
         self.order = Order(
             *(len(dataset), batch_size, shuffle, seed, drop_last),
             rank=rank,
@@ -80,14 +93,18 @@ class Loader:
             steps_per_epoch=steps_per_epoch,
             sampler=sampler,
         )
-        how: dict[str, Any] = {"geometry": geometry, "transform": transform, "most_free": 4 * _MOST_AHEAD}
+        finish, wanted = Finish(normalize=normalize), device_of(device if device is not None else "cpu")
+        self._lane = lane_to(wanted, finish) if wanted.type != "cpu" or finish else None
+        slabs = Slabs(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
+        how: dict[str, Any] = {"geometry": geometry, "transform": transform, "slabs": slabs}
         self._recipe = Recipe(dataset, seed=seed, ragged=ragged, **how)
         self._prefetch_bytes = prefetch_bytes
-        self._epoch, self._step = 0, 0  # of the next batch that the caller gets
-        self._taken = 0  # batches of the endless stream that the caller has got
+        self._place = Place()  # of the next batch that the caller gets
+        self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
         self._resumed = False
+        self._drawn: Any = None  # the sampler's state before the pass that is going on
         self._turn = 0  # number of the iterator that the state follows: the newest
-        self._stream: Engine | None = None
+        self._stream: Engine | Carrier | None = None
         self._end_stream: Callable[[], object] = _nothing
 
     def __len__(self) -> int:
@@ -97,47 +114,59 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that is going on, or comes next."""
-        return self._epoch
+        return self._place.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch comes next; without it, each `iter` begins the one after the last.
 
         In the middle of that very epoch after `load_state_dict`, it stays there. An endless stream goes on as it is.
         """
-        if self.order.steps_per_epoch is None and not (self._resumed and epoch == self._epoch):
-            self._epoch, self._step, self._resumed = epoch, 0, True
+        if self.order.steps_per_epoch is None and not (self._resumed and epoch == self.epoch):
+            self._begin_epoch(epoch)
+            self._resumed = True
             self._turn += 1
 
     def __iter__(self) -> Iterator[Any]:
-        if self._step and not self._resumed:  # the last one was broken off
-            self._epoch, self._step = self._epoch + 1, 0
+        if self._place.step and not self._resumed:  # the last one was broken off
+            self._begin_epoch(self.epoch + 1)
         self._resumed = False
         self._turn += 1
         if self.order.steps_per_epoch is not None:
-            return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._step)
-        return _Epoch(self, self._engine(self._epoch, self._step), self._turn)
+            return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._place.step)
+        self._drawn = samplers.state_of(self.order.sampler)
+        return _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
 
-    def _running_stream(self) -> Engine:
+    def _running_stream(self) -> "Engine | Carrier":
         if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
             self.close()
         if self._stream is None:
-            self._stream = self._engine(0, self._taken)
+            self._stream = self._source(0, self._place.taken)
             self._end_stream = weakref.finalize(self, self._stream.stop)
         return self._stream
 
-    def _engine(self, epoch: int, step: int) -> Engine:
-        begin = self._recipe.begin(self.order.begin(epoch, step))
+    def _source(self, epoch: int, step: int) -> "Engine | Carrier":
+        """Where batches come from: the engine that makes them, or what carries them on to a device."""
+        begin = self._recipe.begin(self.order.begin(epoch, step, self._place.before))
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        return Engine(begin, threads=self.threads, **limits)
+        engine = Engine(begin, threads=self.threads, **limits)
+        if self._lane is None:
+            return engine
+        return Carrier(self._lane, engine, _ON_DEVICE, stop=engine.stop)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        stream = self.order.steps_per_epoch is not None
+        self._place = replace(self._place, epoch=epoch, step=0, before=self._place.before if stream else ())
+        self._steps, self._drawn = len(self.order), None
 
     def _advance(self, turn: int) -> None:
         """One more batch has been given out, by that iterator."""
-        self._taken += 1
+        if self.order.steps_per_epoch is not None:
+            self._place = replace(self._place, taken=self._place.taken + 1)
         if turn != self._turn:
             return
-        self._step += 1
-        if self._step >= len(self.order):
-            self._epoch, self._step = self._epoch + 1, 0
+        self._place = replace(self._place, step=self._place.step + 1)
+        if self._place.step >= self._steps:
+            self._begin_epoch(self.epoch + 1)
 
     def close(self) -> None:
         """End the threads of an endless stream; the next `iter` goes on where it stood."""
@@ -148,21 +177,28 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, counted in batches that the caller has got: plain numbers and text."""
-        taken = 0 if self.order.steps_per_epoch is None else self._taken
-        return {**self._identity(), "epoch": self._epoch, "step": self._step, "taken": taken}
+        sampler = self._drawn if self._drawn is not None else samplers.state_of(self.order.sampler)
+        return {**self._identity(), **self._place.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there at the next `iter`; raises Refused where the batches would be others."""
-        for name, mine in self._identity().items():
-            if state.get(name) != mine:
+        """Go on from there at the next `iter`; raises Refused where the samples would be others.
+
+        Another number of ranks, and with it another batch size, shares out what is left of the epoch.
+        """
+        mine = self._identity()
+        ranks = mine["sampler"] is None and _is_number(state.get("world_size")) and _is_number(state.get("batch_size"))
+        others = ranks and state["world_size"] != mine["world_size"]
+        for name, value in mine.items():
+            if state.get(name) != value and not (others and name in ("world_size", "batch_size")):
                 raise Refused(
-                    f"state_dict: {name} was {state.get(name)!r}, here it is {mine!r}; make the loader as it was"
+                    f"state_dict: {name} was {state.get(name)!r}, here it is {value!r}; make the loader as it was"
                 )
-        for name in ("epoch", "step", "taken"):
-            if not isinstance(state.get(name), int) or state[name] < 0:
-                raise Refused(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
+        place = place_of(state)
+        place = place.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
+        samplers.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
         self.close()
-        self._epoch, self._step, self._taken, self._resumed = state["epoch"], state["step"], state["taken"], True
+        self._place, self._resumed, self._drawn = place, True, None
+        self._steps = self.order.steps_after(place.before)
         self._turn += 1
 
     def _identity(self) -> dict[str, Any]:
@@ -190,7 +226,7 @@ class Loader:
 class _Epoch:
     """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
 
-    def __init__(self, loader: Loader, engine: Engine, turn: int, *, left: int | None = None) -> None:
+    def __init__(self, loader: Loader, engine: "Engine | Carrier", turn: int, *, left: int | None = None) -> None:
         """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
         self._loader = loader
         self._engine = engine
@@ -227,13 +263,5 @@ def _nothing() -> None:
     """What ends a stream that has not begun."""
 
 
-def _place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
-    """rank and world_size as given, else as torch.distributed has them, else 0 of 1."""
-    if (rank is None) != (world_size is None):
-        raise Refused(f"rank={rank}, world_size={world_size}: pass both or neither")
-    if rank is not None and world_size is not None:
-        return rank, world_size
-    distributed = torch.distributed
-    if given_order or not distributed.is_available() or not distributed.is_initialized():
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1

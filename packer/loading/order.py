@@ -2,7 +2,7 @@
 
 One pass is one order of all samples; shuffled, it depends on (seed, pass) alone. Ranks take turns: of the positions of
 a pass, rank r of w has r, r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make
-the same number of batches.
+the same number of batches. Where another number of ranks goes on with a pass, they take turns in what is left of it.
 """
 
 from collections.abc import Iterable, Sized
@@ -25,6 +25,18 @@ class Step:
 
     indices: Indices
     passes: Indices
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that so many ranks have made, of the same pass or stream; others went on after them."""
+
+    world_size: int
+    batch_size: int
+    steps: int
+
+
+Stretches = tuple[Stretch, ...]
 
 
 @dataclass(frozen=True)
@@ -56,35 +68,58 @@ class Order:
             raise Refused("sampler: expected an iterable of sample indices that has a length, as torch's samplers are")
         if self.steps_per_epoch and not self.count:
             raise Refused("steps_per_epoch: an empty data set has no endless stream")
-        if self._share < self._steps_of_a_pass and not self.drop_last and not self.steps_per_epoch:
+        if not self.steps_per_epoch:
+            self._check_shares(self._samples_of_a_pass)
+
+    def _check_shares(self, samples: int) -> None:
+        """Refuse what leaves a rank without a sample for one of its batches."""
+        if samples // self.world_size < self._steps_of(samples):
             raise Refused(
-                f"{self.count} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
+                f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
                 "one sample each in the last; pass drop_last=True or another batch_size"
             )
-
-    @property
-    def _share(self) -> int:
-        """Samples of the rank that has fewest."""
-        return self._samples_of_a_pass // self.world_size
 
     @property
     def _samples_of_a_pass(self) -> int:
         return len(self.sampler) if self.sampler is not None else self.count
 
-    @property
-    def _steps_of_a_pass(self) -> int:
-        whole = self.batch_size * self.world_size
-        return self._samples_of_a_pass // whole if self.drop_last else -(-self._samples_of_a_pass // whole)
+    def _steps_of(self, samples: int) -> int:
+        return _steps(samples, self.batch_size * self.world_size, self.drop_last)
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
-        return self.steps_per_epoch or self._steps_of_a_pass
+        return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
-    def begin(self, epoch: int, step: int = 0) -> "Steps":
-        """The batches of an epoch from `step` on; of an endless stream, all batches from that place on."""
+    def steps_after(self, before: Stretches) -> int:
+        """Batches of an epoch that began with those stretches; raises Refused where what is left does not divide."""
+        if self.steps_per_epoch is not None or not before:
+            return len(self)
+        left = len(self._left(before))
+        self._check_shares(left)
+        return self._steps_of(left)
+
+    def begin(self, epoch: int, step: int = 0, before: Stretches = ()) -> "Steps":
+        """The batches of an epoch from `step` on; of an endless stream, all batches from that place on.
+
+        before: what other numbers of ranks have made of that pass, or stream; `step` counts from its end.
+        """
         if self.steps_per_epoch is None:
-            return _Pass(self, epoch, step)
-        return _Stream(self, epoch * self.steps_per_epoch + step)
+            indices = self.of_pass(epoch)
+            return _Pass(self, epoch, step, indices[self._left(before)] if before else indices)
+        done = sum(each.world_size * each.batch_size * each.steps for each in before)
+        return _Stream(self, epoch * self.steps_per_epoch + step, done)
+
+    def _left(self, before: Stretches) -> Indices:
+        """Positions of a pass that are left after those stretches, in order."""
+        left = np.arange(self._samples_of_a_pass, dtype=np.int64)
+        for stretch in before:
+            steps = _steps(len(left), stretch.batch_size * stretch.world_size, self.drop_last)
+            kept = np.ones(len(left), bool)
+            for rank in range(stretch.world_size):
+                mine = kept[rank :: stretch.world_size]  # a view: what is written to it is written to kept
+                mine[: _start(len(mine), stretch.batch_size, steps, stretch.steps)] = False
+            left = left[kept]
+        return left
 
     def of_pass(self, number: int) -> Indices:
         """All samples in the order of one pass, before ranks take turns; raises Refused for what a sampler gives."""
@@ -108,42 +143,53 @@ class Steps(Protocol):
         """The next batch; None after the last."""
 
 
-class _Pass:
-    """One pass, cut into the batches of a rank."""
+def _steps(samples: int, whole: int, drop_last: bool) -> int:
+    """Batches that so many samples make, `whole` of them on all ranks together."""
+    return samples // whole if drop_last else -(-samples // whole)
 
-    def __init__(self, order: Order, epoch: int, step: int) -> None:
+
+def _start(count: int, size: int, steps: int, step: int) -> int:
+    """How many of a rank's `count` samples come before that one of its `steps` batches.
+
+    Where others have one sample more and need a batch more, the last full batch gives up what the last one needs.
+    """
+    return min(step * size, max(0, count - (steps - step)))
+
+
+class _Pass:
+    """One pass, or what is left of one, cut into the batches of a rank."""
+
+    def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
         self._epoch = epoch
         self._step = step
-        self._steps = len(order)
+        self._steps = order._steps_of(len(indices))  # noqa: SLF001  its own
         self._size = order.batch_size
-        self._mine = order.of_pass(epoch)[order.rank :: order.world_size]
+        self._mine = indices[order.rank :: order.world_size]
 
     def next(self) -> Step | None:
         step, steps, count = self._step, self._steps, len(self._mine)
         if step >= steps:
             return None
         self._step += 1
-        # where others have one sample more and need a batch more, the last full batch gives up what the last one needs
-        left = steps - step - 1
-        start = min(step * self._size, max(0, count - (steps - step)))
-        stop = min((step + 1) * self._size, count - left) if left else min(count, start + self._size)
-        indices = self._mine[start:stop]
+        indices = self._mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
         return Step(indices, np.full(len(indices), self._epoch, np.int64))
 
 
 class _Stream:
     """Pass after pass without an end; a batch may hold the end of one pass and the beginning of the next."""
 
-    def __init__(self, order: Order, step: int) -> None:
+    def __init__(self, order: Order, step: int, done: int) -> None:
+        """done: samples that were taken from the stream before step 0."""
         self._order = order
         self._step = step
+        self._done = done
         self._pass = -1
         self._indices = np.empty(0, np.int64)
 
     def next(self) -> Step:
         order = self._order
         numbers = np.arange(self._step * order.batch_size, (self._step + 1) * order.batch_size, dtype=np.int64)
-        places = numbers * order.world_size + order.rank
+        places = self._done + numbers * order.world_size + order.rank
         self._step += 1
         passes = places // order.count
         indices = np.empty(len(places), np.int64)

@@ -28,9 +28,9 @@ class Recipe:
         ragged: str,
         geometry: Geometry | None,
         transform: Callable[[Any], Any] | None,
-        most_free: int,
+        slabs: Slabs,
     ) -> None:
-        """most_free: pieces of memory that wait for their next use. Raises Refused for another `ragged`."""
+        """slabs: the memory of batches. Raises Refused for another `ragged`."""
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
         pack = self._dataset if isinstance(self._dataset, PackDataset) else None
@@ -40,7 +40,7 @@ class Recipe:
         as_tuple = pack.as_tuple if pack and not transform else None
         self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
         self._decodes = pack is not None and not transform and not pack.transform and pack.output == "torch"
-        self._slabs = Slabs(most_free)
+        self._slabs = slabs
 
     def begin(self, steps: Steps) -> Callable[[], Job | None]:
         """A function that begins batch after batch."""

@@ -1,0 +1,68 @@
+"""Nesting: the tensors in a batch of any form: dicts, lists, tuples, named tuples, and all of them in each other."""
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+def mapped(value: Any, change: Change, skip: Collection[str] = ()) -> Any:
+    """The same form with every tensor changed. Containers are new ones, what is no tensor is the same object.
+
+    skip: keys of dicts and names of named tuples, at any depth, whose values stay as they are.
+    """
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, PackedSequence):
+        return _packed(value, change)
+    if isinstance(value, Mapping):
+        changed = {name: _member(name, each, change, skip) for name, each in value.items()}
+        return _like(value, changed)
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        if names is not None:
+            pairs = zip(names, value, strict=True)
+            return type(value)(*(_member(name, each, change, skip) for name, each in pairs))
+        return type(value)(mapped(each, change, skip) for each in value)
+    if isinstance(value, list):
+        new = copy.copy(value)
+        new[:] = [mapped(each, change, skip) for each in value]
+        return new
+    return value
+
+
+def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
+    """Every tensor that `mapped` would change, in order."""
+    found: list[torch.Tensor] = []
+
+    def see(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    mapped(value, see, skip)
+    return iter(found)
+
+
+def _member(name: Any, value: Any, change: Change, skip: Collection[str]) -> Any:
+    return value if name in skip else mapped(value, change, skip)
+
+
+def _packed(value: PackedSequence, change: Change) -> PackedSequence:
+    """Its lengths stay on the host, as torch wants them."""
+    places = (value.sorted_indices, value.unsorted_indices)
+    one, other = (change(each) if each is not None else None for each in places)
+    return PackedSequence(change(value.data), value.batch_sizes, one, other)
+
+
+def _like(value: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
+    """A mapping of the same class where it can be written to, else a dict."""
+    if type(value) is dict or not isinstance(value, MutableMapping):
+        return changed
+    new = copy.copy(value)
+    for name, each in changed.items():
+        new[name] = each
+    return new

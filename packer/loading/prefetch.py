@@ -1,0 +1,143 @@
+"""Prefetchers: batches of any loader on their way to a device while the step before is computed there."""
+
+import os
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from packer.loading.background import BackgroundIterator, Channel
+from packer.loading.finish import Finish, MeanStd
+from packer.loading.lane import Lane, Sent, lane_to
+
+
+class Carrier:
+    """One pass over batches, `depth` of them sent ahead by a thread."""
+
+    def __init__(
+        self, lane: Lane, batches: Iterator[Any], depth: int, *, stop: Callable[[], object] | None = None
+    ) -> None:
+        """stop: called first when the pass is ended early, so that a thread that waits in `batches` comes back."""
+        lane.begin()
+        self.pid = os.getpid()
+        self._lane = lane
+        self._stop = stop
+        self._sent: BackgroundIterator[Sent] = BackgroundIterator(lane.carry(batches), depth)
+
+    def take(self) -> Any:
+        """The next batch, on the device; raises StopIteration after the last, and what went wrong, in its turn."""
+        return self._lane.receive(next(self._sent))
+
+    @property
+    def channel(self) -> Channel:
+        """What its thread works with."""
+        return self._sent.channel
+
+    def stop(self) -> None:
+        """End the thread and let go of all batches; may be called twice."""
+        if self._stop is not None:
+            self._stop()
+        self._sent.close()
+
+
+class CUDAPrefetcher:
+    """An iterable of the loader's batches on a device, copied there while the step before runs.
+
+    Batches may be any nesting of tensors, dicts, lists, tuples and named tuples; they come in new containers, what is
+    no tensor stays as it is, and the loader's own are not changed. Each `iter` is a pass over the loader; `len` is its.
+    On "cpu" batches come with the same values, on "mps" too. What goes wrong in the loader is raised where its batch is
+    awaited. After an early `break`, an error, `close` or the end of a `with` block no thread is left.
+    """
+
+    def __init__(  # noqa: PLR0913  what is done to a batch on its way is said in one call
+        self,
+        loader: Iterable[Any],
+        device: str | torch.device | int = "cuda",
+        depth: int = 2,
+        *,
+        normalize: MeanStd | None = None,
+        dtype: torch.dtype | None = None,
+        channels_last: bool = False,
+        skip: Collection[str] = ("meta",),
+    ) -> None:
+        """depth: batches on the way or there, beside the one in use.
+
+        normalize: (mean, std) per channel in units of 0 to 1: uint8 pictures (N, C, H, W) become float32
+        (picture / 255 - mean) / std on the device; a batch without one is refused, as floats were normalised before.
+        dtype: of all floating-point tensors, normalised pictures among them. channels_last: memory format of pictures.
+        skip: keys of dicts and names of named tuples that stay on the host, untouched.
+        Raises Refused for a device that torch does not see here, and for options that do not fit.
+        """
+        keys = (skip,) if isinstance(skip, str) else tuple(skip)
+        finish = Finish(normalize=normalize, dtype=dtype, channels_last=channels_last, skip=keys)
+        self._loader = loader
+        self._depth = depth
+        self._lane = lane_to(device, finish, keys)
+        self._turn: weakref.ref[_Pass] | None = None  # the newest
+        self._running: Channel | None = None  # its thread's
+        self._stepped: _Pass | None = None  # the one that `next` goes through
+        self._last: Any = None  # the form of the batch that `next` gave last
+
+    def __iter__(self) -> "_Pass":
+        self._stepped = None
+        if self._running is not None:  # a loader with persistent workers has one iterator
+            self._running.wait_for_the_end()
+        carrier = Carrier(self._lane, iter(self._loader), self._depth)
+        self._running = carrier.channel
+        started = _Pass(carrier)
+        self._turn = weakref.ref(started)
+        return started
+
+    def __len__(self) -> int:
+        """Batches of a pass; raises TypeError where the loader has no length."""
+        sized: Any = self._loader
+        return len(sized)
+
+    def next(self) -> Any:
+        """The next batch, as loops with `while batch is not None` ask for it; at the end None.
+
+        Where batches are tuples or lists it is as many Nones at the end, for `images, labels = prefetcher.next()`.
+        After the end it stays at the end, until `iter`.
+        """
+        if self._stepped is None:
+            self._stepped = iter(self)
+        batch = next(self._stepped, None)
+        if batch is None:
+            return self._last
+        self._last = (None,) * len(batch) if isinstance(batch, (tuple, list)) else None
+        return batch
+
+    def close(self) -> None:
+        """End the newest pass now; a later `iter` begins another."""
+        newest = self._turn() if self._turn is not None else None
+        if newest is not None:
+            newest.close()
+
+    def __enter__(self) -> "CUDAPrefetcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Pass:
+    """One pass of a prefetcher; its thread ends with it, or when nobody holds it any more."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._close = weakref.finalize(self, carrier.stop)
+
+    def __iter__(self) -> "_Pass":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._carrier.take()
+        except BaseException:
+            self._close()
+            raise
+
+    def close(self) -> None:
+        """End the thread now."""
+        self._close()

@@ -1,0 +1,110 @@
+"""docs/training.md and the example of a classifier: what they show runs, learns, and goes on after a stop."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from converting import packed
+from test_convert import photos
+
+from packer.loading import Loader
+from packer.synthetic import load
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_page_on_training_runs(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 24), tmp_path / "photos.pack")
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/training.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 5
+    program = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    subprocess.run(program, cwd=tmp_path, check=True, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("train_classifier", ROOT / "examples/train_classifier.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classes")
+    load("folder").write(folder / "photos", samples=60, seed=0, threads=2, size=(96, 72), classes=3)
+    packed(folder / "photos", folder / "photos.pack")
+    return folder / "photos.pack"
+
+
+def losses(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"loss ([\d.]+), right [\d.]+%, waited for data [\d.]+%", text)]
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch's threads would only wait for each other over pictures so small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_loss_of_the_example_falls(
+    example: ModuleType, pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [str(pack), "--batch-size", "8", "--size", "32", "--device", "cpu"]
+    example.main([*small, "--epochs", "6"])
+    found = losses(capsys.readouterr().out)
+    assert len(found) == 6 and min(found[3:]) < found[0]
+
+    checkpoint = ["--checkpoint", str(tmp_path / "run.pt"), "--save-every", "2"]
+    example.main([*small, *checkpoint, "--epochs", "1"])
+    capsys.readouterr()
+    example.main([*small, *checkpoint, "--epochs", "3"])
+    text = capsys.readouterr().out
+    assert [line.split(":")[0] for line in text.splitlines()] == ["epoch 1", "epoch 2"]
+    state = torch.load(tmp_path / "run.pt", weights_only=True)
+    assert (state["loader"]["epoch"], state["loader"]["step"]) == (3, 0)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_example_goes_on_in_the_middle_of_an_epoch(example: ModuleType, pack: Path, tmp_path: Path) -> None:
+    class Stopped(Exception):
+        """Pulled out."""
+
+    def stop(trainer: object) -> None:
+        saved(trainer)
+        raise Stopped
+
+    saved, checkpoint = example.Trainer.save, tmp_path / "run.pt"
+    small = [str(pack), "--batch-size", "8", "--size", "32", "--device", "cpu", "--checkpoint", str(checkpoint)]
+    example.Trainer.save = stop
+    try:
+        with pytest.raises(Stopped):
+            example.main([*small, "--save-every", "2"])
+    finally:
+        example.Trainer.save = saved
+    assert torch.load(checkpoint, weights_only=True)["loader"]["step"] == 2
+    steps: list[Loader] = []
+    own = example.Trainer.epoch
+
+    def counted(trainer: object) -> object:
+        before = trainer.train.state_dict()["step"]  # type: ignore[attr-defined]
+        steps.append(before)
+        return own(trainer)
+
+    example.Trainer.epoch = counted
+    try:
+        example.main([*small, "--epochs", "2"])
+    finally:
+        example.Trainer.epoch = own
+    assert steps == [2, 0]
