@@ -1,8 +1,8 @@
 """The contract of every format: found by listing the folder, so that a new one is tested with no edit here."""
 
+import codecs
 import hashlib
 import multiprocessing
-import codecs
 import os
 import random
 import stat
