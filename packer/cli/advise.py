@@ -8,7 +8,7 @@ import click
 from packer.cli.base import parse_names
 
 
-@click.command()
+@click.command(short_help="Recommend a format, codec and size for SRC.")
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(

@@ -21,7 +21,7 @@ from packer.measure.trial import Rehearsal
 from packer.parallel import usable_cores
 from packer.staging import room
 
-_SHARE_OF_TRIALS = 0.85  # of the time; the rest is for starting, and for what takes longer than planned
+_SHARE_OF_TRIALS = 0.8  # of the time; the rest is for starting, and for what takes longer than planned
 _SHARE_OF_NOW = 0.05  # of the time, for the source as it is
 _LEAST_S = 0.3  # of time, for which a group is still tried
 _ROOM_BYTES = 2 << 30  # more than the packs of a group take

@@ -11,7 +11,7 @@ import numpy as np
 
 from packer.errors import StorageFailed
 from packer.measure import caching
-from packer.pack.storage import failing, free_bytes
+from packer.pack.storage import failing, free_bytes, sync
 from packer.parallel import ordered_map
 from packer.sources.base import read_file
 
@@ -48,7 +48,7 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
         begun = clock()
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(Path(file.name))
         write = _PROBE_BYTES / _seconds(clock, begun)
         left = caching.drop([Path(file.name)])
         if hasattr(os, "posix_fadvise"):
