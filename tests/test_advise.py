@@ -279,6 +279,11 @@ def test_what_was_not_possible_is_said(tmp_path: Path) -> None:
     assert json.loads(json.dumps(advise_report.document(found)))["predictions"][0]["fits_disk"] is False
 
 
+def test_what_gains_nothing_is_said_to(tmp_path: Path) -> None:
+    assert "That is hardly faster than the source as it is." in advise_report.text(advice(tmp_path, trial(), now=480.0))
+    assert advise_report.text(advice(tmp_path))[-1] == "No advice: nothing could be tried, as said above."
+
+
 # ---- the command
 
 

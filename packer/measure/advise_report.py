@@ -8,6 +8,7 @@ from packer.measure.figures import table
 from packer.measure.machine import cores_text
 from packer.measure.prediction import Prediction
 
+_WORTH = 1.1  # times the source as it is
 _HEAD_LAST = ("first epoch", "decode ms", "GB", "convert", "in memory")
 
 
@@ -86,6 +87,9 @@ def _notes(advice: Advice) -> Iterator[str]:
 def verdict(advice: Advice, unit: str) -> Iterator[str]:
     """What to do and why, and the command."""
     best = advice.best
+    if not advice.predictions:
+        yield "No advice: nothing could be tried, as said above."
+        return
     if best is None:
         yield "No advice: nothing that was tried fits on the disk; try a smaller --size, or another disk."
         return
@@ -94,6 +98,8 @@ def verdict(advice: Advice, unit: str) -> Iterator[str]:
         why += f", {best.rate / advice.now:.1f} times the source as it is ({advice.now:.0f})"
     fits = "fits in memory" if best.fits_memory else "does NOT fit in memory, which costs in every epoch"
     yield f"Recommended: {_named(best)}: {why}; {best.pack_bytes / 1e9:.3f} GB, {fits}."
+    if advice.now and best.rate < _WORTH * advice.now:
+        yield "That is hardly faster than the source as it is."
     if advice.thrifty:
         less = advice.thrifty
         yield f"At most half as large: {_named(less)}: {less.rate:.0f} {unit}, {less.pack_bytes / 1e9:.3f} GB:"
