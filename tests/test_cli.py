@@ -30,6 +30,10 @@ def called(*words: object) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
+def test_the_list_of_commands_cuts_nothing_off() -> None:
+    assert "..." not in called("--help").output.partition("Commands:")[2]
+
+
 def test_every_command_has_help() -> None:
     assert set(registry.names()) >= {"convert", "info", "verify", "synth", "formats"}
     for name in registry.names():

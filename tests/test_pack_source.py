@@ -20,8 +20,9 @@ from packer.conversion.options import Options
 from packer.conversion.repacking import PackSource
 from packer.conversion.run import Summary, convert
 from packer.conversion.sourcing import Request
+from packer.conversion.subset import subset
 from packer.datasets import LMDBDataset
-from packer.errors import BadInputs, CorruptPack, Refused
+from packer.errors import BadIndex, BadInputs, CorruptPack, Refused
 from packer.geometry import Resize, identity
 from packer.pack import manifest as manifests
 from packer.pack.comparison import Comparison
@@ -276,3 +277,21 @@ def test_the_command_converts_packs(tmp_path: Path) -> None:
     info = json.loads(run("info", tmp_path / "b.pack", "--json").stdout)
     assert info["source"]["kind"] == "folder"
     assert info["options"]["source"]["kind"] == "pack"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pack"])
+def test_a_subset_is_the_samples_of_its_rows_in_their_order(tmp_path: Path, kind: str) -> None:
+    whole = opened(trees.image_folder(tmp_path / "in"))
+    if kind == "pack":
+        convert_folder(tmp_path / "in", tmp_path / "a.pack")
+        whole = opened(tmp_path / "a.pack")
+    few = subset(whole, [3, 0])
+    assert [few.key(index) for index in range(len(few))] == [whole.key(3), whole.key(0)]
+    assert [few[0]["image"], few[1]["image"]] == [whole[3]["image"], whole[0]["image"]]
+    assert [few.files(index) for index in (0, 1)] == [whole.files(3), whole.files(0)]
+    with pytest.raises(BadIndex):
+        few.key(2)
+    convert(few, tmp_path / "few.pack", Options())
+    assert list(LMDBDataset(tmp_path / "few.pack").keys()) == [whole.key(3), whole.key(0)]
+    again = pickle.loads(pickle.dumps(few))
+    assert again.key(0) == whole.key(3)

@@ -165,7 +165,7 @@ def test_the_verdict_names_the_stage_the_rate_and_what_helps() -> None:
     found = made(read=0.1, crc=9.0, decode=0.6, warp=0.2, collate=0.1)  # crc is gone after the first epoch
     assert profile_report.verdict(found, cores=4) == (
         "Decode limits: 0.60 of 1.00 ms per sample, 60%; 1000 samples/s in one thread, at most 4000 on 4 cores. "
-        "To go faster: store less to decode: packer convert --resize, or --codec FIELD=raw."
+        "To go faster: store less to decode: packer convert --resize, or --codec image=raw."
     )
     text = "\n".join(profile_report.text(found, cores=4))
     assert re.search(r"^crc +9\.000 +1st epoch", text, re.MULTILINE)

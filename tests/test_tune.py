@@ -152,7 +152,7 @@ def test_the_sentence_says_what_to_use() -> None:
         row("DataLoader", 4, 2, 2),
         row("Loader", 2, 2, 0),
     ]
-    text = tune_report.text(rows, Plan(steps=10, epochs=2), cores=4)
+    text = tune_report.text(rows, Plan(steps=10, epochs=2, step_seconds=0.1), cores=4)
     assert text[-1] == (
         "Use packer.Loader(dataset, 32, threads=2): 1.00 s an epoch of 10 steps, 0% of it waiting; "
         "DataLoader(dataset, 32, num_workers=2) takes 2.02 times as long."
@@ -164,7 +164,7 @@ def test_the_sentence_says_what_to_use() -> None:
 
 def test_what_helps_is_said_where_waiting_and_dropping_remain() -> None:
     rows = [row("DataLoader", 8, 1, 3, loaded=2.5)]
-    text = "\n".join(tune_report.text(rows, Plan(steps=10, epochs=2, early_break=True), cores=4))
+    text = "\n".join(tune_report.text(rows, Plan(steps=10, epochs=2, step_seconds=0.1, early_break=True), cores=4))
     assert "Even so the loop waits" in text
     assert "up to 2.50 samples for one that was used: packer.Loader(..., steps_per_epoch=10)" in text
     assert "With more than 4 workers some share a core" in text

@@ -8,7 +8,7 @@ import click
 from packer.cli.base import parse_counts, parse_names
 
 
-@click.command()
+@click.command(short_help="Measure how fast folders and packs load.")
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--workers",

@@ -28,7 +28,7 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-@click.command()
+@click.command(short_help="Pack an image folder, or another pack.")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--to", type=Name(formats.registry), default="lmdb", show_default=True, help="Format of the pack.")

@@ -6,7 +6,7 @@ from packer.cli.base import print_json
 from packer.errors import Refused
 
 
-@click.command()
+@click.command(short_help="Look for what is wrong with this machine.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""

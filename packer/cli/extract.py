@@ -10,7 +10,7 @@ from packer.errors import CorruptPack
 _SHOWN = 20
 
 
-@click.command()
+@click.command(short_help="Write the files that a pack was made of.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")

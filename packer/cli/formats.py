@@ -5,7 +5,7 @@ import click
 from packer.cli.base import print_json
 
 
-@click.command()
+@click.command(short_help="List formats, codecs and sources.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """List the formats, codecs and sources that are installed."""

@@ -8,7 +8,7 @@ from packer.cli.base import print_json
 from packer.errors import CorruptPack
 
 
-@click.command()
+@click.command(short_help="Make a damaged index again from the parts.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--check", is_flag=True, help="Only compare; exit code 3 where something differs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")

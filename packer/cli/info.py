@@ -8,7 +8,7 @@ import click
 from packer.cli.base import print_json, size_text
 
 
-@click.command()
+@click.command(short_help="Show what is in a pack.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")

@@ -8,7 +8,7 @@ import click
 from packer.cli.base import FILE, parse_names
 
 
-@click.command()
+@click.command(short_help="Show which stage of loading takes the time.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
 @click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")

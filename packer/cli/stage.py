@@ -9,7 +9,7 @@ import click
 from packer.cli.base import Progress, parse_size, print_json, size_text
 
 
-@click.command()
+@click.command(short_help="Copy a pack into memory.")
 @click.argument("pack", type=click.Path(path_type=Path), required=False)
 @click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
 @click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")

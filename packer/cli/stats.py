@@ -10,7 +10,7 @@ from packer.errors import Refused
 from packer.parallel import usable_cores
 
 
-@click.command()
+@click.command(short_help="Measure what is in a pack.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--json", "table", metavar="FILE", type=click.Path(path_type=Path), help="All numbers as JSON; - : stdout."

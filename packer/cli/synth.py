@@ -20,7 +20,7 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int,
     return int(found[2]), int(found[1])
 
 
-@click.command("synth")
+@click.command("synth", short_help="Write a synthetic data set.")
 @click.argument("name", metavar="SET", type=click.Choice(synthetic.names()))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--samples", type=click.IntRange(min=1), default=100, show_default=True, help="How many samples.")

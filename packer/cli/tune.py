@@ -15,7 +15,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     return value
 
 
-@click.command()
+@click.command(short_help="Find out how many workers to use.")
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(

@@ -11,7 +11,7 @@ from packer.cli.base import print_json
 from packer.errors import CorruptPack
 
 
-@click.command()
+@click.command(short_help="Check a pack and list every problem.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--quick", "depth", flag_value="quick", help="Only the manifest, names, sizes and the index.")
 @click.option("--data", "depth", flag_value="data", help="Also compare and decode every value of every sample.")

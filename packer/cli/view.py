@@ -22,7 +22,7 @@ def _target(_: click.Context, __: click.Parameter, path: Path) -> Path:
     return path
 
 
-@click.command()
+@click.command(short_help="Draw samples with their labels.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("-n", "--samples", type=click.IntRange(1, 1000), default=24, show_default=True, help="How many samples.")

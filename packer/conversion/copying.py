@@ -50,7 +50,10 @@ class Copier:
             for name, step in self._steps.items():
                 record[name] = step(values)
         except CorruptRecord as error:
-            return Failure(self._source.key(index), f"{self._source.pack.where(index, name)}: does not decode: {error}")
+            return Failure(
+                self._source.key(index),
+                f"{self._source.pack.where(self._source.row(index), name)}: does not decode: {error}",
+            )
         except BadInput as error:
             return Failure(self._source.key(index), str(error))
         crc32s = tuple(map(zlib.crc32, record.values()))

@@ -31,8 +31,11 @@ class PackSource(base.Source):
 
     kind = KIND
 
-    def __init__(self, root: Path) -> None:
-        """Raises Refused where `root` is no pack, CorruptPack where a file is missing, cut or damaged."""
+    def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
+        """rows: only these samples of the pack, in this order; None for all.
+
+        Raises Refused where `root` is no pack, CorruptPack where a file is missing, cut or damaged.
+        """
         self.root = root
         self.pack = Pack(root, verify="always", apart=True)
         self.manifest = self.pack.manifest
@@ -41,15 +44,20 @@ class PackSource(base.Source):
         self.notes = [f"made of: {self.manifest.source.get('kind')}; pack id {self.manifest.pack_id}"]
         self.codecs = {field.name: load_codec(field) for field in self.schema}
         self._incomplete = dict(self.manifest.incomplete)
+        self._rows = range(len(self.pack)) if rows is None else rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root}
+        return {"root": self.root, "rows": self._rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
     def __len__(self) -> int:
-        return len(self.pack)
+        return len(self._rows)
+
+    def row(self, index: int) -> int:
+        """The sample's place in the pack."""
+        return self._rows[self.checked(index)]
 
     def __getitem__(self, index: int) -> base.Sample:
         values = self.values(index, self.schema.names)
@@ -61,16 +69,16 @@ class PackSource(base.Source):
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
         """The named encoded values of a sample, copied; raises BadInput where one is damaged."""
         try:
-            with self.pack.record(self.checked(index), names) as record:
+            with self.pack.record(self.row(index), names) as record:
                 return {name: bytes(record[name]) for name in names}
         except CorruptPack as error:
             raise BadInput(str(error)) from error
 
     def key(self, index: int) -> str:
-        return self.pack.index.key(self.checked(index))
+        return self.pack.index.key(self.row(index))
 
     def files(self, index: int) -> tuple[Path, ...]:
-        number, _ = self.pack.locate(self.checked(index))
+        number, _ = self.pack.locate(self.row(index))
         return (self.root / self.manifest.parts[number].name,)
 
     def stem(self, index: int) -> Path:
@@ -90,7 +98,7 @@ class PackSource(base.Source):
         """Bytes of each sample: its equal share of its part, since a part does not tell more without being read."""
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
-        return np.repeat(shares, [part.samples for part in parts])
+        return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
 
 
 def is_picture(field: Field) -> bool:

@@ -4,8 +4,6 @@ posix_fadvise(2) is a wish: pages that wait to be written, that a process has ma
 memory (tmpfs) stay. So what is left is counted afterwards, with mincore(2), over a mapping of which no page is touched.
 """
 
-import ctypes
-import mmap
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.pack.storage import failing, sync_file_system
+from packer.staging.warming import resident_bytes
 
 WARM_SHARE = 0.05  # of the bytes left in memory, beyond which files are not cold
 
@@ -59,27 +58,6 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _resident(path: Path) -> int | None:
-    """Bytes of one file that are in memory; None where mincore is not there or refuses."""
+    """Bytes of one file that are in memory; None where the system does not tell."""
     with _opened(path) as descriptor:
-        size = os.fstat(descriptor).st_size
-        if size == 0:
-            return 0
-        # MAP_PRIVATE, writable: ctypes takes the address of writable memory only; nothing is written
-        with mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
-            return _mincore(mapped, size)
-
-
-def _mincore(mapped: mmap.mmap, size: int) -> int | None:
-    pages = -(-size // mmap.PAGESIZE)
-    flags = (ctypes.c_ubyte * pages)()
-    first = ctypes.c_char.from_buffer(mapped)
-    try:
-        call = ctypes.CDLL(None, use_errno=True).mincore
-        failed = call(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), flags)
-    except AttributeError:  # a C library without it
-        return None
-    finally:
-        del first  # the mapping cannot be closed while something points into it
-    if failed:
-        return None
-    return min(size, sum(flag & 1 for flag in flags) * mmap.PAGESIZE)
+        return resident_bytes(path, descriptor)

@@ -46,7 +46,13 @@ def verdict(found: Profile, cores: int) -> str:
     stage = found.limit
     of = f"{found.of(stage):.2f} of {found.total:.2f} ms per sample, {found.of(stage) / max(found.total, 1e-9):.0%}"
     allows = f"{rate:.0f} samples/s in one thread, at most {rate * cores:.0f} on {cores} cores"
-    return f"{NAMES.get(stage, stage).capitalize()} limits: {of}; {allows}. To go faster: {_HELPS[stage]}."
+    return f"{NAMES.get(stage, stage).capitalize()} limits: {of}; {allows}. To go faster: {_help(found, stage)}."
+
+
+def _help(found: Profile, stage: str) -> str:
+    """What helps, with the field that takes longest there."""
+    fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
+    return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 
 
 def _notes(found: Profile) -> Iterator[str]:

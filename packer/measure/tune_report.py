@@ -55,7 +55,9 @@ def sentence(rows: Sequence[Row], plan: Plan) -> str:
 
 def _notes(rows: Sequence[Row], plan: Plan, cores: int) -> Iterator[str]:
     best = recommended(rows)
-    if waiting(best) > _MUCH_WAITING:
+    if plan.step is None and not plan.step_seconds:
+        yield "No step was given, so this is loading alone: --step-ms 20 stands for a GPU's work, --step for your own."
+    elif waiting(best) > _MUCH_WAITING:
         yield (
             f"Even so the loop waits: no number of workers feeds {best.columns['compute'] / plan.epochs:.2f} s of "
             "compute an epoch without a pause; `packer profile` says what takes the time."

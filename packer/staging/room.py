@@ -62,14 +62,22 @@ def free_memory(keep: Keep | None, machine: Machine) -> int:
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
 
-def _limits(base: Path, keep: Keep | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """All that the copy takes from, and what is kept of each."""
+def space(base: Path) -> Limit | None:
+    """The file system that holds `base`; None where it is a tmpfs without a size. Raises StorageFailed."""
     with failing(base, "ask for free space"):
         found = os.statvfs(base)
+    if not found.f_blocks:
+        return None
+    return Limit(f"{base}", found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def _limits(base: Path, keep: Keep | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
+    """All that the copy takes from, and what is kept of each."""
+    there = space(base)
+    with failing(base, "ask for its file system"):
         mount = machine.mount(base)
-    if found.f_blocks:  # none: a tmpfs without a size
-        space = Limit(f"{base}", found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
-        yield space, (keep or (DEFAULT if _is_shared_memory(base, machine) else Keep())).of(space)
+    if there is not None:
+        yield there, (keep or (DEFAULT if _is_shared_memory(base, machine) else Keep())).of(there)
     if mount is not None and mount.in_memory:
         for limit in (machine.memory(), *machine.cgroup_memory()):
             if limit is not None:

@@ -111,7 +111,7 @@ def _cut(texts: list[str]) -> str:
 def _bytes(fields: Found) -> Iterator[str]:
     total = sum(found["bytes"]["total"] for found in fields.values())
     width = max(map(len, fields))
-    yield f"stored: {total} bytes"
+    yield f"stored: {total:,} bytes"
     for name, found in fields.items():
         size = found["bytes"]
         share = size["total"] / max(total, 1)

@@ -1,0 +1,46 @@
+"""packer advise: which way to pack a data set on this machine."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli.base import parse_names
+
+
+@click.command(short_help="Recommend a format, codec and size for SRC.")
+@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option(
+    "--geometry",
+    metavar="TEXT",
+    help="What training does with pictures, such as 'RandomResizedCrop(224), HorizontalFlip()', which is the default; "
+    "for sets with labels in px: quarter turns, a zoom, Resize(300, 300).",
+)
+@click.option(
+    "--size",
+    "sizes",
+    callback=parse_names,
+    metavar="N,WxH",
+    help="Sizes to store, as convert --resize has them.  [default: 2 and 8/7 times the geometry's]",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."
+)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures; -: stdout."
+)
+def command(source: Path, **options: Any) -> None:
+    """Try out on a few samples of SRC what each format, codec and size would give here, and recommend a command line.
+
+    SRC is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all cores,
+    the size on disk, the time that packing takes, and whether the pack stays in memory.
+    """
+    from packer.measure import advise_report, writing  # noqa: PLC0415  keeps `packer --help` light
+    from packer.measure.advise import Question, advise  # noqa: PLC0415
+
+    question = Question(source, options["geometry"], options["sizes"], options["batch"], options["seconds"])
+    found = advise(question, say=lambda text: click.echo(text, err=True))
+    click.echo("\n".join(advise_report.text(found)), err=str(options["json_file"]) == "-")
+    if options["json_file"]:
+        writing.write_json(options["json_file"], advise_report.document(found))
