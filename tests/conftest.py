@@ -1,6 +1,7 @@
 """Fixtures that every test has: nothing may leak."""
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,11 @@ from packer.pack import handles
 # deadline off: the machines that run this are shared, and a slow example is no failure
 settings.register_profile("packer", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("packer")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell without job control makes what it starts in the background, and every child of it, deaf to Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def open_files() -> dict[str, str]:
