@@ -11,11 +11,11 @@ def tree(pid: int) -> list[int]:
     """The process and all its descendants."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
+        try:
+            for task in list(Path(f"/proc/{parent}/task").glob("*/children")):
                 found += map(int, task.read_text(encoding="utf-8", errors="replace").split())
-            except OSError:  # it has just ended
-                continue
+        except OSError:  # it has just ended, or one of its threads
+            continue
     return found
 
 
