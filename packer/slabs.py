@@ -4,12 +4,14 @@ What is taken is a memoryview of an array with a life of its own over a slab. Wh
 array: slices, arrays of NumPy, tensors. When the array dies, the slab is free. (A slice of the array itself would not
 keep it: NumPy lets slices of slices hold the slab alone.) New memory of the size of a picture costs more than filling
 it: the system clears each page of it, and takes it back afterwards.
+
+No Python runs when memory is given back: the callbacks are methods of built-in types. Batches die in the loop that
+trains, and Ctrl-C that arrives while a Python callback begins would be printed there, and lost.
 """
 
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +26,25 @@ def pageable(size: int) -> Bytes:
     return np.empty(size, np.uint8)
 
 
+class _Watch(weakref.ref[Bytes]):
+    """Calls its callback when the view is gone; one watch of another, `then`, of the same view."""
+
+    __slots__ = ("slab", "then")
+    __hash__ = object.__hash__  # of the watch, not of the array
+    __eq__ = object.__eq__
+
+    slab: Bytes
+    then: "_Watch"
+
+
 class Slabs:
     """For several threads."""
 
     def __init__(self, most_free: int, *, new: Callable[[int], Bytes] = pageable) -> None:
         """most_free: how many slabs are kept that nobody uses. new: makes a slab of so many bytes."""
         self._new = new
-        self._free: deque[Bytes] = deque(maxlen=most_free)
-        self._watched: dict[int, weakref.ref[Bytes]] = {}
+        self._free: deque[_Watch] = deque(maxlen=most_free)
+        self._used: set[_Watch] = set()
 
     def take(self, size: int) -> memoryview:
         """Writable bytes, their content undefined."""
@@ -39,32 +52,25 @@ class Slabs:
         if slab is None:
             slab = self._new(max(size, 1))
         view = slab[:size]
-        self._watched[id(slab)] = weakref.ref(view, partial(_give_back, weakref.ref(self), slab))
+        # the first is what keeps the second; when the view dies, one leaves `_used` and the other joins `_free`
+        watch = _Watch(view, self._used.discard)
+        watch.then = _Watch(view, self._free.append)
+        watch.then.slab = slab
+        self._used.add(watch)
         return view.data
 
     def _fitting(self, size: int) -> Bytes | None:
         """The slab that was given back last among those that fit: its pages are the warmest."""
         for _ in range(len(self._free)):
             try:
-                slab = self._free.pop()
+                watch = self._free.pop()
             except IndexError:  # another thread took the last one
                 return None
-            if size <= slab.size <= _MOST_WASTE * max(size, 1):
-                return slab
-            self._free.appendleft(slab)
+            if size <= watch.slab.size <= _MOST_WASTE * max(size, 1):
+                return watch.slab
+            self._free.appendleft(watch)
         return None
 
     def __len__(self) -> int:
         """How many slabs are in use."""
-        return len(self._watched)
-
-    def free(self, slab: Bytes) -> None:
-        """Called when the last hold on a slab is gone, in whatever thread that happens."""
-        self._watched.pop(id(slab), None)
-        self._free.append(slab)
-
-
-def _give_back(slabs: "weakref.ref[Slabs]", slab: Bytes, _: object) -> None:
-    found = slabs()
-    if found is not None:
-        found.free(slab)
+        return len(self._used)

@@ -2,8 +2,6 @@
 
 import gc
 import signal
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -15,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from children import child
+from children import child, program
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from packer.errors import Refused
@@ -251,12 +249,12 @@ print("ready", flush=True)
 @pytest.mark.parametrize("end", ["", "for batch in batches: pass"])
 def test_a_program_ends_in_the_middle(make: str, end: str) -> None:
     code = SCRIPT.format(root=str(Path(__file__).parent.parent), make=make, end=end)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    if end:
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LONG_S)
+    with program(code) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        if end:
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LONG_S)
     assert process.returncode == (-signal.SIGINT if end else 0), errors
     assert errors.count("Traceback") == (1 if end else 0), errors
 

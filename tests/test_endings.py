@@ -4,11 +4,11 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import traceback
 import weakref
+from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import packs
 import posed
 import pytest
 import torch
+from children import program
 from conftest import open_files
 
 import packer
@@ -253,22 +254,21 @@ def in_full(values: tuple[str, str]) -> Any:
     return pytest.param(*values, marks=FULL)
 
 
-def started(path: Path, way: str, end: str) -> "subprocess.Popen[str]":
+def started(path: Path, way: str, end: str) -> "AbstractContextManager[subprocess.Popen[str]]":
     """A program in the middle of an epoch."""
     steps, transform = WAYS[way]
     given = {"paths": [str(TESTS.parent)], "pack": str(path), "transform": transform, "steps": steps, "end": end}
-    code = SCRIPT.format(**given)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return program(SCRIPT.format(**given))
 
 
 @pytest.mark.parametrize("way", ["decoded", pytest.param("stream", marks=FULL), "transform"])
 def test_ctrl_c_ends_a_program_in_the_middle_of_an_epoch(path: Path, way: str) -> None:
     end = "while True:\n    for batch in loader:\n        time.sleep(0.001)\n"
-    process = started(path, way, end)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LONG_S)
+    with started(path, way, end) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LONG_S)
     assert process.returncode == -signal.SIGINT, errors
     assert errors.rstrip().endswith("KeyboardInterrupt"), errors
     assert errors.count("Traceback") == 1, errors
@@ -276,8 +276,8 @@ def test_ctrl_c_ends_a_program_in_the_middle_of_an_epoch(path: Path, way: str) -
 
 @pytest.mark.parametrize(("way", "end"), [("stream", ""), ("transform", ENDS[-1]), *map(in_full, product(WAYS, ENDS))])
 def test_a_program_may_end_in_the_middle_of_an_epoch(path: Path, way: str, end: str) -> None:
-    process = started(path, way, end)
-    _, errors = process.communicate(timeout=LONG_S)
+    with started(path, way, end) as process:
+        _, errors = process.communicate(timeout=LONG_S)
     assert (process.returncode, errors) == (0, "")
 
 

@@ -1,6 +1,7 @@
 """Memory that is used again when nobody holds anything over it, and never before."""
 
 import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +78,19 @@ def test_no_more_is_kept_than_was_said() -> None:
     del held
     assert len(slabs) == 0
     assert len(slabs._free) == 2
+
+
+def test_giving_back_runs_no_python() -> None:
+    """Where Python begins, Ctrl-C may come, and what a callback raises is lost."""
+    slabs, began = Slabs(1), list[str]()
+    held = [slabs.take(100) for _ in range(3)]
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        held.clear()
+    finally:
+        sys.setprofile(before)
+    assert (began, len(slabs), len(slabs._free)) == ([], 0, 1)
 
 
 def test_slabs_outlive_their_pool() -> None:

@@ -34,6 +34,7 @@ from packer.staging.room import Keep
 from packer.staging.stager import Hooks, Options, stage
 
 each_format = pytest.mark.parametrize("format", formats.names())
+needs_strace = pytest.mark.skipif(bool(faulting.why_no_strace()), reason=faulting.why_no_strace() or "strace works")
 _STAGERS = 16
 
 
@@ -111,8 +112,6 @@ def words(pack: Path, base: Path) -> list[str | Path]:
 
 def killed(folder: Path, format: str, moments: int) -> int:
     """Kill the command at so many of its calls that write, then run it again; returns at how many."""
-    if reason := faulting.why_no_strace():
-        pytest.skip(reason)
     load_everything()
     registry.load("stage")
     pack, base = folder / "pack", folder / "base"
@@ -157,22 +156,23 @@ def check_blobs(pack: Path, base: Path, blobs: list[bytes]) -> None:
         assert len(opened) == len(blobs)
 
 
+@needs_strace
 @pytest.mark.parametrize("format", ["lmdb", "bmp"])
 def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, format: str) -> None:
     assert killed(tmp_path, format, 10) == 10
 
 
+@needs_strace
 @pytest.mark.full
 @each_format
 def test_after_a_kill_at_fifty_moments_the_next_run_succeeds(tmp_path: Path, format: str) -> None:
     assert killed(tmp_path, format, 50) == 50
 
 
+@needs_strace
 @pytest.mark.parametrize("number", [2, 5, 8])
 def test_after_an_interrupt_what_was_finished_is_used(tmp_path: Path, number: int) -> None:
     """SIGTERM while a file is written: exit code 143, finished files stay, nothing half done does."""
-    if reason := faulting.why_no_strace():
-        pytest.skip(reason)
     load_everything()
     registry.load("stage")
     pack, base = tmp_path / "pack", tmp_path / "base"

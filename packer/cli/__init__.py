@@ -63,6 +63,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _code() -> int:
     try:
         main.main(prog_name="packer", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -74,15 +75,21 @@ def _code() -> int:
         click.echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
         return cause.exit_code if isinstance(cause, Interrupted) else 130
     except BrokenPipeError:
-        with contextlib.suppress(OSError):
-            sys.stdout.close()
+        _drop_output()
         return 141
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
             where = error.filename or "the output"
             click.echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
+            _drop_output()
             return StorageFailed.exit_code
         traceback.print_exc()
         click.echo("packer: unexpected error, please report it with the lines above", err=True)
         return 1
     return 0
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again when the interpreter ends, which has an exit code of its own."""
+    with contextlib.suppress(OSError):
+        sys.stdout.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import parse_names
+from packer.cli.base import json_option, parse_names
 
 
 @click.command(short_help="Recommend a format, codec and size for SRC.")
@@ -27,9 +27,7 @@ from packer.cli.base import parse_names
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."
 )
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures; -: stdout."
-)
+@json_option
 def command(source: Path, **options: Any) -> None:
     """Try out on a few samples of SRC what each format, codec and size would give here, and recommend a command line.
 

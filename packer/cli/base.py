@@ -75,6 +75,27 @@ def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None
     return tuple(sorted(found))
 
 
+def _loaders(_: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    return ("DataLoader", "Loader") if value == "both" else (value,)
+
+
+# options of the commands that measure
+loader_option = click.option(
+    "--loader",
+    "loaders",
+    type=click.Choice(("both", "DataLoader", "Loader"), case_sensitive=False),
+    default="both",
+    show_default=True,
+    callback=_loaders,
+    help="torch's DataLoader, packer.Loader, or both.",
+)
+geometry_option = click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+fields_option = click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write all figures; -: stdout.")
+csv_option = click.option("--csv", "csv_file", type=FILE, metavar="FILE", help="A row per run; -: stdout.")
+plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw them; needs matplotlib.")
+
+
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     click.echo(json.dumps(data, sort_keys=True))

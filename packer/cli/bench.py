@@ -5,7 +5,15 @@ from typing import Any
 
 import click
 
-from packer.cli.base import parse_counts, parse_names
+from packer.cli.base import (
+    csv_option,
+    fields_option,
+    geometry_option,
+    json_option,
+    loader_option,
+    parse_counts,
+    plot_option,
+)
 
 
 @click.command(short_help="Measure how fast folders and packs load.")
@@ -18,22 +26,14 @@ from packer.cli.base import parse_counts, parse_names
 )
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Rounds that count.")
-@click.option(
-    "--loader",
-    type=click.Choice(("both", "DataLoader", "Loader"), case_sensitive=False),
-    default="both",
-    show_default=True,
-    help="torch's DataLoader, packer.Loader, or both.",
-)
-@click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
-@click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+@loader_option
+@geometry_option
+@fields_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Only N samples, spread evenly.")
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every turn; say where that failed.")
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures; -: stdout."
-)
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="A row per run; -: stdout.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw them; needs matplotlib.")
+@json_option
+@csv_option
+@plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Load every SRC, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
 
@@ -49,8 +49,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
         from packer.measure import bench_plot, drawing  # noqa: PLC0415
 
         drawing.check(options["plot"])
-    loaders = ("DataLoader", "Loader") if options["loader"] == "both" else (options["loader"],)
-    settings = settings_of(loaders, options["workers"] or worker_counts(), options["batch"])
+    settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
     chosen = subjects(sources, options["geometry"], fields=options["fields"], samples=options["samples"])
     click.echo(f"{cores_text()}, batches of {options['batch']}", err=True)
     lines = bench.run(

@@ -5,20 +5,20 @@ from typing import Any
 
 import click
 
-from packer.cli.base import FILE, parse_names
+from packer.cli.base import FILE, fields_option, geometry_option, json_option
 
 
 @click.command(short_help="Show which stage of loading takes the time.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
-@click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
-@click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+@geometry_option
+@fields_option
 @click.option(
     "--samples", type=click.IntRange(min=1), default=512, show_default=True, help="At most so many, at random."
 )
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
-@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write all figures; -: stdout.")
+@json_option
 @click.option("--plot", type=FILE, metavar="FILE", help="Nested bars as .png (needs matplotlib) or .html.")
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.

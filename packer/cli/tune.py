@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from packer.cli.base import parse_counts, parse_names
+from packer.cli.base import (
+    csv_option,
+    fields_option,
+    geometry_option,
+    json_option,
+    loader_option,
+    parse_counts,
+    plot_option,
+)
 
 
 def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -24,13 +32,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     metavar="0-8",
     help="Worker processes of DataLoader, threads of Loader.  [default: 0 to twice the usable cores, at most 16]",
 )
-@click.option(
-    "--loader",
-    type=click.Choice(("both", "DataLoader", "Loader"), case_sensitive=False),
-    default="both",
-    show_default=True,
-    help="torch's DataLoader, packer.Loader, or both.",
-)
+@loader_option
 @click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")
 @click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Compute of a step: your function of a batch.")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps of an epoch.  [default: a pass, at most 100]")
@@ -38,15 +40,13 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Epochs of a run.")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each setting.")
 @click.option("--persistent", is_flag=True, help="DataLoader: persistent_workers=True.")
-@click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+@geometry_option
 @click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
-@click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
+@fields_option
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every run.")
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures; -: stdout."
-)
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="A row per run; -: stdout.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw them; needs matplotlib.")
+@json_option
+@csv_option
+@plot_option
 def command(source: Path, **options: Any) -> None:
     """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SRC on this machine.
 
@@ -64,9 +64,8 @@ def command(source: Path, **options: Any) -> None:
         drawing.check(options["plot"])
     (subject,) = subjects((source,), options["geometry"], fields=options["fields"], transform=options["transform"])
     plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
-    loaders = ("DataLoader", "Loader") if options["loader"] == "both" else (options["loader"],)
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
-    chosen = settings(loaders, workers, options["batch"], persistent=options["persistent"])
+    chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
     click.echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
     drop = partial(caching.drop, subject.files()) if options["cold"] else None
     tell = partial(click.echo, err=True)

@@ -107,7 +107,7 @@ def _serve(pipe: Connection, prepare: Callable[..., Answer], given: tuple[Any, .
                 text = json.dumps(answer(question))
             except PackerError as error:
                 text = json.dumps({"error": type(error).__name__, "message": _plain(str(error))})
-            except Exception as error:
+            except Exception as error:  # of a user's function: anything; told to the process that asks, and raised here
                 pipe.send_bytes(json.dumps({"error": "PackerError", "message": _described(error)}).encode())
                 raise
             pipe.send_bytes(text.encode())
