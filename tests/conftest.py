@@ -1,5 +1,6 @@
 """Fixtures that every test has: nothing may leak."""
 
+import gc
 import os
 import signal
 import threading
@@ -19,6 +20,12 @@ settings.load_profile("packer")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell without job control makes what it starts in the background, and every child of it, deaf to Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: collections, of which tests ask for many, and forks need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def open_files() -> dict[str, str]:

@@ -4,6 +4,7 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from packer import formats
 from packer.errors import CorruptPack, PackerError
 from packer.pack.opening import Pack
 
+_TOGETHER = 20
+Place = Callable[[random.Random, int], int]
 
-def read_all(folder: Path, expected: Sequence[packs.Record]) -> str:
+
+def read_all(folder: Path, expected: Sequence[packs.Record], verify: str = "first") -> str:
     """What reading a damaged pack comes to: every record is the original, or raises CorruptPack."""
     try:
-        pack = Pack(folder)
+        pack = Pack(folder, verify=verify)
     except PackerError as error:
         return type(error).__name__
     refused = 0
@@ -40,22 +44,54 @@ def small_pack(folder: Path, format: str) -> Path:
     return part
 
 
-def flips(folder: Path, number: int, *, seed: int) -> Counter[str]:
-    """How reading ends after each of many single flips in the part."""
+def anywhere(rng: random.Random, size: int) -> int:
+    """A place among so many bytes."""
+    return rng.randrange(size)
+
+
+def flips(folder: Path, number: int, *, seed: int, place: Place = anywhere, verify: str = "first") -> Counter[str]:
+    """How reading ends after each of many single flips in the part.
+
+    A child reads many damaged packs, one after the other; where it does not end well, each has a child of its own.
+    """
     expected = packs.values(folder)
     (part,) = folder.glob("part-*")
     files = files_of(part)
-    ends = list(accumulate(file.stat().st_size for file in files))
-    rng, found = random.Random(seed), Counter[str]()
+    whole = {file: file.read_bytes() for file in files}
+    ends = list(accumulate(map(len, whole.values())))
+    rng, planned, found = random.Random(seed), list[tuple[Path, int, int]](), Counter[str]()
     for _ in range(number):
-        at, mask = rng.randrange(ends[-1]), rng.choice([0xFF, 1 << rng.randrange(8)])
+        at, mask = place(rng, ends[-1]), rng.choice([0xFF, 1 << rng.randrange(8)])
         file = files[bisect_right(ends, at)]
-        at -= ends[bisect_right(ends, at)] - file.stat().st_size
-        packs.flip(file, at, mask)
-        outcome = child(lambda: read_all(folder, expected), timeout_seconds=20)
-        found[str(outcome.value) if outcome.kind == "value" else f"{file}: byte {at}, mask {mask}: {outcome}"] += 1
-        packs.flip(file, at, mask)
+        planned.append((file, at - ends[bisect_right(ends, at)] + len(whole[file]), mask))
+
+    def read(flipped: Sequence[tuple[Path, int, int]]) -> Outcome:
+        try:
+            reading = partial(read_all, folder, expected, verify)
+            return child(lambda: [_read_flipped(*one, reading) for one in flipped], timeout_seconds=20)
+        finally:
+            for file in {file for file, *_ in flipped}:
+                file.write_bytes(whole[file])
+
+    for first in range(0, number, _TOGETHER):
+        together = planned[first : first + _TOGETHER]
+        outcome = read(together)
+        if outcome.kind == "value":
+            found.update(outcome.value)
+            continue
+        found[f"{together}, together: {outcome}"] += 1
+        for one in together:
+            alone = read([one])
+            found[alone.value[0] if alone.kind == "value" else f"{one}: {alone}"] += 1
     return found
+
+
+def _read_flipped(file: Path, at: int, mask: int, read: Callable[[], str]) -> str:
+    packs.flip(file, at, mask)
+    try:
+        return read()
+    finally:
+        packs.flip(file, at, mask)
 
 
 def files_of(part: Path) -> list[Path]:

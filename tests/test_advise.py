@@ -311,7 +311,9 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_turns")
-@pytest.mark.parametrize("kind", ["photos", "cornell", "pack"])
+@pytest.mark.parametrize(
+    "kind", ["photos", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("cornell", "pack"))]
+)
 def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_was_foretold(
     tmp_path: Path, kind: str
 ) -> None:

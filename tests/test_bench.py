@@ -101,20 +101,45 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
 
 def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 6), tmp_path / "photos.pack")
-    done = run("bench", tmp_path / "photos.pack", "--cold", "--workers", "1", "--epochs", "1", "--json", "-")
+    done = run(
+        "bench",
+        tmp_path / "photos.pack",
+        "--cold",
+        "--workers",
+        "1",
+        "--epochs",
+        "1",
+        "--loader",
+        "Loader",
+        "--json",
+        "-",
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [turn["samples"] for row in found["lines"] for turn in row["turns"]] == [6, 6]
+    assert [turn["samples"] for row in found["lines"] for turn in row["turns"]] == [6]
     assert all(len(row["resident_share"]) == 1 for row in found["lines"])
     assert "cold" in done.stderr
 
 
 def test_pictures_of_many_sizes_are_told_to_need_a_geometry(tmp_path: Path) -> None:
     root = trees.image_folder(tmp_path / "in")
-    done = run("bench", root, "--workers", "0", "--epochs", "1")
+    done = run("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("on the command line: --geometry 'Resize(224, 224)'")
-    done = run("bench", root, "--workers", "0", "--epochs", "1", "--geometry", "Resize(16, 16)", "--samples", "3")
+    done = run(
+        "bench",
+        root,
+        "--workers",
+        "0",
+        "--epochs",
+        "1",
+        "--geometry",
+        "Resize(16, 16)",
+        "--samples",
+        "3",
+        "--loader",
+        "DataLoader",
+    )
     assert done.returncode == 0, done.stderr
 
 

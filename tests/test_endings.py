@@ -108,7 +108,7 @@ def test_an_iterator_that_nobody_holds_frees_its_threads(dataset: PackDataset) -
 def test_the_garbage_collector_may_end_an_epoch_anywhere(dataset: PackDataset) -> None:
     """A finalizer that waits for a lock of its own thread would hang here, sooner or later."""
     threshold = gc.get_threshold()
-    gc.set_threshold(1)  # a collection at nearly every object, also inside of the engine
+    gc.set_threshold(1, 10, 1000)  # a collection at nearly every object, also inside of the engine
     try:
         for number in range(30):
             ring: list[Any] = [iter(Loader(dataset, 2, threads=3))]

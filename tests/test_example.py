@@ -33,7 +33,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("format", formats.names())
+@pytest.mark.parametrize(
+    "format", ["lmdb", *(pytest.param(name, marks=pytest.mark.full) for name in formats.names() if name != "lmdb")]
+)
 def test_the_loss_falls_and_a_stopped_run_goes_on_with_the_same_batches(
     format: str, example: ModuleType, scenes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,8 @@ def test_every_format_gives_the_same_samples(folder: Path, end: str) -> None:
 
 def test_every_format_gives_the_same_batches_in_workers(folder: Path) -> None:
     found = set()
-    for (name, made), method in itertools.product(SETS.items(), ("fork", "spawn")):
+    ways = [*itertools.product(SETS.items(), ["fork"]), (("hdf5", HDF5Dataset), "spawn")]
+    for (name, made), method in ways:
         dataset = made(folder / f"{name}.pack")
         dataset[0]
         loader = DataLoader(dataset, batch_size=3, num_workers=1, multiprocessing_context=method)

@@ -226,7 +226,7 @@ def test_a_cut_pack_is_refused_before_anything_is_written(
 
 
 @each_format
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_data_sets_read_the_copy_in_workers_too(tmp_path: Path, base: Path, format: str, method: str) -> None:
     pack = tmp_path / "a.pack"
     packed(photos(tmp_path / "in", 12), pack, to=format, part_bytes=3000)
