@@ -133,7 +133,7 @@ def read_through_a_loader(path: Path, cuda: FakeCUDA, **options: Any) -> list[An
     read = [image for _ in range(2) for image in trained(loader, cuda)["image"]]
     loader.close()
     gc.collect()
-    assert len(loader._recipe._slabs) == 0, "memory of batches is still held"
+    assert len(loader._slabs) == 0, "memory of batches is still held"
     assert cuda.staged == 0, "batches are decoded into pinned memory"
     assert len(cuda.streams) == 2
     return read
@@ -173,7 +173,7 @@ def test_early_breaks_wait_for_what_is_in_flight(path: Path, cuda: FakeCUDA) -> 
             break
         del _batch
         gc.collect()
-        assert len(loader._recipe._slabs) == 0
+        assert len(loader._slabs) == 0
     assert len(cuda.streams) == 2
 
 

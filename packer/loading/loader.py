@@ -4,6 +4,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +14,12 @@ from packer.datasets import PackDataset
 from packer.errors import Refused
 from packer.geometry import Geometry
 from packer.loading import samplers
+from packer.loading.assembly import take_from
+from packer.loading.crew import Crew, Shift
 from packer.loading.engine import Engine
 from packer.loading.finish import Finish, MeanStd
 from packer.loading.lane import device_of, lane_to, pinned
-from packer.loading.order import Order
+from packer.loading.order import Order, Steps
 from packer.loading.place import Place, place_of
 from packer.loading.prefetch import Carrier
 from packer.loading.ranks import place_among_ranks
@@ -27,6 +30,8 @@ from packer.slabs import Slabs, pageable
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
+
+Source = Engine | Shift | Carrier  # where batches come from
 
 
 class Loader:
@@ -60,7 +65,8 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         threads: int | None = None,
-        prefetch_bytes: int = 256 << 20,
+        workers: int = 0,
+        prefetch_bytes: int | None = None,
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
     ) -> None:
@@ -71,23 +77,24 @@ class Loader:
         transform: called in the threads with each sample, after the data set's own.
         steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
         rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
-        threads: by default one per core that this process may use. prefetch_bytes: of batches made ahead; two always.
+        threads: by default one per core that this process may use. prefetch_bytes: of batches made ahead, 256 MiB where
+        nothing is said; two always. workers: so many processes make batches in place of threads, where Python's lock
+        would hold threads up; they live until `close`, or as long as the loader. One pass at a time then.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises Refused for what does not go together.
         """
-        if threads is not None and threads < 1:
-            raise Refused(f"threads={threads}: expected at least 1")
-        if not isinstance(dataset, Sized):
-            raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+        _check(dataset, threads, workers, prefetch_bytes)
         self.dataset = dataset
         self._pack = unwrapped(dataset)[0]
         if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
             raise Refused("geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform")
-        self.threads = threads or usable_cores()
+        self.threads = (threads or usable_cores()) if not workers else 0
+        self.workers = workers
+        sized: Any = dataset
         rank, world_size = place_among_ranks(rank, world_size, given_order=sampler is not None)
         self.order = Order(
-            *(len(dataset), batch_size, shuffle, seed, drop_last),
+            *(len(sized), batch_size, shuffle, seed, drop_last),
             rank=rank,
             world_size=world_size,
             steps_per_epoch=steps_per_epoch,
@@ -95,16 +102,20 @@ class Loader:
         )
         finish, wanted = Finish(normalize=normalize), device_of(device if device is not None else "cpu")
         self._lane = lane_to(wanted, finish) if wanted.type != "cpu" or finish else None
-        slabs = Slabs(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
-        how: dict[str, Any] = {"geometry": geometry, "transform": transform, "slabs": slabs}
-        self._recipe = Recipe(dataset, seed=seed, ragged=ragged, **how)
-        self._prefetch_bytes = prefetch_bytes
+        how: dict[str, Any] = {"seed": seed, "ragged": ragged, "geometry": geometry, "transform": transform}
+        recipe = partial(Recipe, dataset, **how)
+        self._slabs = Slabs(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
+        self._recipe = recipe(take=partial(take_from, self._slabs))
+        self._crew = Crew(recipe, workers, seed=seed) if workers else None
+        if self._crew is not None:  # not left to a collection, which may end queues before the processes that read them
+            weakref.finalize(self, self._crew.close)
+        self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else 256 << 20
         self._place = Place()  # of the next batch that the caller gets
         self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
         self._resumed = False
         self._drawn: Any = None  # the sampler's state before the pass that is going on
         self._turn = 0  # number of the iterator that the state follows: the newest
-        self._stream: Engine | Carrier | None = None
+        self._stream: Source | None = None
         self._end_stream: Callable[[], object] = _nothing
 
     def __len__(self) -> int:
@@ -136,7 +147,7 @@ class Loader:
         self._drawn = samplers.state_of(self.order.sampler)
         return _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
 
-    def _running_stream(self) -> "Engine | Carrier":
+    def _running_stream(self) -> Source:
         if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
             self.close()
         if self._stream is None:
@@ -144,14 +155,17 @@ class Loader:
             self._end_stream = weakref.finalize(self, self._stream.stop)
         return self._stream
 
-    def _source(self, epoch: int, step: int) -> "Engine | Carrier":
+    def _source(self, epoch: int, step: int) -> Source:
         """Where batches come from: the engine that makes them, or what carries them on to a device."""
-        begin = self._recipe.begin(self.order.begin(epoch, step, self._place.before))
-        limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        engine = Engine(begin, threads=self.threads, **limits)
+        steps = self.order.begin(epoch, step, self._place.before)
+        made = self._crew.begin(steps) if self._crew is not None else self._engine(steps)
         if self._lane is None:
-            return engine
-        return Carrier(self._lane, engine, _ON_DEVICE, stop=engine.stop)
+            return made
+        return Carrier(self._lane, made, _ON_DEVICE, stop=made.stop)
+
+    def _engine(self, steps: Steps) -> Engine:
+        limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
+        return Engine(self._recipe.begin(steps), threads=self.threads, **limits)
 
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
@@ -169,9 +183,11 @@ class Loader:
             self._begin_epoch(self.epoch + 1)
 
     def close(self) -> None:
-        """End the threads of an endless stream; the next `iter` goes on where it stood."""
+        """End the threads of an endless stream, and worker processes; the next `iter` goes on where it stood."""
         self._stream = None
         self._end_stream()
+        if self._crew is not None:
+            self._crew.close()
 
     # ---- going on in another process
 
@@ -220,13 +236,14 @@ class Loader:
         }
 
     def __repr__(self) -> str:
-        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {self.threads} threads)"
+        made = f"{self.workers} workers" if self.workers else f"{self.threads} threads"
+        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
 
 
 class _Epoch:
     """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
 
-    def __init__(self, loader: Loader, engine: "Engine | Carrier", turn: int, *, left: int | None = None) -> None:
+    def __init__(self, loader: Loader, engine: Source, turn: int, *, left: int | None = None) -> None:
         """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
         self._loader = loader
         self._engine = engine
@@ -261,6 +278,18 @@ class _Epoch:
 
 def _nothing() -> None:
     """What ends a stream that has not begun."""
+
+
+def _check(dataset: Any, threads: int | None, workers: int, prefetch_bytes: int | None) -> None:
+    """Raises Refused."""
+    if threads is not None and threads < 1:
+        raise Refused(f"threads={threads}: expected at least 1")
+    if not (isinstance(workers, int) and workers >= 0):
+        raise Refused(f"workers={workers!r}: expected a whole number, 0 for threads alone")
+    if workers and not threads is prefetch_bytes is None:
+        raise Refused("workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes")
+    if not isinstance(dataset, Sized):
+        raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
 
 
 def _is_number(value: Any) -> bool:

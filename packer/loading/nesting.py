@@ -7,30 +7,34 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-Change = Callable[[torch.Tensor], torch.Tensor]
+Change = Callable[[Any], Any]
+Kinds = tuple[type, ...]
 
 
-def mapped(value: Any, change: Change, skip: Collection[str] = ()) -> Any:
+def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds = (torch.Tensor,)) -> Any:
     """The same form with every tensor changed. Containers are new ones, what is no tensor is the same object.
 
-    skip: keys of dicts and names of named tuples, at any depth, whose values stay as they are.
+    skip: keys of dicts and names of named tuples, at any depth, whose values stay as they are. kinds: what to change,
+    if not tensors.
     """
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, kinds):
         return change(value)
     if isinstance(value, PackedSequence):
         return _packed(value, change)
+
+    def member(name: Any, each: Any) -> Any:
+        return each if name in skip else mapped(each, change, skip, kinds)
+
     if isinstance(value, Mapping):
-        changed = {name: _member(name, each, change, skip) for name, each in value.items()}
-        return _like(value, changed)
+        return _like(value, {name: member(name, each) for name, each in value.items()})
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         if names is not None:
-            pairs = zip(names, value, strict=True)
-            return type(value)(*(_member(name, each, change, skip) for name, each in pairs))
-        return type(value)(mapped(each, change, skip) for each in value)
+            return type(value)(*map(member, names, value))
+        return type(value)(mapped(each, change, skip, kinds) for each in value)
     if isinstance(value, list):
         new = copy.copy(value)
-        new[:] = [mapped(each, change, skip) for each in value]
+        new[:] = [mapped(each, change, skip, kinds) for each in value]
         return new
     return value
 
@@ -45,10 +49,6 @@ def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
 
     mapped(value, see, skip)
     return iter(found)
-
-
-def _member(name: Any, value: Any, change: Change, skip: Collection[str]) -> Any:
-    return value if name in skip else mapped(value, change, skip)
 
 
 def _packed(value: PackedSequence, change: Change) -> PackedSequence:

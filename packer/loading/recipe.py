@@ -9,12 +9,11 @@ from torch.utils.data import Dataset, Subset
 
 from packer.datasets import PackDataset
 from packer.geometry import Geometry, draw
-from packer.loading.assembly import take_from
+from packer.loading.assembly import Take
 from packer.loading.collating import Collator
 from packer.loading.engine import Job
 from packer.loading.jobs import DecodeJob, SampleJob
 from packer.loading.order import Indices, Step, Steps
-from packer.slabs import Slabs
 
 
 class Recipe:
@@ -28,9 +27,9 @@ class Recipe:
         ragged: str,
         geometry: Geometry | None,
         transform: Callable[[Any], Any] | None,
-        slabs: Slabs,
+        take: Take,
     ) -> None:
-        """slabs: the memory of batches. Raises Refused for another `ragged`."""
+        """take: where the memory of batches comes from. Raises Refused for another `ragged`."""
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
         pack = self._dataset if isinstance(self._dataset, PackDataset) else None
@@ -40,7 +39,7 @@ class Recipe:
         as_tuple = pack.as_tuple if pack and not transform else None
         self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
         self._decodes = pack is not None and not transform and not pack.transform and pack.output == "torch"
-        self._slabs = slabs
+        self._take = take
 
     def begin(self, steps: Steps) -> Callable[[], Job | None]:
         """A function that begins batch after batch."""
@@ -48,13 +47,20 @@ class Recipe:
 
     def _next(self, steps: Steps) -> Job | None:
         step = steps.next()
-        if step is None:
-            return None
+        return None if step is None else self._job(step)
+
+    def make(self, step: Step) -> Any:
+        """One batch, by this thread alone."""
+        job = self._job(step)
+        job.fill(0, len(job))
+        return job.finish()[0]
+
+    def _job(self, step: Step) -> Job:
         indices, random = self._of_dataset(step.indices), self._random(step)
         if not self._decodes:
             return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
         dataset: Any = self._dataset
-        assembly = dataset.assembly(indices, self._geometry, random=random, take=partial(take_from, self._slabs))
+        assembly = dataset.assembly(indices, self._geometry, random=random, take=self._take)
         return DecodeJob(assembly, dataset.as_tuple, self._collator)
 
     def _of_dataset(self, indices: Indices) -> Indices:
