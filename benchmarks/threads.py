@@ -1,6 +1,6 @@
-"""What more threads of packer.Loader give: from every format, JPEGs and raw pictures; beside processes of one thread.
+"""What more threads of packer.Loader give, and workers: from every format, JPEGs and raw pictures.
 
-Processes do not share an interpreter: what they give and threads do not is what the GIL takes.
+Beside them processes of one thread each, which share nothing: what they give and threads do not is what the GIL takes.
 """
 
 import multiprocessing
@@ -46,10 +46,10 @@ def geometry(name: str) -> Geometry | None:
     return Compose(RandomResizedCrop(SIDE, antialias=False), HorizontalFlip()) if name == CROPS else None
 
 
-def reads(name: str, pack: Path, threads: int) -> Callable[[], float]:
-    """images/s over whole epochs of at least some seconds."""
+def reads(name: str, pack: Path, **how: int) -> Callable[[], float]:
+    """images/s over whole epochs of at least some seconds. how: threads or workers of the Loader."""
     data_set = packer.open(pack, fields=("image",))
-    loader = packer.Loader(data_set, BATCH, shuffle=True, geometry=geometry(name), threads=threads)
+    loader = packer.Loader(data_set, BATCH, shuffle=True, geometry=geometry(name), **how)
 
     def run() -> float:
         images, started = 0, time.perf_counter()
@@ -62,7 +62,7 @@ def reads(name: str, pack: Path, threads: int) -> Callable[[], float]:
 
 def serve(pipe: Connection, name: str, pack: Path) -> None:
     """One process: answers each line with its images/s."""
-    run = reads(name, pack, 1)
+    run = reads(name, pack, threads=1)
     run()
     with suppress(EOFError):  # the other end is gone
         while pipe.recv():
@@ -93,7 +93,8 @@ def main() -> None:
     with base.scratch() as scratch:
         packs = build(base.photos(args.folder, scratch, args.samples), scratch, args.only)
         for name, pack in packs.items():
-            runs = {f"{count} threads": reads(name, pack, count) for count in counts}
+            runs = {f"{count} threads": reads(name, pack, threads=count) for count in counts}
+            runs["2 workers"] = reads(name, pack, workers=2)
             runs["2 processes"] = processes(name, pack, 2)
             found = figures[name] = base.interleaved(runs, args.rounds)
             first = f"{counts[0]} threads"

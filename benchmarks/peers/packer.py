@@ -11,12 +11,21 @@ from benchmarks.harness.job import Job
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, raw
 
 # variant -> the pack that it reads; the first is what the others are compared with
-_FULL = {"loader": "kept", "loader fast dct": "kept", "dataloader": "kept"}
+_FULL = {
+    "loader": "kept",
+    "loader fast dct": "kept",
+    "workers": "kept",
+    "workers fast dct": "kept",
+    "dataloader": "kept",
+}
 _CROPS = {
     "loader jpeg:90": "jpeg",
     "loader kept": "kept",
     "loader jpeg:90 antialias": "jpeg",
     "loader kept antialias": "kept",
+    "workers jpeg:90": "jpeg",
+    "workers kept": "kept",
+    "workers jpeg:90 antialias": "jpeg",
     "dataloader jpeg:90": "jpeg",
     "dataloader": "kept",
 }
@@ -26,8 +35,9 @@ _PACKS = {"full": _FULL, "rrc": _CROPS, "raw224": _RAW, "big": _CROPS}
 TASKS = {task: tuple(variants) for task, variants in _PACKS.items()}
 WITHOUT: dict[str, str] = {}
 DOES = (
-    "packer convert; packer.Loader with threads, or the data set in a DataLoader with worker processes. kept: the "
-    "files' own bytes; jpeg:90: encoded anew with restart intervals; antialias: filtered where it shrinks"
+    "packer convert; packer.Loader with threads, with as many worker processes (workers), or the data set in a "
+    "DataLoader with worker processes. kept: the files' own bytes; jpeg:90: encoded anew with restart intervals; "
+    "antialias: filtered where it shrinks"
 )
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python")
 SYSTEM = ()
@@ -69,4 +79,5 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
     if job.variant.startswith("dataloader"):
         return stacking.shuffled(data_set, job, "image")
-    return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, threads=job.threads), "image")
+    how = {"workers": job.threads} if job.variant.startswith("workers") else {"threads": job.threads}
+    return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, **how), "image")
