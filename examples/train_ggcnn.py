@@ -68,7 +68,9 @@ class Training:
         train, val = (Fold(0, part=part, by=args.split) for part in ("train", "val"))
         self.items = GraspDataset(args.pack, split=train, **how)
         self.held_out = GraspDataset(args.pack, split=val, random_rotate=False, random_zoom=False, **how)
-        self.loader = Loader(self.items, args.batch_size, shuffle=True, seed=args.seed, drop_last=True)
+        self.loader = Loader(
+            self.items, args.batch_size, shuffle=True, seed=args.seed, drop_last=True, workers=args.workers
+        )
         self.net = GraspNet().to(self.device, memory_format=torch.channels_last)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=args.lr)
         self.scaler = torch.amp.GradScaler(enabled=self.device.type == "cuda")
@@ -148,6 +150,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=224, help="px of the network's input, default 224")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=0, help="processes that make batches, in place of threads")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", choices=("image", "object"), default="image", help="what the fifth held out is of")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import packs
 
-from packer import codecs
+from packer import codecs, formats
 from packer.schema import Field, Schema, Shape
 
 Pixels = npt.NDArray[Any]
@@ -92,6 +92,14 @@ def pack(folder: Path, count: int = 10, *, format: str = "lmdb", image: str = "r
     """A pack of scenes of one size."""
     samples = [scene(number) for number in range(count)]
     return write(folder, samples, schema(size=(60, 80), image=image), format=format, parts=parts)
+
+
+def every_format(folder: Path, count: int) -> Path:
+    """A folder with the same scenes as a pack of each format, `<format>.pack`, and as JPEG, `jpeg.pack`."""
+    for name in formats.names():
+        pack(folder / f"{name}.pack", count, format=name)
+    pack(folder / "jpeg.pack", count, image="jpeg:90", parts=3)
+    return folder
 
 
 def middle(weights: Pixels) -> tuple[float, float]:

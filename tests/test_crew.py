@@ -32,11 +32,7 @@ RANDOM = Compose(RandomResizedCrop((40, 48), scale=(0.3, 1)), HorizontalFlip())
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("posed")
-    for name in formats.names():
-        posed.pack(folder / f"{name}.pack", 23, format=name)
-    posed.pack(folder / "jpeg.pack", 23, image="jpeg:90", parts=3)
-    return folder
+    return posed.every_format(tmp_path_factory.mktemp("posed"), 23)
 
 
 @pytest.fixture

@@ -28,11 +28,7 @@ STACKED = ("image", "depth", "mask", "label", "weight", "pose")
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same 23 posed in packs of every format, and as JPEG."""
-    folder = tmp_path_factory.mktemp("posed")
-    for name in formats.names():
-        posed.pack(folder / f"{name}.pack", 23, format=name)
-    posed.pack(folder / "jpeg.pack", 23, image="jpeg:90", parts=3)
-    return folder
+    return posed.every_format(tmp_path_factory.mktemp("posed"), 23)
 
 
 @pytest.fixture

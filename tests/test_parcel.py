@@ -20,6 +20,10 @@ DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float3
 LARGE, SMALL = 9000, 3
 
 
+class Ours(torch.Tensor):
+    """A tensor with a class of its own."""
+
+
 def values() -> dict[str, torch.Tensor]:
     """A tensor of every kind: numbers, layouts, sizes on both sides of what is sent by value."""
     random = torch.Generator().manual_seed(0)
@@ -35,6 +39,8 @@ def values() -> dict[str, torch.Tensor]:
         "a part": picture[:, 5:30, ::2],
         "spread": torch.tensor([5.0]).expand(70, 90),
         "with gradient": torch.arange(2000.0, requires_grad=True),
+        "of a class": torch.arange(2000.0).as_subclass(Ours),
+        "negative view": torch.full((2000,), 1 + 2j).conj().imag,
     }
 
 
@@ -52,9 +58,10 @@ def sent(batch: Any, size: int) -> tuple[Any, int]:
 def test_a_tensor_arrives(name: str, size: int) -> None:
     tensor = values()[name]
     found, wanted = sent([tensor], size)
-    assert found[0].dtype == tensor.dtype and torch.equal(found[0], tensor.detach())
-    large = tensor.nbytes > 4096 and tensor.dtype not in (torch.bfloat16, torch.complex64)
-    assert (wanted >= tensor.nbytes) == (large or not tensor.nbytes)
+    assert type(found[0]) is type(tensor) and found[0].dtype == tensor.dtype
+    assert torch.equal(found[0], tensor.detach())
+    ours = type(tensor) is torch.Tensor and tensor.dtype not in (torch.bfloat16, torch.complex64)
+    assert (wanted > 0) == (ours and tensor.nbytes > 4096)
     assert not found[0].requires_grad
     found[0].zero_()  # it is the receiver's
 

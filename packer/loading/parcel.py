@@ -152,12 +152,13 @@ class Table:
         return Parcel(form, self._used)
 
     def _sent(self, tensor: torch.Tensor) -> Any:
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.dtype not in _NUMPY_HAS:
+        plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided
+        if not plain or tensor.dtype not in _NUMPY_HAS:
             return tensor  # as torch sends it
+        tensor = tensor.detach().resolve_neg()
         offset = tensor.data_ptr() - self._start
         if tensor.numel() and 0 <= offset < self._slab.size:
             return _Placed(offset, tensor.dtype, tuple(tensor.shape), tensor.stride())
-        tensor = tensor.detach()
         if tensor.nbytes > _BY_VALUE:
             shape, strides = tuple(tensor.shape), _dense(tensor)
             room = self._room(tensor.nbytes)
