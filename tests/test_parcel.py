@@ -107,6 +107,13 @@ def test_what_does_not_fit_is_wanted_for_the_next() -> None:
     assert wanted == 2 * 100_032
 
 
+@pytest.mark.parametrize("size", [0, 5000, 6016, 12_032])
+def test_the_size_of_a_batch_is_learnt_from_one_that_had_no_room(size: int) -> None:
+    table = Table(np.zeros(size, np.uint8) if size else None)
+    one, other = table.take(6000)[0], table.take(6001)[0]
+    assert table.packed([one, other]).wanted == 6016 + 6016
+
+
 def test_a_worker_maps_a_slab_once_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packer.loading.parcel._MOST_MAPPED", 3)
     held = [shared(1 << 12, number) for number in range(5)]

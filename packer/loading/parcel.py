@@ -136,15 +136,15 @@ class Table:
 
     def take(self, size: int) -> tuple[torch.Tensor, Bytes]:
         """Memory of the slab, while there is some, else of the process; as Assembly takes it."""
-        memory = self._room(size)
-        if memory is None:
-            memory = np.empty(size, np.uint8)
+        fits = self._used + size <= self._slab.size
+        memory = self._room(size) if fits else np.empty(size, np.uint8)  # that is counted when it is packed
         return torch.from_numpy(memory), memory
 
-    def _room(self, size: int) -> Bytes | None:
+    def _room(self, size: int) -> Bytes:
+        """The next bytes of the slab: as many as are wanted, or fewer where it ends."""
         start = self._used
         self._used += -(-size // _ALIGNED) * _ALIGNED
-        return self._slab[start : start + size] if start + size <= self._slab.size else None
+        return self._slab[start : start + size]
 
     def packed(self, batch: Any) -> Parcel:
         """The batch, ready to be sent."""
@@ -162,7 +162,7 @@ class Table:
         if tensor.nbytes > _BY_VALUE:
             shape, strides = tuple(tensor.shape), _dense(tensor)
             room = self._room(tensor.nbytes)
-            if room is not None:
+            if room.size == tensor.nbytes:
                 torch.from_numpy(room).view(tensor.dtype).as_strided(shape, strides).copy_(tensor)
                 return _Placed(room.ctypes.data - self._start, tensor.dtype, shape, strides)
         return _Value(tensor.numpy())
