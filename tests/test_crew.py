@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,32 @@ def test_a_killed_worker_is_an_error_and_the_next_pass_works(dataset: PackDatase
     with pytest.raises(RuntimeError, match="worker"):
         list(batches)
     assert digest_of(loader) == digest_of(Loader(dataset, 2))
+
+
+def test_an_interrupt_between_a_parcel_and_its_slab_mixes_nothing_up(
+    dataset: PackDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next parcel would be read from the slab of the one that was lost."""
+    loader = Loader(dataset, 4, workers=2)
+    wanted = [digest_of(loader) for _ in range(2)]
+    batches = iter(loader)
+    next(batches)
+    held = loader._crew._tasks.held  # type: ignore[union-attr]
+    with monkeypatch.context() as patch:
+        patch.setattr(loader._crew._tasks, "held", Interrupted(held))  # type: ignore[union-attr]
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+    with pytest.raises(StopIteration):
+        next(batches)
+    loader.close()
+    assert digest_of(loader) == wanted[0]
+
+
+class Interrupted(deque[Any]):
+    """Ctrl-C comes to it first."""
+
+    def popleft(self) -> None:
+        raise KeyboardInterrupt
 
 
 def test_one_pass_at_a_time(dataset: PackDataset) -> None:

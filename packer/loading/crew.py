@@ -128,12 +128,12 @@ class Crew:
             sent = next(self._running)
             if isinstance(sent, PackerError):
                 raise sent
+            batch = sent.unpacked(self._tasks.held.popleft())
         except StopIteration:
             raise
-        except BaseException:  # also one that came in the middle of a message: nothing is in order any more
+        except BaseException:  # also Ctrl-C in the middle of a message, or before its slab was taken: nothing fits then
             self.close()
             raise
-        batch = sent.unpacked(self._tasks.held.popleft())
         if hasattr(os, "memfd_create"):  # else the size stays unknown, and batches travel by value
             self._tasks.size = max(self._tasks.size, -(-sent.wanted // _PAGE) * _PAGE)
         return batch

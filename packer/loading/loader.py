@@ -286,7 +286,7 @@ def _check(dataset: Any, threads: int | None, workers: int, prefetch_bytes: int 
         raise Refused(f"threads={threads}: expected at least 1")
     if not (isinstance(workers, int) and workers >= 0):
         raise Refused(f"workers={workers!r}: expected a whole number, 0 for threads alone")
-    if workers and not threads is prefetch_bytes is None:
+    if workers and (threads is not None or prefetch_bytes is not None):
         raise Refused("workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes")
     if not isinstance(dataset, Sized):
         raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
