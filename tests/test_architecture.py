@@ -62,7 +62,9 @@ MORE_PARAMETERS = {
     "packer.grasp.dataset.GraspDataset.__init__": "as packer.datasets.PackDataset",
     "packer.loading.loader.Loader.__init__": "what a loader can do is said in one call, as in torch's DataLoader",
     "packer.pack.samples.SampleReader.decode": "which value, where to, and what the caller knows of it already",
-    "packer.decoders.viewing.decode_view": "what is decoded, how and where to, and who is told in between",
+    "packer.decoders.viewing.prepare_view": "what is decoded, how and where to, and who is told in between",
+    "packer.decoders.region.prepare_region": "which part of what is decoded, how and where to",
+    "packer.decoders.libjpeg.Library.prepare": "which bytes are decoded, how and where to",
     "packer.decoders.pixels.decode": "buffer and kind, then what a codec knows of its field, each with a default",
 }
 

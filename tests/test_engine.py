@@ -27,11 +27,13 @@ class Count:
         self.act = act
         self.bytes = bytes
         self.given_up = False
-        self.slices_per_thread = 4
         self.slices: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return self.size
+
+    def slice(self, threads: int) -> int:
+        return -(-self.size // (4 * threads))
 
     def fill(self, start: int, stop: int) -> None:
         self.act(self, "fill")

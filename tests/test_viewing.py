@@ -1,5 +1,8 @@
 """JPEGs through views: what is decoded is what the view shows, and the pixels are those of the whole picture."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -74,13 +77,13 @@ def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
     name: str, scale: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    original = libjpeg.library().decode
+    original = libjpeg.library().prepare
 
-    def noting(buffer: object, pixels: object, *, eighths: int = 8, fast_dct: bool = False) -> None:
+    def noting(*given: Any, eighths: int = 8, **how: bool) -> Callable[[], None]:
         asked.append(eighths)
-        original(buffer, pixels, eighths=eighths, fast_dct=fast_dct)  # type: ignore[arg-type]
+        return original(*given, eighths=eighths, **how)
 
-    monkeypatch.setattr(libjpeg.library(), "decode", noting, raising=True)
+    monkeypatch.setattr(libjpeg.library(), "prepare", noting, raising=True)
     box = (8, 16, 128, 160)
     size = round(128 / scale / 1.2), round(160 / scale / 1.2)
     whole = np.asarray(Image.fromarray(decode(FILES[name], "image")))

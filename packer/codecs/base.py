@@ -30,10 +30,10 @@ class Codec(ABC):
     is_file: ClassVar[bool] = False  # whether `decode` of a picture is `pixels`, and nothing besides
     lossy: ClassVar[bool] = False
 
-    def __init__(self, field: Field, *, decoder: str = "auto", strict: bool = True, dct: str = "accurate") -> None:
-        """field: what is stored; decoder: which JPEG decoder; strict, dct: see packer.decoders.decode."""
+    def __init__(self, field: Field, **how: Any) -> None:
+        """field: what is stored; how: decoder, strict, dct and vouched, see packer.decoders.Decoder."""
         self.field = field
-        self.pixels = Decoder(field.kind, decoder=decoder, strict=strict, dct=dct, invalid=field.invalid)
+        self.pixels = Decoder(field.kind, invalid=field.invalid, **how)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:

@@ -60,7 +60,7 @@ class Codec(base.Codec):
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
         if self.field.kind == "bytes":
             return super().shape(buffer), None
-        found = sniff(buffer)
+        found = self.pixels.look(buffer)
         return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
 
     def shape(self, buffer: base.Buffer) -> Shape:

@@ -48,18 +48,18 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
     if layout is None:
         return None
     top, left, height, width = box
-    first, last = _span(top, height, layout.mcu[0] * eighths // 8, eighths=eighths)
+    first, last = span(top, height, layout.size[0] * eighths // 8, eighths=eighths)
     last = min(last, layout.rows)
-    while first and min(last * layout.mcu[0], found.height) - first * layout.mcu[0] < FEWEST_PX:
+    while first and min(last * layout.size[0], found.height) - first * layout.size[0] < FEWEST_PX:
         first -= 1
-    begin, end = _span(left, width, layout.mcu[1] * layout.mcus * eighths // 8, eighths=eighths)
+    begin, end = span(left, width, layout.size[1] * eighths // 8, eighths=eighths)
     begin, end = _widened(begin, min(end, layout.columns), found=found, layout=layout, eighths=eighths)
     kept = Window(first, last, begin, end)
-    shown = size(found, layout, kept)
+    shown = size(found, kept)
     return kept if found.height * found.width - shown[0] * shown[1] >= WORTH_PX else None
 
 
-def _span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
+def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
     """The first interval of `step` scaled px that is touched along one axis, and the one after the last."""
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
@@ -67,7 +67,7 @@ def _span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int
 
 
 def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths: int) -> tuple[int, int]:
-    step = layout.mcu[1] * layout.mcus
+    step = layout.size[1]
     while begin > 0 or end < layout.columns:
         width = min(end * step, found.width) - begin * step
         if width >= FEWEST_PX and width * eighths > 8 * (FEWEST_COLUMNS_PX - 1):
@@ -76,21 +76,24 @@ def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths:
     return begin, end
 
 
-def size(found: Header, layout: Intervals, kept: Window) -> tuple[int, int]:
+def size(found: Header, kept: Window) -> tuple[int, int]:
     """Height and width of what the window shows, in px of the full size."""
-    height, width = layout.mcu[0], layout.mcu[1] * layout.mcus
+    height, width = _interval(found)
     return (
         min(kept.bottom * height, found.height) - kept.top * height,
         min(kept.right * width, found.width) - kept.left * width,
     )
 
 
-def corner(layout: Intervals, kept: Window, eighths: int) -> tuple[int, int]:
+def corner(found: Header, kept: Window, eighths: int) -> tuple[int, int]:
     """Top and left of the window, in px at the scale."""
-    return (
-        kept.top * layout.mcu[0] * eighths // 8,
-        kept.left * layout.mcu[1] * layout.mcus * eighths // 8,
-    )
+    height, width = _interval(found)
+    return kept.top * height * eighths // 8, kept.left * width * eighths // 8
+
+
+def _interval(found: Header) -> tuple[int, int]:
+    """Height and width of an interval of a file that can be cut."""
+    return found.intervals.size if found.intervals is not None else (0, 0)
 
 
 def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memoryview | None:
@@ -98,9 +101,9 @@ def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memory
 
     Raises DamagedImage where a table of intervals does not agree with the file.
     """
-    layout = found.intervals
+    scan, layout = found.scan, found.intervals
     every = bounds(buffer, found)
-    if layout is None or every is None:
+    if scan is None or layout is None or every is None:
         return None
     runs = _runs(every, layout, kept)
     if layout.table_at:
@@ -112,8 +115,8 @@ def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memory
     array, file = scratch.file(at + whole + len(END))
     source = memoryview(buffer)
     file[:at] = source[:at]
-    height, width = size(found, layout, kept)
-    file[layout.size_at : layout.size_at + 4] = (height << 16 | width).to_bytes(4, "big")
+    height, width = size(found, kept)
+    file[scan.size_at : scan.size_at + 4] = (height << 16 | width).to_bytes(4, "big")
     old, new = source[at:], file[at:]
     places = zip(starts.tolist(), stops.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True)
     for start, stop, begin, end in places:

@@ -4,8 +4,8 @@ What every batch does for every image is here, in few steps: an ordinary JPEG go
 through a view no further than the view shows. All else is packer.decoders.decode's.
 """
 
-import functools
 from collections.abc import Callable
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -15,15 +15,15 @@ import numpy.typing as npt
 from packer.arrays import target
 from packer.decoders import libjpeg
 from packer.decoders.header import Buffer, Header
+from packer.decoders.headers import Headers
 from packer.decoders.pixels import decode
-from packer.decoders.sniffing import sniff
 from packer.geometry import View
 from packer.registry import import_or_explain
 
 Pixels = npt.NDArray[Any]
 
 
-@functools.cache
+@cache
 def _viewing() -> ModuleType:
     """What views need, loaded when one is asked for: it brings OpenCV, which packing kept bytes does without."""
     return import_or_explain("packer.decoders.viewing", "resizing pictures")
@@ -40,10 +40,14 @@ class Decoder:
         strict: bool = True,
         dct: str = "accurate",
         invalid: float | None = None,
+        vouched: bool = False,
     ) -> None:
+        """vouched: the bytes are those of files that were decoded strictly once, says a checksum."""
         self._kind = kind
         self._how: dict[str, Any] = {"decoder": decoder, "strict": strict, "dct": dct, "invalid": invalid}
         self._fast_dct = dct == "fast"
+        self._vouched = vouched
+        self.look = Headers().of  # the header of a file
         self._plain = kind == "image" and decoder != "opencv"
 
     def __call__(
@@ -56,18 +60,30 @@ class Decoder:
         decoded: Callable[[], object] | None = None,
     ) -> Pixels:
         """The pixels, as stored or as the view shows them. decoded: called between decoding and warping, if any."""
-        found = header or sniff(buffer)
+        return self.prepare(buffer, view, out, header=header, decoded=decoded)()
+
+    def prepare(
+        self,
+        buffer: Buffer,
+        view: View | None = None,
+        out: Any = None,
+        *,
+        header: Header | None = None,
+        decoded: Callable[[], object] | None = None,
+    ) -> Callable[[], Pixels]:
+        """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does."""
+        found = header or self.look(buffer)
         if not self._plain or found.format != "jpeg" or found.cmyk:
             if decoded is not None and view is not None:
-                return self._in_two_steps(buffer, view, out, header=found, decoded=decoded)
-            return decode(buffer, self._kind, view=view, header=found, out=out, **self._how)
+                return partial(self._in_two_steps, buffer, view, out, header=found, decoded=decoded)
+            return partial(decode, buffer, self._kind, view=view, header=found, out=out, **self._how)
         if view is None or view.is_identity(found.height, found.width):
             pixels = target((found.height, found.width, 3), np.uint8, out=out)
-            libjpeg.decode(buffer, found, pixels, fast_dct=self._fast_dct)
-            return pixels if out is None else out
-        how = {"fast_dct": self._fast_dct, "decoded": decoded}
-        shown: Pixels = _viewing().decode_view(buffer, found, view, out=out, **how)
-        return shown
+            fill = libjpeg.prepare(buffer, found, pixels, fast_dct=self._fast_dct)
+            return partial(_filled, fill, pixels if out is None else out)
+        how = {"fast_dct": self._fast_dct, "vouched": self._vouched, "decoded": decoded}
+        show: Callable[[], Pixels] = _viewing().prepare_view(buffer, found, view, out=out, **how)
+        return show
 
     def _in_two_steps(
         self, buffer: Buffer, view: View, out: Any, *, header: Header, decoded: Callable[[], object]
@@ -77,3 +93,8 @@ class Decoder:
         warp = import_or_explain("packer.warping", "resizing pictures").warp
         warped: Pixels = warp(pixels, view, self._kind, invalid=self._how["invalid"], out=out)
         return warped
+
+
+def _filled(fill: Callable[[], None], pixels: Pixels) -> Pixels:
+    fill()
+    return pixels

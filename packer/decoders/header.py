@@ -15,17 +15,28 @@ MAX_SCANS = 500
 class Intervals(NamedTuple):
     """Restart intervals of a JPEG of one scan, each a whole fraction of a row of MCUs: see packer.decoders.intervals.
 
-    mcu: (height, width) of an MCU in px. mcus: MCUs in an interval.
+    size: (height, width) of an interval in px. mcus: MCUs in an interval.
     rows, columns: intervals in the picture's height and width.
-    size_at: offset of the frame's height and width. table_at: offset of a table of the intervals' lengths, or 0.
+    table_at: offset of a table of the intervals' lengths, or 0.
     """
 
-    mcu: tuple[int, int]
+    size: tuple[int, int]
     mcus: int
     rows: int
     columns: int
-    size_at: int
     table_at: int
+
+
+class Scan(NamedTuple):
+    """The one scan of a JPEG, which brings all of its picture and of which a part can be decoded.
+
+    mcu: (height, width) of an MCU in px. size_at: offset of the frame's height and width, a big-endian uint16 each.
+    intervals: how restart markers divide it; None where there are none.
+    """
+
+    mcu: tuple[int, int]
+    size_at: int
+    intervals: Intervals | None = None
 
 
 class Header(NamedTuple):
@@ -38,7 +49,8 @@ class Header(NamedTuple):
     orientation: EXIF value 1-8; 1 where absent or out of range.
     lossy: whether the format threw information away; packing it again as JPEG loses little more.
     palette: whether the stored samples are palette indices. bits: of one stored sample.
-    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data. intervals: how it can be cut, if so.
+    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data. scan: that one, where a part of it
+      can be decoded.
     """
 
     format: str
@@ -54,7 +66,12 @@ class Header(NamedTuple):
     progressive: bool = False
     scans: int = 1
     data_at: int = 0
-    intervals: Intervals | None = None
+    scan: Scan | None = None
+
+    @property
+    def intervals(self) -> Intervals | None:
+        """How restart markers divide a JPEG that can be cut."""
+        return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self) -> None:
         """Raise DamagedImage for a picture without pixels or beyond the limits."""

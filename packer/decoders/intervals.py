@@ -24,7 +24,7 @@ from packer.decoders.jpeg import END, TABLE
 Bounds = npt.NDArray[np.int64]
 
 _MARKER_BYTES = 2
-_HEAD_BYTES = 2 + len(TABLE) + 1
+HEAD_BYTES = 2 + len(TABLE) + 1
 _LONGEST_SEGMENT = 0xFFFF
 _AFTER_SOI = 2
 _STUFFING, _FILL, _FIRST, _LAST = 0x00, 0xFF, 0xD0, 0xD9
@@ -43,9 +43,9 @@ def with_table(file: bytes, found: Header) -> bytes:
         raise damaged("jpeg", "its restart markers are not in turn")
     lengths = np.diff(places)
     size = 2 if lengths.max() < 1 << 16 else 4
-    if _HEAD_BYTES + size * len(lengths) > _LONGEST_SEGMENT:
+    if HEAD_BYTES + size * len(lengths) > _LONGEST_SEGMENT:
         return file
-    head = struct.pack(">H7sB", _HEAD_BYTES + size * len(lengths), TABLE, size)
+    head = struct.pack(">H7sB", HEAD_BYTES + size * len(lengths), TABLE, size)
     at = _AFTER_SOI
     if file[at + 1] == _FIRST_APP:  # JFIF wants to come first
         at += 2 + int.from_bytes(file[at + 2 : at + 4], "big")
@@ -73,10 +73,10 @@ def disagreement(what: str) -> Exception:
 
 def _looked_up(buffer: Buffer, found: Header, layout: Intervals) -> Bounds | None:
     at, count = layout.table_at, layout.rows * layout.columns
-    length, size = buffer[at] << 8 | buffer[at + 1], buffer[at + _HEAD_BYTES - 1]
-    if size not in (2, 4) or length != _HEAD_BYTES + size * count:
+    length, size = buffer[at] << 8 | buffer[at + 1], buffer[at + HEAD_BYTES - 1]
+    if size not in (2, 4) or length != HEAD_BYTES + size * count:
         raise disagreement("its frame")
-    lengths = np.frombuffer(buffer, ">u2" if size == 2 else ">u4", count, at + _HEAD_BYTES)
+    lengths = np.frombuffer(buffer, ">u2" if size == 2 else ">u4", count, at + HEAD_BYTES)
     places = np.zeros(count + 1, np.int64)
     np.add.accumulate(lengths, dtype=np.int64, out=places[1:])
     end = found.data_at + int(places[-1])

@@ -7,7 +7,7 @@ import re
 import struct
 
 from packer.decoders import exif
-from packer.decoders.header import MAX_SCANS, Buffer, Header, Intervals, damaged
+from packer.decoders.header import MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
 
 MAGIC = b"\xff\xd8\xff"
 END = b"\xff\xd9"
@@ -110,30 +110,32 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
         progressive=frame == _PROGRESSIVE,
         scans=scans,
         data_at=scan + scan_length,
-        intervals=_intervals(buffer, noted, sampling, size=(height, width, at + 3))
-        if scans == 1 and count < 4 and _DRI in noted
-        else None,
+        scan=_scan(buffer, noted, sampling, size_at=at + 3) if scans == 1 and count < 4 else None,
     )
 
 
-def _intervals(
-    buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size: tuple[int, int, int]
-) -> Intervals | None:
-    """How restart markers divide a picture of one scan, size being its height, width and where they stand.
+def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: int) -> Scan | None:
+    """The only scan of a picture; None where its restart markers make it impossible to cut."""
+    mcu = _MCUS.get(sampling, (8, 8))
+    if _DRI not in noted:
+        return Scan(mcu, size_at)
+    height, width = struct.unpack_from(">HH", buffer, size_at)
+    intervals = _intervals(buffer, noted, mcu, (height, width))
+    return Scan(mcu, size_at, intervals) if intervals is not None else None
+
+
+def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size: tuple[int, int]) -> Intervals | None:
+    """How restart markers divide a picture of that size.
 
     None where they do not divide each row of MCUs into equal parts, or there is one interval only.
     """
-    height, width, size_at = size
     length, mcus = struct.unpack_from(">HH", buffer, noted[_DRI])
-    if length != 4 or not mcus:
-        return None
-    mcu_height, mcu_width = _MCUS.get(sampling, (8, 8))
-    rows, row_mcus = -(-height // mcu_height), -(-width // mcu_width)
-    if row_mcus % mcus or rows * row_mcus == mcus:
+    rows, row_mcus = -(-size[0] // mcu[0]), -(-size[1] // mcu[1])
+    if length != 4 or not mcus or row_mcus % mcus or rows * row_mcus == mcus:
         return None
     at = noted.get(_APP11, 0)
     table_at = at if at and bytes(buffer[at + 2 : at + 2 + len(TABLE)]) == TABLE else 0
-    return Intervals((mcu_height, mcu_width), mcus, rows, row_mcus // mcus, size_at, table_at)
+    return Intervals((mcu[0], mcu[1] * mcus), mcus, rows, row_mcus // mcus, table_at)
 
 
 def _walk_scans(buffer: Buffer, scan: int, components: bytes) -> int:

@@ -6,9 +6,10 @@ with the marker put back, as every viewer does.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +36,22 @@ class Library(Protocol):
     name: str  # package and version
     binary: str  # part of the path of the shared object that holds libjpeg-turbo
 
-    def decode(
-        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-    ) -> None:
-        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
+    def prepare(
+        self,
+        buffer: Buffer,
+        pixels: npt.NDArray[np.uint8],
+        *,
+        eighths: int = 8,
+        fast_dct: bool = False,
+        goes_on: bool = False,
+    ) -> Callable[[], None]:
+        """What decodes into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part is written where that raises.
 
+        All that can be done before is: between two pictures the interpreter's own code and data leave the caches.
         eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
           file has at least 8 px: less do not tell the library which scale is meant.
         fast_dct: JDCT_IFAST, where the scale is 8/8.
+        goes_on: the scan has more rows than the frame says; that there are, see `is_left_over`, is no error.
         """
 
     def check(self, buffer: Buffer, found: Header) -> None:
@@ -69,7 +78,7 @@ def attempts() -> Iterator[Library | str]:
         try:
             found: Library = import_or_explain(module, "decoding JPEG").Library()
             pixels = np.zeros((8, 8, 1), np.uint8)
-            found.decode(_TINY, pixels)
+            found.prepare(_TINY, pixels)()
         except (MissingPackage, RuntimeError, OSError, AttributeError, KeyError, DamagedImage) as error:
             yield str(error)
             continue
@@ -88,21 +97,48 @@ def describe(found: Library) -> str:
     return found.name
 
 
-def decode(
-    buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-) -> None:
-    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises.
+def is_left_over(message: str) -> bool:
+    """Whether all that libjpeg found is that data is left between the last row and the end marker.
 
-    eighths, fast_dct: see Library.decode.
+    The message is that of its first warning (jerror.c of libjpeg-turbo puts out no other), and this one comes last.
     """
-    use = library()
+    return message.startswith("Corrupt JPEG data: ") and message.endswith(" extraneous bytes before marker 0xd9")
+
+
+def decode(buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], **how: Any) -> None:
+    """As `prepare` has it, at once."""
+    prepare(buffer, found, pixels, **how)()
+
+
+def prepare(
+    buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+) -> Callable[[], None]:
+    """What decodes strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises.
+
+    eighths, fast_dct: see Library.prepare.
+    """
+    try:
+        again = partial(library().prepare, pixels=pixels, eighths=eighths, fast_dct=fast_dct)
+        return partial(_strictly, again(buffer), buffer, found, pixels, again)
+    except DamagedImage:
+        pixels.fill(0)
+        raise
+
+
+def _strictly(
+    once: Callable[[], None],
+    buffer: Buffer,
+    found: Header,
+    pixels: npt.NDArray[np.uint8],
+    again: Callable[[Buffer], Callable[[], None]],
+) -> None:
     try:
         try:
-            use.decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
+            once()
         except DamagedImage:
             if not _may_lack_end(buffer, found):
                 raise
-            use.decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
+            again(bytes(buffer) + END)()
     except DamagedImage:
         pixels.fill(0)
         raise

@@ -4,6 +4,8 @@
 |-------------------------------------------------|--------------------------------------------------------------------|
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
 | row, one scan: packer's `jpeg:Q`, foreign ones  | packer.decoders.cutting                                            |
+| JPEG of one scan without any, its bytes vouched | the rows down to the end of the box, see                           |
+| for by a checksum: the usual `encoded` ones     | packer.decoders.shortening                                         |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
 | CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
 
@@ -13,17 +15,18 @@ decoded is not seen: a record's crc32 is there for that.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from packer.arrays import deliver
-from packer.decoders import cutting, libjpeg
-from packer.decoders.cutting import FEWEST_PX, Box
+from packer.decoders import cutting, libjpeg, shortening
+from packer.decoders.cutting import FEWEST_PX, Box, Window
 from packer.decoders.header import Buffer, Header
 from packer.decoders.pixels import NAMES, decode
-from packer.errors import Refused
+from packer.errors import DamagedImage, Refused
 from packer.registry import import_or_explain
 from packer.scratch import Scratch
 
@@ -51,16 +54,26 @@ class Region:
     eighths: int
 
 
-def decode_region(
+def decode_region(buffer: Buffer, found: Header, **how: Any) -> Region:
+    """As `prepare_region` has it, at once."""
+    region, fill = prepare_region(buffer, found, **how)
+    fill()
+    return region
+
+
+def prepare_region(  # noqa: PLR0913  see tests/test_architecture.py
     buffer: Buffer,
     found: Header,
     *,
     box: Box | None = None,
     eighths: int = FULL,
     fast_dct: bool = False,
+    vouched: bool = False,
     out: Any = None,
-) -> Region:
-    """At least the pixels of a box, of a picture scaled by eighths / 8, equal to those of the whole at that scale.
+) -> tuple[Region, Callable[[], None]]:
+    """A region whose pixels are not yet there, and what decodes them. Between the two, more may be prepared.
+
+    It covers at least a box of a picture that is scaled by eighths / 8, with the pixels of the whole at that scale.
 
     found: what sniff(buffer) gave.
     box: (top, left, height, width) in px of the full size, inside the picture; None is all of it. The region covers
@@ -68,25 +81,65 @@ def decode_region(
     eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the picture are under 8 px, for
       CMYK and for what is not JPEG.
     fast_dct: the quicker, less exact inverse DCT (JDCT_IFAST); it is of no use below 8 eighths.
+    vouched: the bytes are those of a file that was decoded strictly once, says a checksum.
     out: C-contiguous writable uint8 (h, w, 3): filled where the whole picture is decoded and has that shape, otherwise
       left alone; zeros are left in it where the picture is damaged.
-    Raises DamagedImage, as packer.decoders.decode, where what is decoded is damaged or a table of intervals is wrong;
-    BadInput for a picture that is no image; Refused for a wrong box or scale.
+    Both raise DamagedImage, as packer.decoders.decode, where what is decoded is damaged or a table of intervals is
+    wrong; this one BadInput for a picture that is no image and Refused for a wrong box or scale.
     """
     _check_request(found, box, eighths)
     if found.format != "jpeg" or found.cmyk:
-        return _unscaled(buffer, found, out=out)
+        return _unscaled(buffer, found, out=out), _done
     eighths = _scale(found, eighths)
-    full = -(-found.height * eighths // 8), -(-found.width * eighths // 8)
-    part = None if box is None or found.intervals is None else _cut(buffer, found, box, eighths)
-    if part is None:
-        array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
-        libjpeg.decode(buffer, found, array, eighths=eighths, fast_dct=fast_dct)
-        return Region(array, 0, 0, full, eighths)
-    file, (height, width), (top, left) = part
-    array = _scratch.pixels(-(-height * eighths // 8), -(-width * eighths // 8))
-    libjpeg.library().decode(file, array, eighths=eighths, fast_dct=fast_dct)
-    return Region(array, top, left, full, eighths)
+    full = _scaled((found.height, found.width), eighths)
+    how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
+    kept = cutting.window(found, box, eighths) if box is not None else None
+    if kept is not None:
+        region = _reserved(cutting.size(found, kept), cutting.corner(found, kept, eighths), full, eighths)
+        return region, partial(_fill_window, buffer, found, kept, region, how)
+    height = shortening.height(found, box, eighths) if box is not None and vouched else None
+    if height is not None:
+        region = _reserved((height, found.width), (0, 0), full, eighths)
+        return region, partial(_fill_rows, buffer, found, height, region, how)
+    array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
+    return Region(array, 0, 0, full, eighths), libjpeg.prepare(buffer, found, array, **how)
+
+
+def _done() -> None:
+    """There is nothing left to decode."""
+
+
+def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
+    """A region of that full size in the thread's memory, not yet filled."""
+    return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
+
+
+def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, how: dict[str, Any]) -> None:
+    file = cutting.cut(buffer, found, kept, _scratch)  # not before it is decoded: it comes from the caches then
+    if file is None:
+        _fill_from_whole(buffer, found, region, how)
+    else:
+        libjpeg.library().prepare(file, region.pixels, **how)()
+
+
+def _fill_rows(buffer: Buffer, found: Header, height: int, region: Region, how: dict[str, Any]) -> None:
+    file = shortening.shortened(buffer, found, height, _scratch)
+    try:
+        libjpeg.library().prepare(file, region.pixels, goes_on=True, **how)()
+    except DamagedImage:
+        _fill_from_whole(buffer, found, region, how)
+
+
+def _fill_from_whole(buffer: Buffer, found: Header, region: Region, how: dict[str, Any]) -> None:
+    """Where a part does not decode alone, the whole says what is wrong, or does."""
+    whole = np.empty((*region.full, 3), np.uint8)
+    libjpeg.decode(buffer, found, whole, **how)
+    height, width = region.pixels.shape[:2]
+    region.pixels[:] = whole[region.top : region.top + height, region.left : region.left + width]
+
+
+def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
+    return -(-size[0] * eighths // 8), -(-size[1] * eighths // 8)
 
 
 class OpenCV:
@@ -115,14 +168,17 @@ class OpenCV:
         if found.format != "jpeg" or found.cmyk:
             return _unscaled(buffer, found, out=out)
         eighths = _scale(found, 1 << (eighths - 1).bit_length())
-        full = -(-found.height * eighths // 8), -(-found.width * eighths // 8)
-        part = None if box is None else _cut(buffer, found, box, eighths)
-        file, size, (top, left) = part or (buffer, (found.height, found.width), (0, 0))
+        full = _scaled((found.height, found.width), eighths)
+        kept = cutting.window(found, box, eighths) if box is not None else None
+        cut = cutting.cut(buffer, found, kept, _scratch) if kept is not None else None
+        file, size, (top, left) = buffer, (found.height, found.width), (0, 0)
+        if cut is not None and kept is not None:
+            file, size, (top, left) = cut, cutting.size(found, kept), cutting.corner(found, kept, eighths)
         if self._strict:
             file = libjpeg.check(file, found)
         opencv = import_or_explain("packer.decoders.opencv", "decoding pictures")
         array = opencv.reduced(file, size, eighths=eighths)
-        if part is None and out is not None and out.shape == array.shape:
+        if cut is None and out is not None and out.shape == array.shape:
             array = deliver(array, out=out)
         return Region(array, top, left, full, eighths)
 
@@ -137,19 +193,6 @@ def chosen(decoder: str, *, strict: bool = True) -> Callable[..., Region]:
 def _scale(found: Header, eighths: int) -> int:
     """The scale that libjpeg-turbo can be asked for: by a size, which names no scale where both sides are short."""
     return FULL if found.height < FEWEST_PX and found.width < FEWEST_PX else eighths
-
-
-def _cut(
-    buffer: Buffer, found: Header, box: Box, eighths: int
-) -> tuple[memoryview, tuple[int, int], tuple[int, int]] | None:
-    """A smaller file that shows the box, the size of its picture in full, and its corner at the scale."""
-    kept = cutting.window(found, box, eighths)
-    if kept is None or found.intervals is None:
-        return None
-    file = cutting.cut(buffer, found, kept, _scratch)
-    if file is None:
-        return None
-    return file, cutting.size(found, found.intervals, kept), cutting.corner(found.intervals, kept, eighths)
 
 
 def _check_request(found: Header, box: Box | None, eighths: int) -> None:

@@ -6,6 +6,8 @@ is used again remembers the quantisation and Huffman tables of the file before, 
 """
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy.typing as npt
 import turbojpeg
 
 from packer.decoders.header import Buffer, Header, damaged
+from packer.decoders.libjpeg import is_left_over
 
 _EIGHTH = (1, 8)
 _REPORT, _MESSAGE = "_TurboJPEG__report_error", "_TurboJPEG__get_error_string"
@@ -60,9 +63,15 @@ class Library:
         function = getattr(self._library, f"_TurboJPEG__{name}")
         return ctypes.cast(function, _POINTER).value or 0
 
-    def decode(
-        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-    ) -> None:
+    def prepare(
+        self,
+        buffer: Buffer,
+        pixels: npt.NDArray[np.uint8],
+        *,
+        eighths: int = 8,
+        fast_dct: bool = False,
+        goes_on: bool = False,
+    ) -> Callable[[], None]:
         height, width, channels = pixels.shape
         form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
         flags = turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
@@ -73,13 +82,24 @@ class Library:
         at = ctypes.addressof(told)
         handle = self._init()
         try:
-            failed = self._read_header(handle, source, size, at, at + 4, at + 8, at + 12)
-            if not failed:
-                if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
-                    raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
-                failed = self._decompress(handle, source, size, target, width, 0, height, form, flags)
-            if failed:
+            if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
                 raise damaged("jpeg", getattr(self._library, _MESSAGE)(handle))
+        finally:
+            self._destroy(handle)
+        if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
+            raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
+        request = (source, size, target, width, 0, height, form, flags)
+        return partial(self._decode, request, goes_on, (buffer, pixels))
+
+    def _decode(self, request: tuple[Any, ...], goes_on: bool, held: object) -> None:
+        """One call of the library; held: what owns the memory that the request names."""
+        del held
+        handle = self._init()
+        try:
+            if self._decompress(handle, *request):
+                message = getattr(self._library, _MESSAGE)(handle)
+                if not (goes_on and is_left_over(message)):
+                    raise damaged("jpeg", message)
         finally:
             self._destroy(handle)
 

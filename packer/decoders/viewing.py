@@ -6,6 +6,7 @@ are no gain: libjpeg-turbo has no vector code for them, and takes longer than fo
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,42 +14,51 @@ import numpy.typing as npt
 
 from packer.arrays import target
 from packer.decoders.header import Buffer, Header
-from packer.decoders.region import FULL, decode_region
+from packer.decoders.region import FULL, prepare_region
 from packer.geometry import View
 from packer.warping import image
 from packer.warping.placement import needed, place, shrinking
 
+Pixels = npt.NDArray[np.uint8]
 
-def decode_view(  # noqa: PLR0913  see tests/test_architecture.py
+
+def prepare_view(  # noqa: PLR0913  see tests/test_architecture.py
     buffer: Buffer,
     found: Header,
     view: View,
     *,
-    fast_dct: bool,
     out: Any,
     decoded: Callable[[], object] | None = None,
-) -> npt.NDArray[np.uint8]:
-    """uint8 (h, w, 3), RGB, as packer.decoders.decode gives it; the file is a JPEG that is not CMYK.
+    **how: bool,
+) -> Callable[[], Pixels]:
+    """What makes uint8 (h, w, 3), RGB, as packer.decoders.decode has it, of a JPEG that is not CMYK.
 
     decoded: called between decoding and warping, by who wants to know how long each takes.
+    how: fast_dct and vouched, as packer.decoders.region.prepare_region has them.
     """
     placement = place(view, found.height, found.width)
-    made: npt.NDArray[np.uint8] = target((*view.size, 3), np.uint8, out=out)
+    made: Pixels = target((*view.size, 3), np.uint8, out=out)
+    result = made if out is None else out
     top, left, height, width = box = needed(view, placement, found.height, found.width)
     if not (height and width):
-        made.fill(0)
-        return made if out is None else out
+        return partial(_in_turn, (partial(made.fill, 0),), result)
     eighths = FULL
     if view.antialias and (shrink := min(shrinking(view))) >= 2:
         eighths = FULL >> min(3, int(math.log2(shrink)))
-    region = decode_region(buffer, found, box=box, eighths=eighths, fast_dct=fast_dct)
-    if decoded is not None:
-        decoded()
+    region, fill = prepare_region(buffer, found, box=box, eighths=eighths, **how)
+    show: Callable[[], object]
     if placement is not None and placement.frame is None and region.eighths == FULL:
         top, left = top - region.top, left - region.left
-        image.put(region.pixels[top : top + height, left : left + width], placement, made, antialias=view.antialias)
+        part = region.pixels[top : top + height, left : left + width]
+        show = partial(image.put, part, placement, made, antialias=view.antialias)
     else:
         inner = view.of(region.top, region.left, region.eighths / FULL)
         placement = place(inner, *region.pixels.shape[:2])
-        image.warp(region.pixels, inner, placement, shrunk=region.eighths < FULL, out=made)
-    return made if out is None else out
+        show = partial(image.warp, region.pixels, inner, placement, shrunk=region.eighths < FULL, out=made)
+    return partial(_in_turn, (fill, show) if decoded is None else (fill, decoded, show), result)
+
+
+def _in_turn(steps: tuple[Callable[[], object], ...], result: Pixels) -> Pixels:
+    for step in steps:
+        step()
+    return result

@@ -1,7 +1,8 @@
 """Assembly: one batch in the making, its pictures decoded straight into the batch's memory by any number of threads."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
@@ -14,12 +15,14 @@ from packer.codecs.base import Buffer
 from packer.errors import BadInput, CorruptRecord
 from packer.formats.base import Record
 from packer.geometry import Geometry, View
-from packer.pack.samples import Look, SampleReader, Views
+from packer.pack.samples import Look, SampleReader
 from packer.schema import PIXEL_KINDS, Field
 from packer.slabs import Bytes, Slabs
 
+_AHEAD_BYTES = 8 << 20  # of files that are prepared before they are decoded: a crop's may be copies
 _DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32"}
 
+_Picture = tuple[int, str, Callable[[], object]]  # index, field, and what decodes it
 Take = Callable[[int], tuple[torch.Tensor, Bytes]]  # size -> a flat uint8 tensor, and an array over the same memory
 
 
@@ -92,25 +95,39 @@ class Assembly:
             return
         indices = self.places[start:stop].tolist()
         with self._reader.pack.records(indices, self._read) as records:
-            # first what is Python for all of them, then what is pixels: after a picture the interpreter's own code and
-            # data have left the caches, and come back once a slice instead of once a picture
-            planned = [self._plan(start + at, index, records[at]) for at, index in enumerate(indices)]
-            for at, (index, (looks, (main, others))) in enumerate(zip(indices, planned, strict=True)):
-                for name, value in records[at].items():
-                    view = others.get(name, main)
-                    if name in self._slots:
-                        self._slots[name].put(start + at, index, value, look=looks[name], view=view)
-                    else:
-                        field = self._reader.schema[name]
-                        decoded = self._reader.decode(index, field, value, view=view)
-                        self._lists[name][start + at] = as_torch(field, decoded)
+            # first what is Python for many of them, then what is pixels: after a picture the interpreter's own code and
+            # data have left the caches, and come back once for all of them instead of once a picture
+            pictures: list[_Picture] = []
+            ahead = 0
+            for at, (index, record) in enumerate(zip(indices, records, strict=True)):
+                pictures += self._planned(start + at, index, record)
+                ahead += sum(map(len, record.values()))
+                if ahead > _AHEAD_BYTES:
+                    self._decode(pictures)
+                    pictures, ahead = [], 0
+            self._decode(pictures)
 
-    def _plan(self, position: int, index: int, record: Record) -> tuple[dict[str, Look], Views]:
-        """The shape of each picture as stored, and the sample's views."""
+    def _decode(self, pictures: "list[_Picture]") -> None:
+        for index, name, decode in pictures:
+            try:
+                decode()
+            except (BadInput, CorruptRecord) as error:
+                raise self._reader.undecodable(index, name, error) from error
+
+    def _planned(self, position: int, index: int, record: Record) -> "Iterator[_Picture]":
+        """What decodes the pictures of a sample; its other values are put into their lists."""
         reader = self._reader
         looks = {name: reader.look(index, name, record[name]) for name in self._slots if name in record}
         random = self._random[position] if len(self._random) else ()
-        return looks, reader.views(index, self._geometry, looks, random)
+        main, others = reader.views(index, self._geometry, looks, random)
+        for name, value in record.items():
+            view = others.get(name, main)
+            if name in self._slots:
+                look = looks[name]
+                yield index, name, self._slots[name].prepared(position, index, value, look=look, view=view)
+            else:
+                field = reader.schema[name]
+                self._lists[name][position] = as_torch(field, reader.decode(index, field, value, view=view))
 
     def fields(self) -> dict[str, Any]:
         """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""
@@ -140,20 +157,25 @@ class _Slots:
         self._odd: dict[int, torch.Tensor] = {}
         self._decoder = reader.decoder(field) if field.name in reader.stored else None
 
-    def put(self, position: int, index: int, value: Buffer, *, look: Look, view: View | None) -> None:
-        """Decode one picture into its place."""
+    def prepared(
+        self, position: int, index: int, value: Buffer, *, look: Look, view: View | None
+    ) -> Callable[[], object]:
+        """What decodes one picture into its place."""
         shape = look[0] if view is None else (*view.size, *look[0][2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
-            odd = self._reader.decode(index, self._field, value, look=look, view=view)
-            self._odd[position] = as_torch(self._field, odd)
-        elif self._decoder is not None:
-            try:
-                self._decoder(value, view, arrays[position], header=look[1])
-            except (BadInput, CorruptRecord) as error:
-                raise self._reader.undecodable(index, self._field.name, error) from error
-        else:
-            self._reader.decode(index, self._field, value, arrays[position], look=look, view=view)
+            decode = partial(self._reader.decode, index, self._field, value, look=look, view=view)
+            return partial(self._put_odd, position, decode)
+        if self._decoder is None:
+            return partial(self._reader.decode, index, self._field, value, arrays[position], look=look, view=view)
+        try:
+            return self._decoder.prepare(value, view, arrays[position], header=look[1])
+        except (BadInput, CorruptRecord) as error:
+            raise self._reader.undecodable(index, self._field.name, error) from error
+
+    def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
+        """A picture of another shape than the first one's."""
+        self._odd[position] = as_torch(self._field, decode())
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
         """Copy pictures whose stored bytes are the pixels."""

@@ -19,17 +19,15 @@ _NAP_S = 1.0  # a thread without work looks whether it was stopped by such a fin
 
 
 class Job(Protocol):
-    """One batch in the making.
-
-    slices_per_thread: into how many slices per thread of the engine it is cut; 0 for one slice in all.
-    """
-
-    slices_per_thread: int
+    """One batch in the making."""
 
     given_up: bool  # set when nobody wants the batch any more: `fill` may return early
 
     def __len__(self) -> int:
         """How many samples, at least one."""
+
+    def slice(self, threads: int) -> int:
+        """How many samples a thread takes at once, at least one, where so many work on it."""
 
     def fill(self, start: int, stop: int) -> None:
         """Make the samples at those positions; called by several threads at once."""
@@ -44,7 +42,7 @@ class _Entry:
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
         self.count = len(job)
-        self.size = max(1, -(-self.count // max(1, threads * job.slices_per_thread)))
+        self.size = job.slice(threads)
         self.claimed = 0
         self.filled = 0
         self.batch: Any = None

@@ -85,6 +85,11 @@ class Manifest:
         inner = {f"index/{file.name}" for file in self.index} | {f"extras/{file.name}" for file in self.extras}
         return frozenset({NAME, *(part.name for part in self.parts), *inner})
 
+    @property
+    def validated(self) -> bool:
+        """Whether each picture whose bytes were kept was decoded strictly when it was packed."""
+        return _validated(self.options)
+
     def sealed(self) -> "Manifest":
         """The manifest with its pack_id computed."""
         return replace(self, pack_id=_pack_id(self))
@@ -228,6 +233,15 @@ def _canonical(data: dict[str, Any]) -> bytes:
 
 def _own_hash(data: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical({**data, "sha256": _ZEROS})).hexdigest()
+
+
+def _validated(options: Any) -> bool:
+    """As the options say; for packs made of packs those of the first one, since the later ones copy what they keep."""
+    while isinstance(options, dict) and isinstance(source := options.get("source"), dict) and "kind" in source:
+        if source["kind"] != "pack":
+            return bool(options.get("validate") == "full")
+        options = source.get("options")
+    return False
 
 
 def _pack_id(manifest: Manifest) -> str:

@@ -1,7 +1,7 @@
 """SampleReader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,9 @@ class SampleReader:
         self.schema: Schema = pack.schema.select(chosen)
         self._stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
         # a crc32 says that the bytes are those that were validated when packed
-        how = {"decoder": decoder, "dct": dct, "strict": pack.verify == "never"}
+        checked = pack.verify != "never"
+        how = {"decoder": decoder, "dct": dct, "strict": not checked}
+        how["vouched"] = checked and pack.manifest.validated
         self._codecs = {name: _codec(pack.schema[name], how) for name in self._stored}
         # in the pack's order: points are measured in its first picture, whichever the caller names first
         chosen_names = set(self.schema.names)
@@ -82,7 +84,7 @@ class SampleReader:
             shape, header = self._codecs[name].look(value)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, name, error) from error
-        return tuple(int(length or 0) for length in shape), header
+        return cast(tuple[int, ...], shape), header  # the lengths of a picture are known
 
     def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
         """The view of a sample, made of the size of its first picture; raises BadInput, Refused without a picture.
