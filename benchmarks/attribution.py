@@ -61,7 +61,8 @@ def shares(pack: Path, samples: int, seconds: float) -> dict[str, float]:
             if stage == "read":
                 patches.enter_context(delay.before(lmdb.Reader, "read"))
             elif stage == "decode":
-                patches.enter_context(delay.before(libjpeg.library(), "prepare"))
+                for name in ("decode", "prepare"):  # at once, or in two steps
+                    patches.enter_context(delay.before(libjpeg.library(), name))
             slow = profile(transforming(pack, delay if stage == "transform" else None), indices, batch_size=8)
         found[stage] = (slow.of(stage) - plain.of(stage)) * samples / 1e3 / delay.slept
     step = Delay(seconds)

@@ -176,7 +176,7 @@ def test_without_the_system_library_simplejpeg_steps_in(monkeypatch: pytest.Monk
 def test_a_library_that_decodes_wrong_pixels_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, choosing_again: None
 ) -> None:
-    monkeypatch.setattr(turbo.Library, "prepare", lambda self, buffer, pixels: lambda: None)
+    monkeypatch.setattr(turbo.Library, "decode", lambda self, buffer, pixels: None)
     assert describe().startswith("simplejpeg ")
 
 
@@ -203,7 +203,7 @@ def fails(library: libjpeg.Library, file: bytes) -> tuple[bool, bool]:
     found = sniff(file)
     results = []
     pixels = np.zeros((found.height, found.width, 3), np.uint8)
-    for attempt in (lambda: library.prepare(file, pixels)(), lambda: library.check(file, found)):
+    for attempt in (lambda: library.decode(file, pixels), lambda: library.check(file, found)):
         try:
             attempt()
             results.append(False)

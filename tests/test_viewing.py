@@ -1,6 +1,7 @@
 """JPEGs through views: what is decoded is what the view shows, and the pixels are those of the whole picture."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,14 @@ def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
     name: str, scale: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    original = libjpeg.library().prepare
 
-    def noting(*given: Any, eighths: int = 8, **how: bool) -> Callable[[], None]:
+    def noting(original: Callable[..., Any], *given: Any, eighths: int = 8, **how: bool) -> Any:
         asked.append(eighths)
         return original(*given, eighths=eighths, **how)
 
-    monkeypatch.setattr(libjpeg.library(), "prepare", noting, raising=True)
+    for method in ("decode", "prepare"):
+        original = getattr(libjpeg.library(), method)
+        monkeypatch.setattr(libjpeg.library(), method, partial(noting, original))
     box = (8, 16, 128, 160)
     size = round(128 / scale / 1.2), round(160 / scale / 1.2)
     whole = np.asarray(Image.fromarray(decode(FILES[name], "image")))

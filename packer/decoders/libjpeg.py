@@ -36,7 +36,7 @@ class Library(Protocol):
     name: str  # package and version
     binary: str  # part of the path of the shared object that holds libjpeg-turbo
 
-    def prepare(
+    def decode(
         self,
         buffer: Buffer,
         pixels: npt.NDArray[np.uint8],
@@ -44,15 +44,19 @@ class Library(Protocol):
         eighths: int = 8,
         fast_dct: bool = False,
         goes_on: bool = False,
-    ) -> Callable[[], None]:
-        """What decodes into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part is written where that raises.
+    ) -> None:
+        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
 
-        All that can be done before is: between two pictures the interpreter's own code and data leave the caches.
         eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
           file has at least 8 px: less do not tell the library which scale is meant.
         fast_dct: JDCT_IFAST, where the scale is 8/8.
         goes_on: the scan has more rows than the frame says; that there are, see `is_left_over`, is no error.
         """
+
+    def prepare(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> Callable[[], None]:
+        """What decodes so, once. All that can be done before is; this raises where the header tells of damage."""
 
     def check(self, buffer: Buffer, found: Header) -> None:
         """Raise exactly where a full decode would: entropy decoding, which is what warns, is done in full.
@@ -78,7 +82,7 @@ def attempts() -> Iterator[Library | str]:
         try:
             found: Library = import_or_explain(module, "decoding JPEG").Library()
             pixels = np.zeros((8, 8, 1), np.uint8)
-            found.prepare(_TINY, pixels)()
+            found.decode(_TINY, pixels)
         except (MissingPackage, RuntimeError, OSError, AttributeError, KeyError, DamagedImage) as error:
             yield str(error)
             continue
@@ -118,8 +122,10 @@ def prepare(
     eighths, fast_dct: see Library.prepare.
     """
     try:
-        again = partial(library().prepare, pixels=pixels, eighths=eighths, fast_dct=fast_dct)
-        return partial(_strictly, again(buffer), buffer, found, pixels, again)
+        use = library()
+        how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
+        again = partial(use.decode, pixels=pixels, **how)
+        return partial(_strictly, use.prepare(buffer, pixels, **how), buffer, found, pixels, again)
     except DamagedImage:
         pixels.fill(0)
         raise
@@ -130,7 +136,7 @@ def _strictly(
     buffer: Buffer,
     found: Header,
     pixels: npt.NDArray[np.uint8],
-    again: Callable[[Buffer], Callable[[], None]],
+    again: Callable[[Buffer], None],
 ) -> None:
     try:
         try:
@@ -138,7 +144,7 @@ def _strictly(
         except DamagedImage:
             if not _may_lack_end(buffer, found):
                 raise
-            again(bytes(buffer) + END)()
+            again(bytes(buffer) + END)
     except DamagedImage:
         pixels.fill(0)
         raise

@@ -119,13 +119,13 @@ def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, ho
     if file is None:
         _fill_from_whole(buffer, found, region, how)
     else:
-        libjpeg.library().prepare(file, region.pixels, **how)()
+        libjpeg.library().decode(file, region.pixels, **how)
 
 
 def _fill_rows(buffer: Buffer, found: Header, height: int, region: Region, how: dict[str, Any]) -> None:
     file = shortening.shortened(buffer, found, height, _scratch)
     try:
-        libjpeg.library().prepare(file, region.pixels, goes_on=True, **how)()
+        libjpeg.library().decode(file, region.pixels, goes_on=True, **how)
     except DamagedImage:
         _fill_from_whole(buffer, found, region, how)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ class Library:
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"
 
-    def prepare(
+    def decode(
         self,
         buffer: Buffer,
         pixels: npt.NDArray[np.uint8],
@@ -26,25 +25,24 @@ class Library:
         eighths: int = 8,
         fast_dct: bool = False,
         goes_on: bool = False,
-    ) -> Callable[[], None]:
+    ) -> None:
         height, width, channels = pixels.shape
         form = "GRAY" if channels == 1 else "RGB"
         if eighths == 8:
             height = width = 0  # no scaling, whatever size the file has
-        request = (buffer, form, fast_dct, False, height, width, 1, pixels, True)
-        return partial(self._decode, request, pixels, goes_on)
-
-    def _decode(self, request: tuple[Any, ...], pixels: npt.NDArray[np.uint8], goes_on: bool) -> None:
         try:
-            written = simplejpeg.decode_jpeg(*request)
-            shape = written.shape
+            shape = simplejpeg.decode_jpeg(buffer, form, fast_dct, False, height, width, 1, pixels, True).shape
         except ValueError as error:
             if not (goes_on and is_left_over(str(error))):
                 raise damaged("jpeg", str(error)) from error
-            buffer, _, _, _, *scale, _, _ = request
-            shape = (*simplejpeg.decode_jpeg_header(buffer, *scale)[:2], pixels.shape[2])
+            shape = (*simplejpeg.decode_jpeg_header(buffer, height, width, 1)[:2], channels)
         if shape != pixels.shape:
             raise damaged("jpeg", f"libjpeg-turbo finds shape {shape}, the header says {pixels.shape}")
+
+    def prepare(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> Callable[[], None]:
+        return partial(self.decode, buffer, pixels, eighths=eighths, fast_dct=fast_dct)
 
     def check(self, buffer: Buffer, found: Header) -> None:
         form = "CMYK" if found.cmyk else "GRAY"

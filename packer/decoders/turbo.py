@@ -19,6 +19,7 @@ from packer.decoders.libjpeg import is_left_over
 
 _EIGHTH = (1, 8)
 _REPORT, _MESSAGE = "_TurboJPEG__report_error", "_TurboJPEG__get_error_string"
+_Request = tuple[Any, int, int, int, int, int, int, int]  # of decompress, without the handle
 _INT, _POINTER, _SIZE = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong
 # what takes microseconds keeps the interpreter (PYFUNCTYPE); decoding lets go of it (CFUNCTYPE)
 _INIT = ctypes.PYFUNCTYPE(_POINTER)
@@ -43,6 +44,14 @@ def _address(buffer: Buffer) -> int:
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
+def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool) -> _Request:
+    height, width, channels = pixels.shape
+    form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
+    source = buffer if type(buffer) is bytes else _address(buffer)
+    target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
+    return source, len(buffer), target, width, 0, height, form, turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
+
+
 class Library:
     """PyTurboJPEG, as packer.decoders.libjpeg.Library; RuntimeError or OSError where it cannot work."""
 
@@ -63,7 +72,7 @@ class Library:
         function = getattr(self._library, f"_TurboJPEG__{name}")
         return ctypes.cast(function, _POINTER).value or 0
 
-    def prepare(
+    def decode(
         self,
         buffer: Buffer,
         pixels: npt.NDArray[np.uint8],
@@ -71,37 +80,49 @@ class Library:
         eighths: int = 8,
         fast_dct: bool = False,
         goes_on: bool = False,
-    ) -> Callable[[], None]:
-        height, width, channels = pixels.shape
-        form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
-        flags = turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
-        size = len(buffer)
-        source = buffer if type(buffer) is bytes else _address(buffer)
-        target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
-        told = (_INT * 4)()
-        at = ctypes.addressof(told)
+    ) -> None:
+        request = _request(buffer, pixels, fast_dct)
         handle = self._init()
         try:
-            if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
-                raise damaged("jpeg", getattr(self._library, _MESSAGE)(handle))
+            self._check_header(handle, request, eighths)
+            self._decompressed(handle, request, goes_on)
         finally:
             self._destroy(handle)
-        if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
-            raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
-        request = (source, size, target, width, 0, height, form, flags)
-        return partial(self._decode, request, goes_on, (buffer, pixels))
 
-    def _decode(self, request: tuple[Any, ...], goes_on: bool, held: object) -> None:
-        """One call of the library; held: what owns the memory that the request names."""
+    def prepare(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> Callable[[], None]:
+        request = _request(buffer, pixels, fast_dct)
+        handle = self._init()
+        try:
+            self._check_header(handle, request, eighths)
+        finally:
+            self._destroy(handle)
+        return partial(self._decode_prepared, request, (buffer, pixels))
+
+    def _decode_prepared(self, request: _Request, held: object) -> None:
+        """held: what owns the memory that the request names."""
         del held
         handle = self._init()
         try:
-            if self._decompress(handle, *request):
-                message = getattr(self._library, _MESSAGE)(handle)
-                if not (goes_on and is_left_over(message)):
-                    raise damaged("jpeg", message)
+            self._decompressed(handle, request, False)
         finally:
             self._destroy(handle)
+
+    def _check_header(self, handle: int, request: _Request, eighths: int) -> None:
+        source, size, _, width, _, height, _, _ = request
+        told = (_INT * 4)()
+        at = ctypes.addressof(told)
+        if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
+            raise damaged("jpeg", getattr(self._library, _MESSAGE)(handle))
+        if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
+            raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
+
+    def _decompressed(self, handle: int, request: _Request, goes_on: bool) -> None:
+        if self._decompress(handle, *request):
+            message = getattr(self._library, _MESSAGE)(handle)
+            if not (goes_on and is_left_over(message)):
+                raise damaged("jpeg", message)
 
     def check(self, buffer: Buffer, found: Header) -> None:
         form = turbojpeg.TJPF_CMYK if found.cmyk else turbojpeg.TJPF_GRAY
