@@ -72,7 +72,7 @@ def once(chosen: list[File], wanted: list[Box], *, eighths: int = 8) -> float:
     started = time.thread_time()
     for number, box in enumerate(wanted):
         file, found = chosen[number % len(chosen)]
-        decode_region(file, found, box=box, eighths=eighths)
+        decode_region(file, found, box=box, eighths=eighths, vouched=True)
     return (time.thread_time() - started) / len(wanted) * 1e6
 
 
