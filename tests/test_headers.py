@@ -64,6 +64,13 @@ def test_files_packed_with_other_tables_share_a_header() -> None:
     assert look(one) is look(other)
 
 
+def test_a_long_table_does_not_make_a_header_long() -> None:
+    large = [cropping.packed(720, 1280, seed=seed) for seed in range(2)]
+    assert sniff(large[0]).data_at > headers._MOST_BYTES
+    look = Headers().of
+    assert look(large[0]) is look(large[1])
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "_MOST_HEADERS", 8)
     kept = Headers()

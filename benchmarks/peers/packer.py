@@ -24,6 +24,7 @@ _CROPS = {
     "loader jpeg:90 antialias": "jpeg",
     "loader kept antialias": "kept",
     "workers jpeg:90": "jpeg",
+    "workers jpeg:90 fast dct": "jpeg",
     "workers kept": "kept",
     "workers jpeg:90 antialias": "jpeg",
     "dataloader jpeg:90": "jpeg",

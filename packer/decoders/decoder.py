@@ -71,7 +71,10 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Callable[[], Pixels]:
-        """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does."""
+        """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does.
+
+        The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
+        """
         found = header or self.look(buffer)
         if not self._plain or found.format != "jpeg" or found.cmyk:
             if decoded is not None and view is not None:

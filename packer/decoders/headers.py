@@ -10,7 +10,7 @@ from packer.decoders.header import Buffer, Header
 from packer.decoders.intervals import HEAD_BYTES
 from packer.decoders.sniffing import sniff
 
-_MOST_BYTES = 2048  # of a header that is kept: longer ones have EXIF or previews in them, and are all different
+_MOST_BYTES = 2048  # of a header without its table: longer ones have EXIF or previews in them, and are all different
 _MOST_FORMS = 2
 _MOST_HEADERS = 512
 _LENGTH = struct.Struct(">H").unpack_from
@@ -50,7 +50,7 @@ class Headers:
             if found is not None:
                 return found
         found = sniff(buffer)
-        if found.format == "jpeg" and found.scans == 1 and not found.progressive and found.data_at <= _MOST_BYTES:
+        if found.format == "jpeg" and found.scans == 1 and not found.progressive:
             self._keep(buffer, found)
         return found
 
@@ -58,6 +58,8 @@ class Headers:
         table_at = found.intervals.table_at if found.intervals is not None else 0
         after = table_at + _LENGTH(buffer, table_at)[0] if table_at else 0
         name = table_at, found.data_at - after
+        if sum(name) > _MOST_BYTES:
+            return
         form = next((form for form in self._forms if form.name == name), None)
         if form is None:
             form = _Form(*name)

@@ -71,8 +71,9 @@ def prepare_region(  # noqa: PLR0913  see tests/test_architecture.py
     vouched: bool = False,
     out: Any = None,
 ) -> tuple[Region, Callable[[], None]]:
-    """A region whose pixels are not yet there, and what decodes them. Between the two, more may be prepared.
+    """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
 
+    More regions may be prepared before a first is filled; it is filled, and used, by the thread that prepared it.
     It covers at least a box of a picture that is scaled by eighths / 8, with the pixels of the whole at that scale.
 
     found: what sniff(buffer) gave.
@@ -97,7 +98,7 @@ def prepare_region(  # noqa: PLR0913  see tests/test_architecture.py
     if kept is not None:
         region = _reserved(cutting.size(found, kept), cutting.corner(found, kept, eighths), full, eighths)
         return region, partial(_fill_window, buffer, found, kept, region, how)
-    height = shortening.height(found, box, eighths) if box is not None and vouched else None
+    height = shortening.height(buffer, found, box, eighths) if box is not None and vouched else None
     if height is not None:
         region = _reserved((height, found.width), (0, 0), full, eighths)
         return region, partial(_fill_rows, buffer, found, height, region, how)

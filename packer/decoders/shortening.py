@@ -11,16 +11,22 @@ A shortened file does not get there, so this is for bytes that a checksum vouche
 from packer.decoders import cutting
 from packer.decoders.cutting import Box, span
 from packer.decoders.header import Buffer, Header
+from packer.decoders.jpeg import END
 from packer.scratch import Scratch
 
+_MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in longer ones
 
-def height(found: Header, box: Box, eighths: int) -> int | None:
+
+def height(buffer: Buffer, found: Header, box: Box, eighths: int) -> int | None:
     """How many px of the full height have to be decoded for a box, (top, left, height, width), at scale eighths / 8.
 
-    None where the file cannot be shortened or too little would be left out.
+    None where the file cannot be shortened or too little would be left out, and where it does not end with an end
+    marker: it lacks one, or has a tail that would be copied for nothing.
     """
     scan = found.scan
-    if scan is None or scan.intervals is not None:
+    if scan is None or scan.intervals is not None or buffer[-2:] != END:
+        return None
+    if len(buffer) > _MOST_BYTES_PER_PX * found.height * found.width:
         return None
     _, last = span(box[0], box[2], scan.mcu[0] * eighths // 8, eighths=eighths)
     kept = last * scan.mcu[0]

@@ -98,7 +98,7 @@ class Library:
             self._check_header(handle, request, eighths)
         finally:
             self._destroy(handle)
-        return partial(self._decode_prepared, request, (buffer, pixels))
+        return partial(self._decode_prepared, request, (memoryview(buffer), pixels))  # a view keeps its size, too
 
     def _decode_prepared(self, request: _Request, held: object) -> None:
         """held: what owns the memory that the request names."""

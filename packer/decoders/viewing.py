@@ -31,7 +31,7 @@ def prepare_view(  # noqa: PLR0913  see tests/test_architecture.py
     decoded: Callable[[], object] | None = None,
     **how: bool,
 ) -> Callable[[], Pixels]:
-    """What makes uint8 (h, w, 3), RGB, as packer.decoders.decode has it, of a JPEG that is not CMYK.
+    """What makes uint8 (h, w, 3), RGB, as packer.decoders.decode has it, of a JPEG that is not CMYK, in this thread.
 
     decoded: called between decoding and warping, by who wants to know how long each takes.
     how: fast_dct and vouched, as packer.decoders.region.prepare_region has them.

@@ -46,6 +46,7 @@ class GraspAssembly:
     """The items at `places`, in that order."""
 
     only_copies = False
+    at_once = 8
 
     def __init__(  # noqa: PLR0913  what items are, how they are seen, and where they go
         self,
@@ -59,6 +60,7 @@ class GraspAssembly:
     ) -> None:
         """places: sample indices of the pack; indices: of the data set. seen: turn and zoom of each."""
         self.places = places
+        self.given_up = False
         self._reader = reader
         self._indices = indices
         self._rot, self._zoom = np.asarray(seen, np.float64).reshape(-1, 2).T
@@ -80,6 +82,8 @@ class GraspAssembly:
             points = labels.moved(points, owner, [item.frame for item in items], rots, zooms)
             draw(points, owner, self._form.widest, self._drawn[:, start:stop])
             for at, (item, rot, zoom) in enumerate(zip(items, rots.tolist(), zooms.tolist(), strict=True), start):
+                if self.given_up:
+                    return
                 if DEPTH in item.looks:
                     reader.depth(item, rot, zoom, self._float_arrays[at, 0])
                 if self._form.bytes:

@@ -8,7 +8,6 @@ from packer.loading.assembly import Filler
 from packer.loading.collating import Collator, bytes_of
 
 _SMALL_SLICES = 4  # per thread: they keep all threads busy to the end of a batch; each costs some microseconds
-_WARM = 32  # pictures whose Python is run before the first is decoded: slices of 8 took 3 to 8 % longer
 
 GetSample = Callable[[int, Sequence[float]], Any]
 Where = Callable[[int], str]
@@ -22,16 +21,25 @@ class DecodeJob:
         self._as_tuple = as_tuple
         self._collator = collator
         self.fill = assembly.fill
-        self.given_up = False  # not looked at: a slice takes an instant
+
+    @property
+    def given_up(self) -> bool:
+        """See the engine's Job."""
+        return self._assembly.given_up
+
+    @given_up.setter
+    def given_up(self, value: bool) -> None:
+        self._assembly.given_up = value
 
     def __len__(self) -> int:
         return len(self._assembly.places)
 
     def slice(self, threads: int) -> int:
-        """All of it where nothing is decoded; else a thread's share, or a part of it where that is large."""
+        """All of it where nothing is decoded; else equal parts of what is worked on at once, or less."""
         if self._assembly.only_copies:
             return len(self)
-        return max(min(_share(len(self), threads), _WARM), _share(len(self), threads * _SMALL_SLICES))
+        rounds = _share(_share(len(self), threads), self._assembly.at_once)
+        return _share(len(self), threads * rounds)
 
     def finish(self) -> tuple[Any, int]:
         """A dict of batched fields, or with `as_tuple` a list of them, as torch's default collate gives."""

@@ -77,6 +77,11 @@ class Pack:
     def __len__(self) -> int:
         return self.manifest.samples
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether records are views of mapped files; otherwise each is read into memory of its own."""
+        return not self._folders
+
     def locate(self, index: int) -> tuple[int, int]:
         """Part number and row in it of a sample, 0 <= index < len."""
         number = bisect_right(self._ends, index)
