@@ -50,17 +50,9 @@ class Decoder:
         self.look = Headers().of  # the header of a file
         self._plain = kind == "image" and decoder != "opencv"
 
-    def __call__(
-        self,
-        buffer: Buffer,
-        view: View | None = None,
-        out: Any = None,
-        *,
-        header: Header | None = None,
-        decoded: Callable[[], object] | None = None,
-    ) -> Pixels:
-        """The pixels, as stored or as the view shows them. decoded: called between decoding and warping, if any."""
-        return self.prepare(buffer, view, out, header=header, decoded=decoded)()
+    def __call__(self, buffer: Buffer, view: View | None = None, out: Any = None, **how: Any) -> Pixels:
+        """The pixels, as stored or as the view shows them. how: header and decoded, as `prepare` has them."""
+        return self.prepare(buffer, view, out, **how)()
 
     def prepare(
         self,
@@ -74,6 +66,7 @@ class Decoder:
         """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does.
 
         The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
+        header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
         """
         found = header or self.look(buffer)
         if not self._plain or found.format != "jpeg" or found.cmyk:

@@ -119,7 +119,7 @@ def prepare(
 ) -> Callable[[], None]:
     """What decodes strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises.
 
-    eighths, fast_dct: see Library.prepare.
+    eighths, fast_dct: see Library.decode.
     """
     try:
         use = library()
