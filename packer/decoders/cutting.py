@@ -31,12 +31,16 @@ WORTH_PX = 16_384  # assembling a file takes as long as decoding about so many
 
 
 class Window(NamedTuple):
-    """Intervals that are kept: rows top to bottom, columns left to right, the last ones not included."""
+    """Intervals that are kept: rows top to bottom, columns left to right, the last ones not included.
+
+    interval: (height, width) of one in px.
+    """
 
     top: int
     bottom: int
     left: int
     right: int
+    interval: tuple[int, int]
 
 
 def window(found: Header, box: Box, eighths: int) -> Window | None:
@@ -54,7 +58,7 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
         first -= 1
     begin, end = span(left, width, layout.size[1] * eighths // 8, eighths=eighths)
     begin, end = _widened(begin, min(end, layout.columns), found=found, layout=layout, eighths=eighths)
-    kept = Window(first, last, begin, end)
+    kept = Window(first, last, begin, end, layout.size)
     shown = size(found, kept)
     return kept if found.height * found.width - shown[0] * shown[1] >= WORTH_PX else None
 
@@ -78,22 +82,17 @@ def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths:
 
 def size(found: Header, kept: Window) -> tuple[int, int]:
     """Height and width of what the window shows, in px of the full size."""
-    height, width = _interval(found)
+    height, width = kept.interval
     return (
         min(kept.bottom * height, found.height) - kept.top * height,
         min(kept.right * width, found.width) - kept.left * width,
     )
 
 
-def corner(found: Header, kept: Window, eighths: int) -> tuple[int, int]:
+def corner(kept: Window, eighths: int) -> tuple[int, int]:
     """Top and left of the window, in px at the scale."""
-    height, width = _interval(found)
+    height, width = kept.interval
     return kept.top * height * eighths // 8, kept.left * width * eighths // 8
-
-
-def _interval(found: Header) -> tuple[int, int]:
-    """Height and width of an interval of a file that can be cut."""
-    return found.intervals.size if found.intervals is not None else (0, 0)
 
 
 def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memoryview | None:

@@ -26,6 +26,7 @@ from packer.decoders import cutting, libjpeg, shortening
 from packer.decoders.cutting import FEWEST_PX, Box, Window
 from packer.decoders.header import Buffer, Header
 from packer.decoders.pixels import NAMES, decode
+from packer.decoders.shortening import Rows
 from packer.errors import DamagedImage, Refused
 from packer.registry import import_or_explain
 from packer.scratch import Scratch
@@ -96,12 +97,12 @@ def prepare_region(  # noqa: PLR0913  see tests/test_architecture.py
     how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
     kept = cutting.window(found, box, eighths) if box is not None else None
     if kept is not None:
-        region = _reserved(cutting.size(found, kept), cutting.corner(found, kept, eighths), full, eighths)
+        region = _reserved(cutting.size(found, kept), cutting.corner(kept, eighths), full, eighths)
         return region, partial(_fill_window, buffer, found, kept, region, how)
-    height = shortening.height(buffer, found, box, eighths) if box is not None and vouched else None
-    if height is not None:
-        region = _reserved((height, found.width), (0, 0), full, eighths)
-        return region, partial(_fill_rows, buffer, found, height, region, how)
+    rows = shortening.rows(buffer, found, box, eighths) if box is not None and vouched else None
+    if rows is not None:
+        region = _reserved((rows.height, found.width), (0, 0), full, eighths)
+        return region, partial(_fill_rows, buffer, found, rows, region, how)
     array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
     return Region(array, 0, 0, full, eighths), libjpeg.prepare(buffer, found, array, **how)
 
@@ -123,8 +124,8 @@ def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, ho
         libjpeg.library().decode(file, region.pixels, **how)
 
 
-def _fill_rows(buffer: Buffer, found: Header, height: int, region: Region, how: dict[str, Any]) -> None:
-    file = shortening.shortened(buffer, found, height, _scratch)
+def _fill_rows(buffer: Buffer, found: Header, rows: Rows, region: Region, how: dict[str, Any]) -> None:
+    file = shortening.shortened(buffer, rows, _scratch)
     try:
         libjpeg.library().decode(file, region.pixels, goes_on=True, **how)
     except DamagedImage:
@@ -174,7 +175,7 @@ class OpenCV:
         cut = cutting.cut(buffer, found, kept, _scratch) if kept is not None else None
         file, size, (top, left) = buffer, (found.height, found.width), (0, 0)
         if cut is not None and kept is not None:
-            file, size, (top, left) = cut, cutting.size(found, kept), cutting.corner(found, kept, eighths)
+            file, size, (top, left) = cut, cutting.size(found, kept), cutting.corner(kept, eighths)
         if self._strict:
             file = libjpeg.check(file, found)
         opencv = import_or_explain("packer.decoders.opencv", "decoding pictures")

@@ -8,6 +8,8 @@ What libjpeg says of a whole file when its data is damaged, it says most often a
 A shortened file does not get there, so this is for bytes that a checksum vouches for.
 """
 
+from typing import NamedTuple
+
 from packer.decoders import cutting
 from packer.decoders.cutting import Box, span
 from packer.decoders.header import Buffer, Header
@@ -17,8 +19,15 @@ from packer.scratch import Scratch
 _MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in longer ones
 
 
-def height(buffer: Buffer, found: Header, box: Box, eighths: int) -> int | None:
-    """How many px of the full height have to be decoded for a box, (top, left, height, width), at scale eighths / 8.
+class Rows(NamedTuple):
+    """The upper rows of a picture: how many px of its full height, and where the file says how many there are."""
+
+    height: int
+    size_at: int
+
+
+def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> Rows | None:
+    """The rows that have to be decoded for a box, (top, left, height, width), at scale eighths / 8.
 
     None where the file cannot be shortened or too little would be left out, and where it does not end with an end
     marker: it lacks one, or has a tail that would be copied for nothing.
@@ -30,15 +39,13 @@ def height(buffer: Buffer, found: Header, box: Box, eighths: int) -> int | None:
         return None
     _, last = span(box[0], box[2], scan.mcu[0] * eighths // 8, eighths=eighths)
     kept = last * scan.mcu[0]
-    return kept if (found.height - kept) * found.width >= cutting.WORTH_PX else None
+    return Rows(kept, scan.size_at) if (found.height - kept) * found.width >= cutting.WORTH_PX else None
 
 
-def shortened(buffer: Buffer, found: Header, kept: int, scratch: Scratch) -> memoryview:
-    """The file with a picture of that height, in the scratch's memory; found.scan is there."""
+def shortened(buffer: Buffer, kept: Rows, scratch: Scratch) -> memoryview:
+    """The file with a picture of these rows, in the scratch's memory."""
     size = len(buffer)
     file = scratch.file(size)[1][:size]
     file[:] = buffer
-    if found.scan is not None:
-        at = found.scan.size_at
-        file[at : at + 2] = kept.to_bytes(2, "big")
+    file[kept.size_at : kept.size_at + 2] = kept.height.to_bytes(2, "big")
     return file
