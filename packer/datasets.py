@@ -48,7 +48,7 @@ class PackDataset(Dataset[Any]):
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
 
-    def __init__(  # noqa: PLR0913  what a data set can do is said in one call
+    def __init__(
         self,
         path: str | PathLike[str],
         fields: Sequence[str] | None = None,

@@ -37,7 +37,7 @@ _SAMPLINGS = frozenset(
 _MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in factors)) for factors in _SAMPLINGS}
 
 
-def header(buffer: Buffer) -> Header:  # noqa: C901  one loop over the segments, for speed
+def header(buffer: Buffer) -> Header:
     """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken.
 
     Strict where libjpeg skips and warns. Every image that is read passes here: hence one loop, and no generator.

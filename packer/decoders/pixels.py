@@ -36,7 +36,7 @@ def _opencv() -> ModuleType:
     return import_or_explain("packer.decoders.opencv", "decoding pictures")
 
 
-def decode(  # noqa: PLR0913  which pixels are wanted, how they are made and where they go
+def decode(
     buffer: Buffer,
     kind: str,
     *,

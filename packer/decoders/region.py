@@ -62,7 +62,7 @@ def decode_region(buffer: Buffer, found: Header, **how: Any) -> Region:
     return region
 
 
-def prepare_region(  # noqa: PLR0913  see tests/test_architecture.py
+def prepare_region(
     buffer: Buffer,
     found: Header,
     *,

@@ -22,7 +22,7 @@ from packer.warping.placement import needed, place, shrinking
 Pixels = npt.NDArray[np.uint8]
 
 
-def prepare_view(  # noqa: PLR0913  see tests/test_architecture.py
+def prepare_view(
     buffer: Buffer,
     found: Header,
     view: View,

@@ -47,9 +47,7 @@ class Resize(Geometry):
         return stretched(0, 0, height, width, size=size, antialias=self.antialias)
 
 
-def stretched(  # noqa: PLR0913  a box has four numbers
-    top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
-) -> View:
+def stretched(top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True) -> View:
     """The view that shows a box of whole px, and nothing else, at that size."""
     sy, sx = size[0] / height, size[1] / width
     # the box's edges (left - 0.5, ...) fall on the picture's (-0.5, ...)

@@ -48,7 +48,7 @@ class GraspAssembly:
     only_copies = False
     at_once = 8
 
-    def __init__(  # noqa: PLR0913  what items are, how they are seen, and where they go
+    def __init__(
         self,
         reader: ItemReader,
         places: npt.NDArray[np.int64],

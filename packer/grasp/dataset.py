@@ -37,7 +37,7 @@ class GraspDataset(PackDataset):
     index: of the data set. rot: radians, one of four. zoom: 0.5 ... 1.
     """
 
-    def __init__(  # noqa: PLR0913  what a data set can do is said in one call
+    def __init__(
         self,
         path: str | PathLike[str],
         output_size: int = 300,

@@ -49,7 +49,7 @@ class Loader:
     same batches, however many threads there are. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
     """
 
-    def __init__(  # noqa: PLR0913  what a loader can do is said in one call
+    def __init__(
         self,
         dataset: Dataset[Any],
         batch_size: int = 1,

@@ -50,7 +50,7 @@ class CUDAPrefetcher:
     awaited. After an early `break`, an error, `close` or the end of a `with` block no thread is left.
     """
 
-    def __init__(  # noqa: PLR0913  what is done to a batch on its way is said in one call
+    def __init__(
         self,
         loader: Iterable[Any],
         device: str | torch.device | int = "cuda",

@@ -109,7 +109,7 @@ class SampleReader:
         }
         return main, others
 
-    def decode(  # noqa: PLR0913  see tests/test_architecture.py
+    def decode(
         self,
         index: int,
         field: Field,

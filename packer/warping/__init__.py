@@ -34,7 +34,7 @@ from packer.warping.placement import Placement, place, turned
 Pixels = npt.NDArray[Any]
 
 
-def warp(  # noqa: PLR0913  see tests/test_architecture.py
+def warp(
     array: Pixels, view: View, kind: str, *, invalid: float | None = None, shrunk: bool = False, out: Any = None
 ) -> Pixels:
     """`array` as the view shows it; dtype kept, C-contiguous, never the same memory as `array`.
