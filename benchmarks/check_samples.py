@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from packer.files.text import printable
 from packer.sources import base, detect, load
 from packer.sources.folder import SUFFIXES
 from packer.sources.jacquard import corners
@@ -93,7 +94,7 @@ def compare(found: list[str], expected: str) -> int:
     for line in sorted({*found, *wanted}):
         verdict = "ok" if line in found and line in wanted else "FOUND" if line in found else "EXPECTED"
         bad += verdict != "ok"
-        print(f"{verdict:8} {line}")
+        print(f"{verdict:8} {printable(line)}")
     return bad
 
 

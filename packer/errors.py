@@ -16,19 +16,39 @@
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
 
-Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`.
+Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`. Names of files and
+texts of packs enter them as they are: `str` of an error, which tracebacks show too, makes them printable.
 """
 
 from collections.abc import Sequence
 
+from packer.files.text import printable
+
 
 class PackerError(Exception):
-    """Base of all errors below; `exit_code` is what the command line returns."""
+    """Base of all errors below; `exit_code` is what the command line returns.
+
+    reasons: what the message sums up, a line each.
+    """
 
     exit_code = 1
 
-    def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
+    def __init__(self, text: str | None = None, /, *, reasons: Sequence[str] = (), message: str | None = None) -> None:
+        """text: the message, one line. message: one of several lines, which is how torch's DataLoader wraps the error
+        of a worker (`ExceptionWrapper.reraise` passes it by this name to classes that have an attribute of it)."""
+        given = text if message is None else message
+        super().__init__(*(() if given is None else (given,)))
+        self.reasons = tuple(reasons)
+        self._has_lines = message is not None
+
+    @property
+    def message(self) -> str:
+        """The message as it was given, names in it as they are: for programs, not for a terminal."""
         return str(self.args[0]) if self.args else self.__class__.__name__
+
+    def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
+        lines = self.message.split("\n") if self._has_lines else [self.message]
+        return "\n".join(map(printable, (*lines, *self.reasons)))
 
 
 class Refused(PackerError, ValueError):
@@ -69,13 +89,6 @@ class DamagedImage(BadInput):
 
 class BadInputs(BadInput):
     """All samples of one conversion that could not be packed, with a reason each."""
-
-    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:  # the default is what unpickling needs
-        super().__init__(message)
-        self.reasons = tuple(reasons)
-
-    def __str__(self) -> str:
-        return "\n".join([str(self.args[0]), *self.reasons])
 
 
 class CorruptPack(PackerError, ValueError):

@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+import traceback
 
 import pytest
+from torch._utils import ExceptionWrapper
 
 from packer import errors
 from packer.errors import BadInputs, Interrupted, PackerError
@@ -72,9 +74,34 @@ def test_an_error_without_message_shows_its_class() -> None:
 
 
 def test_bad_inputs_lists_every_reason_also_after_pickling() -> None:
-    error = pickle.loads(pickle.dumps(BadInputs("set: 2 samples cannot be packed:", ["a.jpg: cut", "b.jpg: empty"])))
+    error = pickle.loads(
+        pickle.dumps(BadInputs("set: 2 samples cannot be packed:", reasons=["a.jpg: cut", "b.jpg: empty"]))
+    )
     assert error.reasons == ("a.jpg: cut", "b.jpg: empty")
     assert str(error) == "set: 2 samples cannot be packed:\na.jpg: cut\nb.jpg: empty"
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_names_in_a_message_are_escaped_where_it_is_shown_and_kept_for_programs(name: str) -> None:
+    error = found()[name]("a\x1b[2J\n\udcff.jpg: cut", reasons=["b\u202e\r: empty"])
+    for other in (error, pickle.loads(pickle.dumps(error))):
+        assert str(other) == "a\\x1b[2J\\n\\udcff.jpg: cut\nb\\u202e\\r: empty"
+        assert other.message == "a\x1b[2J\n\udcff.jpg: cut"
+        assert "".join(traceback.format_exception_only(other)) == f"packer.errors.{name}: {other}\n"
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_the_traceback_of_a_worker_keeps_its_lines(name: str) -> None:
+    try:
+        raise found()[name]("a\nb\x1b: cut")
+    except PackerError:
+        wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(found()[name]) as caught:
+        wrapped.reraise()
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        lines = str(error).split("\n")
+        assert lines[0] == f"Caught {name} in DataLoader worker process 0."
+        assert lines[-2:] == [f"packer.errors.{name}: a\\nb\\x1b: cut", ""]
 
 
 def test_an_interrupt_is_no_exception_that_a_handler_of_errors_eats() -> None:

@@ -11,7 +11,7 @@ import pytest
 from displayed import DEPTH, GRASPS, IMAGE, LABEL, NOTE, RECTANGLE, SCORE, decoded, displayed, plain, sheet_of
 
 from packer.errors import Refused, UnknownKey
-from packer.escapes import printable
+from packer.files.text import printable, shortened
 from packer.pack.opening import Pack
 from packer.schema import Field
 from packer.sheets import palette, png
@@ -187,8 +187,8 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
         assert set(attributes) <= ALLOWED[tag], (tag, attributes)
         assert "url" not in (attributes.get("style") or "")
     for number, name in enumerate(HOSTILE):
-        assert printable(f"{number}{name}") in page.texts
-        assert any(printable(name) in data for data in page.texts)
+        assert shortened(f"{number}{name}") in page.texts
+        assert any(shortened(name) in data for data in page.texts)
     assert page.texts.count("<b>pack & more: 12 of 12 samples, format lmdb") == 2
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\ud800-\udfff]", text)
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_seen_is_shown_as_an_escape() -> None:
     assert printable("a\x1b[0m\n\u202e\udcff\u2028\u00ad") == "a\\x1b[0m\\n\\u202e\\udcff\\u2028\\xad"
     assert printable("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
     assert ascii_text("caf\u00e9 \u4e2d\U0001f600") == "caf\\xe9 \\u4e2d\\U0001f600"
-    assert printable("x" * 1000) == "x" * 200 + "..." + "x" * 200
+    assert shortened("x" * 1000) == "x" * 200 + "..." + "x" * 200
 
 
 def test_text_is_fitted_by_its_middle_and_broken_where_it_may_be() -> None:

@@ -6,6 +6,7 @@ process, 128 + n interrupted by signal n.
 
 import contextlib
 import errno
+import io
 import signal
 import sys
 import traceback
@@ -15,6 +16,8 @@ import click
 
 from packer import __version__
 from packer.errors import Interrupted, PackerError, StorageFailed
+from packer.files.terminal import echo
+from packer.files.text import printable
 from packer.registry import Registry
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
@@ -65,14 +68,17 @@ def _code() -> int:
         main.main(prog_name="packer", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        error.message = printable(error.message)  # type: ignore[misc]  # quotes the user's words; click adds its lines
+        shown = io.StringIO()
+        error.show(shown)
+        _tell(shown.getvalue())
         return error.exit_code
     except PackerError as error:
-        click.echo(f"packer: {error}", err=True)
+        _tell(f"packer: {error}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
         cause = error if isinstance(error, Interrupted) else error.__cause__
-        click.echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
+        echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
         return cause.exit_code if isinstance(cause, Interrupted) else 130
     except BrokenPipeError:
         _drop_output()
@@ -80,13 +86,18 @@ def _code() -> int:
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
             where = error.filename or "the output"
-            click.echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
+            echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
             _drop_output()
             return StorageFailed.exit_code
-        traceback.print_exc()
-        click.echo("packer: unexpected error, please report it with the lines above", err=True)
+        _tell(traceback.format_exc())
+        echo("packer: unexpected error, please report it with the lines above", err=True)
         return 1
     return 0
+
+
+def _tell(text: str) -> None:
+    """Lines on stderr."""
+    echo(*text.removesuffix("\n").expandtabs(4).split("\n"), err=True)
 
 
 def _drop_output() -> None:

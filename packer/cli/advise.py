@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import json_option, parse_names
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Recommend a format, codec and size for SRC.")
@@ -38,7 +39,7 @@ def command(source: Path, **options: Any) -> None:
     from packer.measure.advise import Question, advise  # noqa: PLC0415
 
     question = Question(source, options["geometry"], options["sizes"], options["batch"], options["seconds"])
-    found = advise(question, say=lambda text: click.echo(text, err=True))
-    click.echo("\n".join(advise_report.text(found)), err=str(options["json_file"]) == "-")
+    found = advise(question, say=lambda text: echo(text, err=True))
+    echo(*advise_report.text(found), err=str(options["json_file"]) == "-")
     if options["json_file"]:
         writing.write_json(options["json_file"], advise_report.document(found))

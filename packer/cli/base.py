@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from packer.errors import Refused
+from packer.files.terminal import echo
 from packer.registry import Registry
 
 _PLAIN_SECONDS = 5.0
@@ -98,7 +99,7 @@ plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw t
 
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
-    click.echo(json.dumps(data, sort_keys=True))
+    echo(json.dumps(data, sort_keys=True))
 
 
 def save(path: Path, data: bytes) -> None:
@@ -157,7 +158,7 @@ class Progress:
             self._bar.update(samples)
         elif not self._quiet and now - self._shown >= _PLAIN_SECONDS:
             self._shown = now
-            click.echo(self._line(now - self._started), err=True)
+            echo(self._line(now - self._started), err=True)
 
     def _line(self, seconds: float) -> str:
         left = seconds / max(self._done, 1) * (self._samples - self._done)

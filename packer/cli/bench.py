@@ -14,6 +14,7 @@ from packer.cli.base import (
     parse_counts,
     plot_option,
 )
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Measure how fast folders and packs load.")
@@ -51,12 +52,12 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
         drawing.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
     chosen = subjects(sources, options["geometry"], fields=options["fields"], samples=options["samples"])
-    click.echo(f"{cores_text()}, batches of {options['batch']}", err=True)
+    echo(f"{cores_text()}, batches of {options['batch']}", err=True)
     lines = bench.run(
-        chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: click.echo(text, err=True)
+        chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)
     )
     to_stdout = "-" in map(str, (options["json_file"], options["csv_file"]))
-    click.echo("\n".join(bench_report.text(lines)), err=to_stdout)
+    echo(*bench_report.text(lines), err=to_stdout)
     if options["json_file"]:
         asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
         writing.write_json(options["json_file"], bench_report.document(lines, **asked))

@@ -8,6 +8,7 @@ import click
 from packer import formats, sources
 from packer.cli.base import Name, Progress, parse_names, parse_size, print_json, size_text
 from packer.conversion.presets import PRESETS
+from packer.files.terminal import echo
 
 _SHOWN = 20
 _SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty")
@@ -162,7 +163,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     quiet = options["as_json"]
     if not quiet:
         for line in (f"{source}: {found}", *opened.notes):
-            click.echo(line, err=True)
+            echo(line, err=True)
     if options["dry_run"]:
         _dry_run(opened, pack, asked, as_json=quiet)
     else:
@@ -192,15 +193,15 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
         print_json({**vars(summary), "pack": str(pack)})
         return
     for note in summary.notes:
-        click.echo(note, err=True)
+        echo(note, err=True)
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
-            click.echo(f"{noun} {key}: {reason}", err=True)
+            echo(f"{noun} {key}: {reason}", err=True)
         if len(entries) > _SHOWN:
-            click.echo(f"... and {len(entries) - _SHOWN} more {noun}; packer info lists them", err=True)
+            echo(f"... and {len(entries) - _SHOWN} more {noun}; packer info lists them", err=True)
     resumed = f", {summary.resumed_samples} of them by an earlier run" if summary.resumed_samples else ""
     rate = (summary.samples - summary.resumed_samples) / max(summary.seconds, 1e-9)
-    click.echo(
+    echo(
         f"{pack}: {summary.samples} samples packed{resumed}, {len(summary.skipped)} skipped, "
         f"{size_text(summary.bytes_in)} in, {size_text(summary.bytes_out)} out, {summary.parts} part(s), "
         f"{summary.seconds:.1f} s ({rate:.0f} samples/s)"
@@ -220,10 +221,10 @@ def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
         print_json({**data, "left_out": [list(item) for item in source.left_out], "notes": plan.carried.notes})
         return
     for note in plan.carried.notes:
-        click.echo(f"  {note}")
+        echo(f"  {note}")
     for field in plan.schema:
-        click.echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
-    click.echo(
+        echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
+    echo(
         f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of about "
         f"{size_text(size.pack_bytes)}; {len(source.left_out)} left out; {size_text(free)} free; nothing was written"
     )

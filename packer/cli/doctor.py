@@ -4,6 +4,7 @@ import click
 
 from packer.cli.base import print_json
 from packer.errors import Refused
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Look for what is wrong with this machine.")
@@ -17,14 +18,14 @@ def command(*, as_json: bool) -> None:
     for finding in findings(Machine()):
         found.append(finding)
         if not as_json:
-            click.echo(f"{finding.name:<15} {finding.found}")
+            echo(f"{finding.name:<15} {finding.found}")
     problems = [finding for finding in found if finding.problem]
     if as_json:
         print_json({"ok": not problems, "findings": [vars(finding) for finding in found]})
     else:
         for finding in problems:
-            click.echo(f"{finding.name}: {'; '.join(filter(None, (finding.problem, finding.fix)))}", err=True)
+            echo(f"{finding.name}: {'; '.join(filter(None, (finding.problem, finding.fix)))}", err=True)
     if problems:
         raise Refused(f"problems found: {len(problems)}")
     if not as_json:
-        click.echo("ok")
+        echo("ok")

@@ -6,6 +6,7 @@ import click
 
 from packer.cli.base import Progress, print_json, size_text
 from packer.errors import CorruptPack
+from packer.files.terminal import echo
 
 _SHOWN = 20
 
@@ -31,16 +32,16 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
         print_json({**vars(found), "folder": str(folder)})
     else:
         for path, reason in found.skipped[:_SHOWN]:
-            click.echo(f"skipped {path!r}: {reason}", err=True)
+            echo(f"skipped {path!r}: {reason}", err=True)
         if len(found.skipped) > _SHOWN:
-            click.echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
+            echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
         for name, codec in found.changed.items():
-            click.echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
+            echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
         if found.left_behind:
-            click.echo(f"{found.left_behind} files of no sample are not in the pack: see --extras", err=True)
+            echo(f"{found.left_behind} files of no sample are not in the pack: see --extras", err=True)
         for line in found.damaged:
-            click.echo(line, err=True)
-        click.echo(
+            echo(line, err=True)
+        echo(
             f"{folder}: {found.files} files written ({size_text(found.bytes)}): {found.exact} exact, "
             f"{found.reencoded} re-encoded; {len(found.skipped)} skipped"
         )

@@ -3,6 +3,7 @@
 import click
 
 from packer.cli.base import print_json
+from packer.files.terminal import echo
 
 
 @click.command(short_help="List formats, codecs and sources.")
@@ -20,6 +21,6 @@ def command(*, as_json: bool) -> None:
         print_json(found)
         return
     for noun, entries in found.items():
-        click.echo(f"{noun}s")
+        echo(f"{noun}s")
         for name, line in entries.items():
-            click.echo(f"  {name:<10} {line}")
+            echo(f"  {name:<10} {line}")

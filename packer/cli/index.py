@@ -6,6 +6,7 @@ import click
 
 from packer.cli.base import print_json
 from packer.errors import CorruptPack
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Make a damaged index again from the parts.")
@@ -24,8 +25,8 @@ def command(pack: Path, *, check: bool, as_json: bool) -> None:
         print_json({"pack": str(pack), "check": check, "files": stale})
     else:
         for name in stale:
-            click.echo(f"{pack / name}: {'differs from the parts' if check else 'made again'}", err=check)
+            echo(f"{pack / name}: {'differs from the parts' if check else 'made again'}", err=check)
         if not stale:
-            click.echo(f"{pack}: ok")
+            echo(f"{pack}: ok")
     if check and stale:
         raise CorruptPack(f"{pack}: index files that differ from the parts: {len(stale)}; run packer index")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import print_json, size_text
+from packer.files.terminal import echo, hand_over
 
 
 @click.command(short_help="Show what is in a pack.")
@@ -20,8 +21,7 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
         from packer.pack.opening import Pack  # noqa: PLC0415
 
         opened = Pack(pack)
-        for index in range(len(opened)):
-            click.echo(opened.index.key(index).encode("utf-8", "surrogateescape"))
+        hand_over(map(opened.index.key, range(len(opened))))
         return
     manifest = manifests.read(pack)
     data = _describe(manifest)
@@ -51,23 +51,23 @@ def _describe(manifest: Any) -> dict[str, Any]:
 
 def _print(pack: Path, data: dict[str, Any]) -> None:
     source = data["source"]
-    click.echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
-    click.echo(f"  parts    {data['parts']}")
-    click.echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
+    echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
+    echo(f"  parts    {data['parts']}")
+    echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
     if data["extras_bytes"] or "left_behind" in source:
         left = source.get("left_behind", {})
         behind = f"; {left.get('files')} files left behind" if left else ""
-        click.echo(f"  extras   {size_text(data['extras_bytes'])} of files of no sample{behind}")
-    click.echo(f"  pack id  {data['pack_id']}")
-    click.echo(f"  by       {data['written_by']}")
-    click.echo("  fields")
+        echo(f"  extras   {size_text(data['extras_bytes'])} of files of no sample{behind}")
+    echo(f"  pack id  {data['pack_id']}")
+    echo(f"  by       {data['written_by']}")
+    echo("  fields")
     for field in data["fields"]:
         shape = "x".join("?" if length is None else str(length) for length in field.get("shape") or ()) or "-"
         extra = f"  {len(field['classes'])} classes" if "classes" in field else ""
         extra += "  (bookkeeping)" if field.get("hidden") else ""
-        click.echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {shape}{extra}")
+        echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {shape}{extra}")
     chosen = {name: value for name, value in data["options"].items() if value not in (None, {}, [])}
-    click.echo("  options  " + ", ".join(f"{name}={value}" for name, value in sorted(chosen.items())))
+    echo("  options  " + ", ".join(f"{name}={value}" for name, value in sorted(chosen.items())))
     for noun in ("skipped", "incomplete"):
         for key, reason in data[noun]:
-            click.echo(f"  {noun} {key}: {reason}")
+            echo(f"  {noun} {key}: {reason}")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import FILE, fields_option, geometry_option, json_option
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Show which stage of loading takes the time.")
@@ -36,7 +37,7 @@ def command(pack: Path, **options: Any) -> None:
     found, left = profiled(pack, **{name: options[name] for name in names})
     to_stdout = str(options["json_file"]) == "-"
     lines = profile_report.text(found, cores=usable_cores())
-    click.echo("\n".join([*lines, *([left] if left else [])]), err=to_stdout)
+    echo(*lines, *([left] if left else []), err=to_stdout)
     if options["json_file"]:
         asked = {name: options[name] for name in names}
         writing.write_json(options["json_file"], profile_report.document(found, **asked))

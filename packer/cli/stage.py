@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from packer.cli.base import Progress, parse_size, print_json, size_text
+from packer.files.terminal import echo, hand_over
 
 
 @click.command(short_help="Copy a pack into memory.")
@@ -41,18 +42,18 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
     manifest = manifests.read(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
     with Progress(samples, quiet=as_json) as progress:
-        hooks = Hooks(lambda: click.echo("waiting for another process that stages ...", err=True), progress)
+        hooks = Hooks(lambda: echo("waiting for another process that stages ...", err=True), progress)
         done = (warmed if warm else stage_or_warm)(pack, options, hooks)
     total = len(manifest.parts)
     if as_json:
         print_json({**vars(done), "path": str(done.path), "total_parts": total})
         return
     for line in filter(None, (done.reason, *done.notes)):
-        click.echo(line, err=True)
+        echo(line, err=True)
     size = {"copied": done.copied_bytes, "warmed": done.resident_bytes}.get(done.how)
     shown = f", {size_text(size)}{' in the page cache' if done.how == 'warmed' else ''}" if size is not None else ""
-    click.echo(f"{done.how}: {done.parts} of {total} parts{shown}", err=True)
-    click.echo(done.path)
+    echo(f"{done.how}: {done.parts} of {total} parts{shown}", err=True)
+    hand_over([str(done.path)])
 
 
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
@@ -63,14 +64,14 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> No
     place = Place.of(to, Machine())
     size = count = 0
     if place.is_there():
-        with place.locked(lambda: click.echo("waiting for another process that stages ...", err=True)):
+        with place.locked(lambda: echo("waiting for another process that stages ...", err=True)):
             for copy in copies_of(place, pack):
                 size += copy.remove(force=force)
                 count += 1
     if as_json:
         print_json({"released": count, "bytes": size})
     else:
-        click.echo(f"{pack}: {f'released, {size_text(size)}' if count else 'no copy there'}")
+        echo(f"{pack}: {f'released, {size_text(size)}' if count else 'no copy there'}")
 
 
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
@@ -85,7 +86,7 @@ def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
     for copy in found:
         parts = "whole" if copy["whole"] else f"{copy['parts']} parts"
         use = ", in use" if copy["in_use"] else ""
-        click.echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{use}, of {copy['origin'] or 'unknown'}")
+        echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{use}, of {copy['origin'] or 'unknown'}")
 
 
 def _parts(text: str | None) -> tuple[int, ...] | None:

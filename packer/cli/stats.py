@@ -7,6 +7,7 @@ import click
 
 from packer.cli.base import Progress, save
 from packer.errors import Refused
+from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
 
@@ -38,7 +39,7 @@ def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | 
         save(plot, draw_plot(survey))
     if table is not None and str(table) != "-":
         save(table, data.encode() + b"\n")
-    click.echo(data if str(table) == "-" else "\n".join(lines(survey.result)))
+    echo(*([data] if str(table) == "-" else lines(survey.result)))
 
 
 def _check_plot(path: Path) -> None:

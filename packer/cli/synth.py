@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from packer import synthetic
+from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
 
@@ -41,4 +42,4 @@ def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | 
     if unfit:
         raise click.UsageError(f"{name} has no option --{unfit[0].replace('_', '-')}; leave it out")
     done = write(folder, samples=samples, seed=seed, threads=threads or usable_cores(), **given)
-    click.echo(f"{folder}: {done.samples} samples in {done.files} files, {done.size_bytes / 1e6:.3g} MB")
+    echo(f"{folder}: {done.samples} samples in {done.files} files, {done.size_bytes / 1e6:.3g} MB")

@@ -15,6 +15,7 @@ from packer.cli.base import (
     parse_counts,
     plot_option,
 )
+from packer.files.terminal import echo
 
 
 def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -66,12 +67,12 @@ def command(source: Path, **options: Any) -> None:
     plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
-    click.echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
+    echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
     drop = partial(caching.drop, subject.files()) if options["cold"] else None
-    tell = partial(click.echo, err=True)
+    tell = partial(echo, err=True)
     rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
     to_stdout = "-" in map(str, (options["json_file"], options["csv_file"]))
-    click.echo("\n".join(tune_report.text(rows, plan, cores=usable_cores())), err=to_stdout)
+    echo(*tune_report.text(rows, plan, cores=usable_cores()), err=to_stdout)
     if options["json_file"]:
         asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
         writing.write_json(options["json_file"], tune_report.document(rows, plan, **asked))

@@ -9,6 +9,7 @@ import click
 
 from packer.cli.base import print_json
 from packer.errors import CorruptPack
+from packer.files.terminal import echo
 
 
 @click.command(short_help="Check a pack and list every problem.")
@@ -33,17 +34,17 @@ def command(pack: Path, *, depth: str | None, as_json: bool, **options: Any) -> 
     for problem in _problems(pack, depth or "default", options, losses):
         found.append(problem)
         if not as_json:
-            click.echo(problem, err=True)
+            echo(problem, err=True)
     if as_json:
         print_json({"pack": str(pack), "ok": not found, "problems": found, "worst": losses})
     else:
         for name, worst in losses.items():
             level = "equal" if worst["psnr_db"] is None else f"{worst['psnr_db']:.1f} dB"
-            click.echo(f"field {name}: worst PSNR {level} (sample {worst['index']}, key {worst['key']!r})")
+            echo(f"field {name}: worst PSNR {level} (sample {worst['index']}, key {worst['key']!r})")
     if found:
         raise CorruptPack(f"{pack}: problems found: {len(found)}")
     if not as_json:
-        click.echo(f"{pack}: ok")
+        echo(f"{pack}: ok")
 
 
 def _problems(pack: Path, depth: str, options: dict[str, Any], losses: dict[str, Any]) -> Iterator[str]:

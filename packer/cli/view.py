@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import save
-from packer.escapes import printable
+from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
 _FORMS = (".png", ".html")
@@ -48,4 +48,4 @@ def command(pack: Path, *, output: Path, **wanted: Any) -> None:
 
         data = draw_html(sheet)
     save(output, data)
-    click.echo(printable(f"{output}: {sheet.title}"))
+    echo(f"{output}: {sheet.title}")

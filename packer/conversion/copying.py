@@ -52,10 +52,10 @@ class Copier:
         except CorruptRecord as error:
             return Failure(
                 self._source.key(index),
-                f"{self._source.pack.where(self._source.row(index), name)}: does not decode: {error}",
+                f"{self._source.pack.where(self._source.row(index), name)}: does not decode: {error.message}",
             )
         except BadInput as error:
-            return Failure(self._source.key(index), str(error))
+            return Failure(self._source.key(index), error.message)
         crc32s = tuple(map(zlib.crc32, record.values()))
         missing = self._source.missing(index)
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), missing)

@@ -72,7 +72,7 @@ class Encoder:
             sample = self._source[index]
             record = self._record(index, sample)
         except BadInput as error:
-            return Failure(self._source.key(index), str(error))
+            return Failure(self._source.key(index), error.message)
         crc32s = tuple(map(zlib.crc32, record.values()))
         incomplete = self._source.missing(index)
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
@@ -87,7 +87,7 @@ class Encoder:
         except BadInput as error:
             where = self._path(index, sample, name)
             raise BadInput(
-                f"{where}: cannot pack (sample {index}, field {name!r}): {error}; --on-error skip leaves it out"
+                f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
         return record
 

@@ -16,6 +16,7 @@ from packer.conversion.journal import Finished, Journal
 from packer.conversion.plan import Plan
 from packer.conversion.repacking import PackSource
 from packer.errors import BadInputs, StorageFailed
+from packer.files.text import printable
 from packer.formats.base import Writer
 from packer.pack import extras
 from packer.pack import manifest as manifests
@@ -115,7 +116,7 @@ class Job:
         else:
             return
         self.journal.remove()
-        raise BadInputs(message, reasons)
+        raise BadInputs(message, reasons=reasons)
 
     def _is_done(self, number: int) -> bool:
         done = self.journal.finished.get(self.plan.part_name(number))
@@ -265,4 +266,5 @@ def _sha256(path: Path) -> str:
 
 def _without(reason: str, root: Path) -> str:
     """A reason without the absolute folder: the manifest holds nothing of the machine."""
-    return reason.replace(f"{root}{os.sep}", "")
+    folder = f"{root}{os.sep}"
+    return reason.replace(folder, "").replace(printable(folder), "")  # sources name files in both ways

@@ -72,7 +72,7 @@ class PackSource(base.Source):
             with self.pack.record(self.row(index), names) as record:
                 return {name: bytes(record[name]) for name in names}
         except CorruptPack as error:
-            raise BadInput(str(error)) from error
+            raise BadInput(error.message) from error
 
     def key(self, index: int) -> str:
         return self.pack.index.key(self.row(index))

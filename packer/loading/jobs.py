@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from packer.errors import PackerError
+from packer.files.text import printable
 from packer.loading.assembly import Filler
 from packer.loading.collating import Collator, bytes_of
 
@@ -101,5 +102,5 @@ def _share(count: int, among: int) -> int:
 def note(error: Exception, where: str) -> None:
     """Say in the error which sample it came from; packer's own messages say it already."""
     if not isinstance(error, PackerError):
-        notes = [*getattr(error, "__notes__", []), where]
+        notes = [*getattr(error, "__notes__", []), printable(where)]
         error.__dict__["__notes__"] = notes  # what add_note does, which Python 3.10 has not; shown from 3.11 on

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from packer.files.text import plot_label
 from packer.measure import drawing
 from packer.measure.bench import Line
 from packer.measure.bench_report import best
@@ -29,7 +30,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 
 
 def _bars(axes: Any, found: dict[tuple[str, str], Line], colours: dict[str, str]) -> None:
-    labels = [f"{name}\n{line.setting.short}" for (name, _), line in found.items()]
+    labels = [f"{plot_label(name)}\n{line.setting.short}" for (name, _), line in found.items()]
     for at, ((name, loader), line) in enumerate(found.items()):
         low, high = line.rate - min(line.rates), max(line.rates) - line.rate
         stock = loader == STOCK
@@ -59,7 +60,9 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[Line]], colours: dict[
         stock = loader == STOCK
         how = {"color": colours[name], "linestyle": "--" if stock else "-"}
         face = "white" if stock else colours[name]
-        axes.plot(workers, [line.rate for line in ordered], marker="o", mfc=face, label=f"{name}, {loader}", **how)
+        axes.plot(
+            workers, [line.rate for line in ordered], marker="o", mfc=face, label=f"{plot_label(name)}, {loader}", **how
+        )
         lowest, highest = [min(line.rates) for line in ordered], [max(line.rates) for line in ordered]
         axes.fill_between(workers, lowest, highest, color=colours[name], alpha=0.12, linewidth=0)
     axes.set_xticks(sorted({line.setting.workers for lines in groups.values() for line in lines}))

@@ -9,7 +9,6 @@
 | a format  | of a format with codecs of its own (bmp): these                                          |
 """
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from packer import formats
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
+from packer.files.text import shell_word
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Source
 
@@ -47,7 +47,7 @@ class Candidate:
         """The command that packs so, for a POSIX shell."""
         words = ["packer", "convert", _operand(source), _operand(target), "--to", self.format]
         words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
-        return shlex.join(words + (["--resize", self.size] if self.size else []))
+        return " ".join(map(shell_word, words + (["--resize", self.size] if self.size else [])))
 
 
 def candidates(source: Source, sizes: Sequence[str | None], good: Sequence[str | None]) -> list[list[Candidate]]:

@@ -68,7 +68,8 @@ class Contestant:
             raise PackerError(f"{self.name}: its process ended with {how}; is there enough memory?") from None
         if "error" in answer:
             kind = getattr(errors, answer["error"], PackerError)
-            raise kind(answer["message"]) if issubclass(kind, PackerError) else PackerError(answer["message"])
+            kind = kind if issubclass(kind, PackerError) else PackerError
+            raise kind(answer["message"], reasons=answer.get("reasons", ()))
         return answer
 
     def close(self) -> None:
@@ -106,7 +107,8 @@ def _serve(pipe: Connection, prepare: Callable[..., Answer], given: tuple[Any, .
                 answer = answer or prepare(*given)
                 text = json.dumps(answer(question))
             except PackerError as error:
-                text = json.dumps({"error": type(error).__name__, "message": _plain(str(error))})
+                told = {"message": _plain(error.message), "reasons": error.reasons}
+                text = json.dumps({"error": type(error).__name__, **told})
             except Exception as error:  # of a user's function: anything; told to the process that asks, and raised here
                 pipe.send_bytes(json.dumps({"error": "PackerError", "message": _described(error)}).encode())
                 raise

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import Refused
+from packer.files.text import plot_label, shortened
 from packer.measure import drawing
 from packer.measure.profile import STAGES, Profile
 from packer.measure.profile_report import NAMES
@@ -84,7 +85,7 @@ def draw(found: Profile, path: Path, *, title: str, verdict: str) -> None:
         axes.text(bar.start + bar.width / 2, -bar.level, label, ha="center", va="center", fontsize="small")
     axes.set_xlim(0, 1)
     axes.set_axis_off()
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set_title(plot_label(title), loc="left", fontsize="medium")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(STAGES), fontsize="small", frameon=False)
     figure.supxlabel(verdict, fontsize="small", wrap=True)
     drawing.save(figure, path)
@@ -104,7 +105,7 @@ def page(found: Sequence[Bar], *, title: str, verdict: str) -> str:
     for level in range(3):
         inner = "".join(_cell(bar) for bar in found if bar.level == level)
         rows.append(f'<div class="row">{inner}</div>')
-    return _PAGE.format(title=html.escape(title), rows="\n".join(rows), verdict=html.escape(verdict))
+    return _PAGE.format(title=html.escape(shortened(title)), rows="\n".join(rows), verdict=html.escape(verdict))
 
 
 def _cell(bar: Bar) -> str:

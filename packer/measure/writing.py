@@ -3,11 +3,11 @@
 import csv
 import io
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from packer.files.terminal import hand_over
 from packer.measure.machine import machine
 from packer.pack.storage import failing
 
@@ -27,7 +27,7 @@ def write_csv(path: Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) ->
 
 def _write(path: Path, text: str) -> None:
     if str(path) == "-":
-        sys.stdout.write(text)
+        hand_over(text.removesuffix("\n").split("\n"))
         return
     with failing(path, "write"):
         path.write_text(text, encoding="utf-8", errors="backslashreplace")

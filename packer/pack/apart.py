@@ -155,7 +155,7 @@ def serve(pipe: Line, format: str, schema: list[dict[str, Any]]) -> None:
                 record = reader.read(row, names) if names else {}
                 values = [bytes(record[name]) for name in names]
             except PackerError as error:
-                pipe.send_bytes(json.dumps({"error": type(error).__name__, "message": str(error)}).encode())
+                pipe.send_bytes(json.dumps({"error": type(error).__name__, "message": error.message}).encode())
                 continue
             pipe.send_bytes(json.dumps({"values": len(values)}).encode())
             for value in values:

@@ -122,10 +122,11 @@ class _Extraction:
         for path, _ in self._extras:
             problems += _extra_problem(self._pack.folder, path, seen)
         if problems:
-            more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
             raise Refused(
                 f"{self._pack.folder}: {len(problems)} file names cannot be written, nothing was extracted; some file "
-                "system takes them for one, or they lead elsewhere:\n" + "\n".join(problems[:_SHOWN]) + more
+                "system takes them for one, or they lead elsewhere:",
+                reasons=[*problems[:_SHOWN], *more],
             )
 
     def write(self, tree: Tree, progress: Progress) -> Extracted:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import Refused
-from packer.escapes import printable
+from packer.files.text import shortened
 from packer.sheets.legend import Mark
 from packer.sheets.palette import GROUND, HATCH, HATCH_PX, INK, MUTED, PAPER, Colour
 from packer.sheets.picture import viridis
@@ -83,7 +83,7 @@ def draw_html(sheet: Sheet) -> bytes:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(printable(text))
+    return html.escape(shortened(text))
 
 
 def _style(sheet: Sheet) -> str:

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.escapes import printable
+from packer.files.text import shortened
 from packer.sheets.palette import Colour
 
 _ELLIPSIS = "..."
@@ -38,7 +38,7 @@ TITLE = Font(cv2.FONT_HERSHEY_DUPLEX, 0.6, 28)
 
 def ascii_text(text: str) -> str:
     """A printable text in ASCII, which is what OpenCV 4 can draw; other characters as escapes."""
-    return printable(text).encode("ascii", "backslashreplace").decode()
+    return shortened(text).encode("ascii", "backslashreplace").decode()
 
 
 def fitted(text: str, width: int, width_of: Callable[[str], int]) -> str:

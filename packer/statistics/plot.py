@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import Refused
-from packer.escapes import printable
+from packer.files.text import plot_label, shortened
 from packer.registry import import_or_explain
 from packer.statistics.base import Collector
 from packer.statistics.labels import ShapeCollector
@@ -157,5 +157,5 @@ def _draw_counts(axes: Any, *, collector: ShapeCollector) -> None:
 
 def _plain(text: str) -> str:
     """A text that matplotlib draws as it stands: printable, short, and no formula between dollars."""
-    shown = printable(text)
-    return (shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "...").replace("$", r"\$")
+    shown = shortened(text)
+    return plot_label(shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "...")

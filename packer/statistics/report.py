@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from packer.escapes import printable
+from packer.files.text import shortened
 
 _MOST_VALUES = 10  # classes, texts or values of a mask that are named
 _MOST_GROUPS = 10
@@ -16,13 +16,13 @@ Found = dict[str, Any]
 def lines(result: Found) -> Iterator[str]:
     """The lines of a report on Survey.result."""
     part = "" if result["measured"] == result["samples"] else f", {result['measured']} of them measured"
-    yield f"{printable(result['pack'])}: {result['samples']} samples{part}, format {result['format']}"
+    yield f"{shortened(result['pack'])}: {result['samples']} samples{part}, format {result['format']}"
     if not result["measured"]:
         return
     for name, found in result["fields"].items():
         if not found.get("hidden") and name != "key":
             rows = [f"  {title:<{_NAME}} {text}" for title, text in _field(found)]
-            yield from [f"{name} ({found['kind']}, {printable(found['codec'])})", *rows] if rows else []
+            yield from [f"{name} ({found['kind']}, {shortened(found['codec'])})", *rows] if rows else []
     yield from _bytes(result["fields"])
     yield from _duplicates(result["duplicates"])
 
@@ -100,7 +100,7 @@ def _triple(numbers: list[float]) -> str:
 
 
 def _counts(items: list[tuple[str, int]]) -> str:
-    return _cut([f"{printable(name)} ({count})" for name, count in items])
+    return _cut([f"{shortened(name)} ({count})" for name, count in items])
 
 
 def _cut(texts: list[str]) -> str:
@@ -125,6 +125,6 @@ def _duplicates(found: dict[str, list[list[str]]]) -> Iterator[str]:
         yield f"duplicates in {name}: {samples or 'none'}"
         for group in groups[:_MOST_GROUPS]:
             more = f" and {len(group) - _MOST_KEYS} more" if len(group) > _MOST_KEYS else ""
-            yield "  " + " = ".join(printable(key) for key in group[:_MOST_KEYS]) + more
+            yield "  " + " = ".join(shortened(key) for key in group[:_MOST_KEYS]) + more
         if len(groups) > _MOST_GROUPS:
             yield f"  and {len(groups) - _MOST_GROUPS} more groups; --json has all"

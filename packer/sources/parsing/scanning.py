@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, Refused
+from packer.files.text import printable
 
 _SHOWN = 20  # names in one message
 
@@ -81,8 +82,8 @@ def _entries(path: str) -> tuple[list[str], list[str]]:
 
 
 def shown(name: str) -> str:
-    """A name as one printable line: control characters and bytes that are not UTF-8 are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+    """A name as one printable line, for messages and for reasons that a pack keeps."""
+    return printable(name)
 
 
 def listed(names: Iterable[str]) -> str:
