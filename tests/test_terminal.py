@@ -1,5 +1,7 @@
 """Nothing that a file name or a pack can say acts on a terminal, whatever command meets it and however it ends."""
 
+import csv
+import io
 import json
 import os
 import shlex
@@ -23,7 +25,8 @@ from packer.conversion.options import Options
 from packer.conversion.run import convert
 from packer.conversion.sourcing import Request
 from packer.errors import PackerError
-from packer.files.text import printable, shell_word
+from packer.files.terminal import echo
+from packer.files.text import plot_label, printable, shell_word
 from packer.pack import manifest as manifests
 
 FORMATS = formats.names()
@@ -405,6 +408,29 @@ def test_a_line_to_paste_names_the_folder() -> None:
         found = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
         assert os.fsdecode(found.stdout) == name
     assert shell_word("a b") == shlex.quote("a b")
+
+
+def test_a_label_of_a_plot_is_no_formula() -> None:
+    assert plot_label("$a^2$\x1b\udcff") == r"\$a^2\$\x1b\udcff"
+    assert len(plot_label("x" * 1000)) == 403
+
+
+@pytest.mark.parametrize(
+    ("coding", "shown"), [("ascii", b"\\xe9\\u4e2d \\x1b\\n\n"), ("latin-1", b"\xe9\\u4e2d \\x1b\\n\n")]
+)
+def test_an_output_that_is_not_utf_8_gets_escapes(monkeypatch: pytest.MonkeyPatch, coding: str, shown: bytes) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, coding))
+    echo("\u00e9\u4e2d \x1b\n")
+    assert written.getvalue() == shown
+
+
+def test_a_row_of_a_table_is_one_line_on_a_terminal_and_csv_in_a_pipe(terminals: Terminals) -> None:
+    text = f"import pathlib, packer.measure.writing as w; w.write_csv(pathlib.Path('-'), ['a'], [[{EVIL!r}]])"
+    code, shown, _ = terminals.run((text,), python=True)
+    assert (code, harm(shown), len(shown.splitlines())) == (0, [], 2)
+    code, shown, _ = terminals.run((text,), python=True, piped=True)
+    assert list(csv.reader(io.StringIO(os.fsdecode(shown), newline="")))[1] == [EVIL]
 
 
 # ---- for those who write Python

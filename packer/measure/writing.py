@@ -14,20 +14,24 @@ from packer.pack.storage import failing
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """The document with the machine beside it, replacing the file; raises StorageFailed."""
-    _write(path, json.dumps({"machine": machine(), **document}, indent=2) + "\n")
+    _write(path, json.dumps({"machine": machine(), **document}, indent=2).split("\n"))
 
 
 def write_csv(path: Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """RFC 4180 with Unix line ends, one header line, replacing the file; raises StorageFailed."""
+    _write(path, [_row(row) for row in (head, *rows)])
+
+
+def _row(values: Sequence[Any]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([head, *rows])
-    _write(path, text.getvalue())
+    csv.writer(text, lineterminator="\r\n").writerow(values)  # quotes values that hold either
+    return text.getvalue().removesuffix("\r\n")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, lines: Sequence[str]) -> None:
+    """A line may hold line breaks, quoted: those of a name."""
     if str(path) == "-":
-        hand_over(text.removesuffix("\n").split("\n"))
+        hand_over(lines)
         return
     with failing(path, "write"):
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="backslashreplace")
