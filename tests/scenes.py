@@ -216,7 +216,12 @@ def load_everything() -> None:
     decoders.decode(trees.picture(0, suffix=".jpg"), "image")  # looks for its library by starting ldconfig
 
 
-SAID = {"ENOSPC": "No space left", "EIO": "Input/output error", "EINTR": "Interrupted system call"}
+SAID = {
+    "EROFS": "Read-only file system",
+    "ENOSPC": "No space left",
+    "EIO": "Input/output error",
+    "EINTR": "Interrupted system call",
+}
 
 
 def check_end(scene: Scene, name: str, ended: Ended, what: str) -> str:

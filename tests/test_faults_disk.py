@@ -6,6 +6,8 @@ import os
 import resource
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import faulting
@@ -24,7 +26,7 @@ from packer.errors import StorageFailed
 
 _PART = 60_000
 _CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
-_MS_REMOUNT = 32  # linux/mount.h
+_MS_RDONLY, _MS_REMOUNT = 1, 32  # linux/mount.h
 # LMDB makes one of the others of a write that was cut short
 FULL = ("No space left on device", "File too large", "Input/output error")
 each_format = pytest.mark.parametrize("format", formats.names())
@@ -182,6 +184,74 @@ def test_a_full_disk(tmp_path: Path, format: str) -> None:
 def test_disks_of_many_sizes(tmp_path: Path, format: str) -> None:
     outcome = fill(tmp_path, format, 25)
     assert outcome.value == {"refused": 25, "full": 25}, outcome
+
+
+# ---- a file system that turns read-only
+
+
+def turn_read_only(disk: Path, after: int) -> None:
+    """In this process: the disk is remounted read-only after so many syncs, as soon as no file is open for writing."""
+    faulting.in_one_thread()
+    sync, done = os.fsync, [0]
+
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        done[0] += 1
+        if done[0] > after:
+            with suppress(OSError):  # EBUSY: a file is open for writing; after the next one then
+                resize(disk, 64 << 20, flags=_MS_REMOUNT | _MS_RDONLY)
+
+    os.fsync = synced  # type: ignore[assignment]
+
+
+def read_only(folder: Path, format: str, moments: int) -> dict[str, int]:
+    """A conversion on a disk that turns read-only, at so many moments; the same command goes on when it is writable."""
+    load_everything()
+    source, disk = photos(folder / "in", 12, height=100, width=100), folder / "disk"
+    disk.mkdir()
+    assert faulting.run(words(source, folder / "clean", format), folder, prepare=faulting.in_one_thread).code == 0
+    clean, target = digest(folder / "clean"), disk / "out"
+
+    def work() -> dict[str, int]:
+        found = {"failed": 0, "whole": 0}
+        for moment in range(moments):
+            resize(disk, 64 << 20)
+            ended = faulting.run(words(source, target, format), folder, prepare=partial(turn_read_only, disk, moment))
+            assert "Traceback" not in ended.text, ended
+            assert (ended.code, "Read-only file system" in ended.text) in ((4, True), (0, False)), ended
+            resize(disk, 64 << 20)
+            if ended.code:
+                found["failed"] += 1
+                assert str(disk) in ended.text, ended
+                if target.exists():  # the rename came before the error
+                    assert digest(target) == clean
+                else:
+                    again = faulting.run(words(source, target, format), folder, prepare=faulting.in_one_thread)
+                    assert again.code == 0, again
+            assert digest(target) == clean
+            found["whole"] += 1
+            for path in disk.iterdir():
+                shutil.rmtree(path)
+        return found
+
+    outcome = mounted(disk, work)
+    assert isinstance(outcome.value, dict), outcome
+    return outcome.value
+
+
+@each_format
+def test_a_disk_that_turns_read_only(tmp_path: Path, format: str) -> None:
+    found = read_only(tmp_path, format, 3)
+    assert found == {"failed": 3, "whole": 3}
+
+
+@pytest.mark.full
+@each_format
+def test_a_disk_that_turns_read_only_at_thirty_moments(tmp_path: Path, format: str) -> None:
+    found = read_only(tmp_path, format, 30)
+    print(f"\n{format}: {found}")  # noqa: T201  the figure
+    assert found["whole"] == 30
+    assert found["failed"] >= 8
 
 
 # ---- what is counted before anything is written
