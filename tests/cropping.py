@@ -6,11 +6,12 @@ from unittest import mock
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from packer import codecs
 from packer.decoders import Header, cutting, libjpeg, sniff
 from packer.decoders.cutting import Box
-from packer.decoders.intervals import with_table
+from packer.decoders.intervals import HEAD_BYTES, with_table
 from packer.decoders.region import Region
 from packer.schema import Field
 from tests import pictures
@@ -35,6 +36,40 @@ def jpeg(sampling: str, *, height: int, width: int, mcus: int, table: bool = Fal
         options += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLINGS[sampling]]
         file = pictures.with_opencv(pictures.colours(height=height, width=width), ".jpg", *options)
     return with_table(file, sniff(file)) if table else file
+
+
+def with_lengths(file: bytes, lengths: npt.NDArray[np.int64]) -> bytes:
+    """The same JPEG with another table of restart intervals, of as many bytes a length as it had."""
+    at = table_at(file)
+    size = file[at + HEAD_BYTES - 1]
+    return (
+        file[: at + HEAD_BYTES] + lengths.astype(f">u{size}").tobytes() + file[at + HEAD_BYTES + size * len(lengths) :]
+    )
+
+
+def lengths_of(file: bytes) -> npt.NDArray[np.int64]:
+    """What its table says."""
+    layout, at = sniff(file).intervals, table_at(file)
+    assert layout is not None
+    count, size = layout.rows * layout.columns, file[at + HEAD_BYTES - 1]
+    return np.frombuffer(file, f">u{size}", count, at + HEAD_BYTES).astype(np.int64)
+
+
+def table_at(file: bytes) -> int:
+    """Offset of the table's segment behind its marker."""
+    layout = sniff(file).intervals
+    assert layout is not None and layout.table_at
+    return layout.table_at
+
+
+def shifted(file: bytes, by: int) -> bytes:
+    """The same JPEG with a table whose entries, from the second on, are those of the intervals `by` further on.
+
+    For a multiple of eight each entry ends at a marker of the right number, but for those near the end.
+    """
+    lengths = lengths_of(file)
+    new = [[lengths[: by + 1].sum()], lengths[by + 1 : -1], np.zeros(by, np.int64), lengths[-1:]]
+    return with_lengths(file, np.concatenate(new))
 
 
 def packed(height: int = 150, width: int = 230, quality: int = 90, seed: int = 0) -> bytes:

@@ -11,8 +11,9 @@ from PIL import Image
 
 from packer.decoders import decode, intervals, sniff, validate
 from packer.decoders.header import Intervals
-from packer.decoders.intervals import bounds, with_table
+from packer.decoders.intervals import bounds, check_table, with_table
 from packer.decoders.region import decode_region
+from packer.errors import DamagedImage
 from tests import pictures
 
 SEGMENT = b"\xff\xeb"
@@ -33,13 +34,56 @@ def test_the_layout_is_the_documented_one() -> None:
 def test_a_table_says_what_is_found_without_it(sampling: str) -> None:
     bare = cropping.jpeg(sampling, height=96, width=160, mcus=1)
     file = with_table(bare, sniff(bare))
-    found, expected = bounds(file, sniff(file)), bounds(bare, sniff(bare))
+    check_table(file, sniff(file))
+    found, expected = bounds(file, sniff(file), table=True), bounds(bare, sniff(bare))
     assert found is not None and expected is not None
     assert found.tolist() == expected.tolist()
     layout = sniff(file).intervals
     assert layout is not None and layout.table_at == 22
     assert len(found) == layout.rows * layout.columns + 1
     assert sniff(file).data_at + found[-1] == len(file)
+
+
+@pytest.mark.parametrize("by", [1, 7, 8, 16, 24])
+def test_a_table_that_is_shifted_is_not_that_of_its_file(by: int) -> None:
+    """By a multiple of eight: every restart marker in reach of a crop has the number that is expected there."""
+    file = cropping.shifted(cropping.jpeg("420", height=640, width=256, mcus=16, table=True), by)
+    validate(file, "image")
+    with pytest.raises(DamagedImage, match="table of restart intervals does not agree with its restart markers"):
+        check_table(file, sniff(file))
+    expected, box = decode(file, "image"), (83, 100, 30, 30)
+    with cropping.through("simplejpeg"):
+        region = decode_region(file, sniff(file), box=box)
+        assert cropping.is_part(region) and cropping.shows(region, expected, box)
+
+
+def with_tail(file: bytes, between: bytes, head: bytes = b"") -> bytes:
+    """The file with eight more restart markers in turn before its end marker, and a table that is shifted by eight.
+
+    between: what stands before each of them. head: what stands before all of them.
+    """
+    lengths = cropping.lengths_of(file)
+    ends = np.cumsum(lengths).tolist()
+    tail, turn = head, len(lengths) - 1
+    end = ends.pop() - 2  # of the last interval's data
+    for number in range(turn, turn + 8):
+        tail += between + bytes([0xFF, 0xD0 | number & 7])
+        ends.append(end + len(tail))
+    ends.append(end + len(tail) + 2)
+    return cropping.with_lengths(file[:-2] + tail + file[-2:], np.diff([0, *ends[8:]]))
+
+
+@pytest.mark.parametrize("between, head", [(b"", b""), (b"data", b"\xff\xfe\x00\x32")], ids=["empty", "in a comment"])
+def test_markers_behind_the_last_interval_do_not_make_a_shifted_table_true(between: bytes, head: bytes) -> None:
+    """libjpeg takes these files for sound, and each entry of the table ends at a marker of the right number."""
+    file = with_tail(cropping.jpeg("420", height=640, width=256, mcus=16, table=True), between, head)
+    validate(file, "image")
+    expected, box = decode(file, "image"), (83, 100, 30, 30)
+    with pytest.raises(DamagedImage, match="its table of restart intervals does not agree with its restart markers"):
+        check_table(file, sniff(file))
+    with cropping.through("simplejpeg"):
+        assert not cropping.shows(decode_region(file, sniff(file), box=box, table=True), expected, box)
+        assert cropping.shows(decode_region(file, sniff(file), box=box), expected, box)
 
 
 def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
@@ -49,11 +93,12 @@ def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
     file = with_table(file, sniff(file))
     assert file[20:32] == SEGMENT + b"\x00\x12packer\0\x04"
     found = sniff(file)
-    places = bounds(file, found)
+    check_table(file, found)
+    places = bounds(file, found, table=True)
     assert places is not None and (np.diff(places) > 1 << 16).all()
     box = (20, 100, 8, 30)
     with cropping.through("simplejpeg"):
-        region = decode_region(file, found, box=box)
+        region = decode_region(file, found, box=box, table=True)
         assert cropping.is_part(region) and cropping.shows(region, decode(file, "image"), box)
 
 

@@ -29,9 +29,10 @@ class Codec(ABC):
     kinds: ClassVar[tuple[str, ...]]  # kinds of field that the codec can hold
     is_file: ClassVar[bool] = False  # whether `decode` of a picture is `pixels`, and nothing besides
     lossy: ClassVar[bool] = False
+    has_table: ClassVar[bool] = False  # whether `encode` says where parts of a value are, so that they decode alone
 
     def __init__(self, field: Field, **how: Any) -> None:
-        """field: what is stored; how: decoder, strict, dct and vouched, see packer.decoders.Decoder."""
+        """field: what is stored; how: decoder, strict, dct, vouched and table, see packer.decoders.Decoder."""
         self.field = field
         self.pixels = Decoder(field.kind, invalid=field.invalid, **how)
         name, _, argument = field.codec.partition(":")
@@ -53,6 +54,13 @@ class Codec(ABC):
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
         """The value; see the module's contract."""
+
+    def check(self, buffer: Buffer) -> None:
+        """Compare a value's table of its parts with the value; raises DamagedImage where they differ.
+
+        Decoding the whole does not look at the table; decoding a part trusts it, once this has passed.
+        """
+        raise Refused(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
     def look(self, buffer: Buffer) -> tuple[Shape, Header | None]:
         """Shape of what `decode(buffer)` gives, and for a picture file its header, to be handed to `decode`."""

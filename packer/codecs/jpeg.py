@@ -20,7 +20,7 @@ import numpy as np
 from packer.arrays import form
 from packer.codecs import base
 from packer.decoders import Header, sniff
-from packer.decoders.intervals import with_table
+from packer.decoders.intervals import check_table, with_table
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.schema import Field, Shape
@@ -40,6 +40,7 @@ class Codec(base.Codec):
     kinds = ("image",)
     is_file = True
     lossy = True
+    has_table = True
 
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
@@ -83,6 +84,9 @@ class Codec(base.Codec):
     ) -> Any:
         """uint8 (H, W, 3), RGB."""
         return self.pixels(buffer, view, out, header=header)
+
+    def check(self, buffer: base.Buffer) -> None:
+        check_table(buffer, self.pixels.look(buffer))
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
         """(H, W, 3), and the header that says so."""

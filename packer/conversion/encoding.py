@@ -3,7 +3,7 @@
 import io
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy as np
 from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
-from packer.decoders import Header
-from packer.errors import BadInput, PackerError
+from packer.decoders import Header, intervals
+from packer.errors import BadInput, DamagedImage, PackerError
 from packer.geometry import View, identity, upright
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample
@@ -43,15 +43,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file."""
+    """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
+
+    notes: what its files say of themselves that is not true, put in while they are encoded.
+    """
 
     height: int
     width: int
     orientation: int
     header: Header | None
+    notes: list[str] = field(default_factory=list)
 
 
-_NO_PICTURE = _Picture(0, 0, 1, None)  # of a sample without pixel fields
 _Step = Callable[[Sample, _Picture], bytes]
 
 
@@ -70,18 +73,19 @@ class Encoder:
         """Encode one sample; a damaged or unfitting file becomes a Failure, anything unexpected is raised."""
         try:
             sample = self._source[index]
-            record = self._record(index, sample)
+            record, notes = self._record(index, sample)
         except BadInput as error:
             return Failure(self._source.key(index), error.message)
         crc32s = tuple(map(zlib.crc32, record.values()))
-        incomplete = self._source.missing(index)
+        missing = self._source.missing(index)
+        incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
 
-    def _record(self, index: int, sample: Sample) -> dict[str, bytes]:
+    def _record(self, index: int, sample: Sample) -> tuple[dict[str, bytes], list[str]]:
         record = {}
         name = self._main or ""
         try:
-            picture = _picture(sample[name]) if name else _NO_PICTURE
+            picture = _picture(sample[name]) if name else _Picture(0, 0, 1, None)
             for name, step in self._steps:
                 record[name] = step(sample, picture)
         except BadInput as error:
@@ -89,7 +93,7 @@ class Encoder:
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
-        return record
+        return record, picture.notes
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
@@ -130,6 +134,8 @@ class Encoder:
             view = None
         if name == "encoded" and view is None:
             decoders.validate(value, field.kind, full=self._full, header=header)
+            if note := _false_table(field, value, header):
+                picture.notes.append(note)
             return codec.encode(value)
         array = codec.pixels(value, view, header=header)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
@@ -148,6 +154,15 @@ class Encoder:
         if field.codec == "encoded":
             return as_file(field, value, lossy=False)
         return codec.encode(value)
+
+
+def _false_table(field: Field, value: bytes, header: Header) -> str | None:
+    """What to note of a kept JPEG whose table of restart intervals is not that of its data; nobody decodes by it."""
+    try:
+        intervals.check_table(value, header)
+    except DamagedImage:
+        return f"the table of restart intervals in {field.name} is not that of its data: kept, and not used"
+    return None
 
 
 def _picture(value: Any) -> _Picture:

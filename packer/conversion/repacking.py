@@ -43,6 +43,9 @@ class PackSource(base.Source):
         self.left_out = self.manifest.skipped
         self.notes = [f"made of: {self.manifest.source.get('kind')}; pack id {self.manifest.pack_id}"]
         self.codecs = {field.name: load_codec(field) for field in self.schema}
+        for name, codec in self.codecs.items():
+            if codec.has_table:  # what is copied is as true in the new pack
+                self.pack.add_check(name, codec.check)
         self._incomplete = dict(self.manifest.incomplete)
         self._rows = range(len(self.pack)) if rows is None else rows
 

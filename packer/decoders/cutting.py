@@ -95,17 +95,18 @@ def corner(kept: Window, eighths: int) -> tuple[int, int]:
     return kept.top * height * eighths // 8, kept.left * width * eighths // 8
 
 
-def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch) -> memoryview | None:
+def cut(buffer: Buffer, found: Header, kept: Window, scratch: Scratch, *, table: bool = False) -> memoryview | None:
     """The smaller JPEG, in the scratch's memory; None where the markers of the file are not as they should be.
 
-    Raises DamagedImage where a table of intervals does not agree with the file.
+    table: use the file's table of intervals, see packer.decoders.intervals. Raises DamagedImage where it does not agree
+    with the markers that are needed: it was compared with all of them once, and the bytes have changed since.
     """
     scan, layout = found.scan, found.intervals
-    every = bounds(buffer, found)
+    every = bounds(buffer, found, table=table)
     if scan is None or layout is None or every is None:
         return None
     runs = _runs(every, layout, kept)
-    if layout.table_at:
+    if table and layout.table_at:
         _check(buffer, found, layout, kept=kept, runs=runs)
     starts, stops = runs[:, 0], runs[:, -1]
     lengths = stops - starts

@@ -32,7 +32,7 @@ def _viewing() -> ModuleType:
 class Decoder:
     """Decodes pictures of one kind; arguments, results and errors as of packer.decoders.decode. For many threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  how pictures are wanted is said once
         self,
         kind: str,
         *,
@@ -41,12 +41,16 @@ class Decoder:
         dct: str = "accurate",
         invalid: float | None = None,
         vouched: bool = False,
+        table: bool = False,
     ) -> None:
-        """vouched: the bytes are those of files that were decoded strictly once, says a checksum."""
+        """vouched: the bytes are those of files that were decoded strictly once, says a checksum.
+
+        table: tables of restart intervals in the files may be used: they were compared with the files' markers.
+        """
         self._kind = kind
         self._how: dict[str, Any] = {"decoder": decoder, "strict": strict, "dct": dct, "invalid": invalid}
         self._fast_dct = dct == "fast"
-        self._vouched = vouched
+        self._trusted = {"vouched": vouched, "table": table}
         self.look = Headers().of  # the header of a file
         self._plain = kind == "image" and decoder != "opencv"
 
@@ -77,7 +81,7 @@ class Decoder:
             pixels = target((found.height, found.width, 3), np.uint8, out=out)
             fill = libjpeg.prepare(buffer, found, pixels, fast_dct=self._fast_dct)
             return partial(_filled, fill, pixels if out is None else out)
-        how = {"fast_dct": self._fast_dct, "vouched": self._vouched, "decoded": decoded}
+        how = {"fast_dct": self._fast_dct, "decoded": decoded, **self._trusted}
         show: Callable[[], Pixels] = _viewing().prepare_view(buffer, found, view, out=out, **how)
         return show
 

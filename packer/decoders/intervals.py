@@ -11,6 +11,10 @@ to look through the data. The table is an APP11 segment, which every other reade
     12  uint(8 S)[n] bytes of each interval with the marker after it, in the order of the scan
 
 n is that of the frame: intervals in a row times rows of MCUs. A file whose table would not fit into a segment has none.
+
+A table that is not that of its file would show another place of the picture: one that is off by a multiple of eight
+intervals points at markers of the right number everywhere. So it is used only where somebody vouches that `check_table`
+has compared it with every marker of the file; everybody else looks for the markers.
 """
 
 import struct
@@ -52,18 +56,44 @@ def with_table(file: bytes, found: Header) -> bytes:
     return file[:at] + b"\xff\xeb" + head + lengths.astype(f">u{size}").tobytes() + file[at:]
 
 
-def bounds(buffer: Buffer, found: Header) -> Bounds | None:
+def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
     """int64 (n + 1): where each interval begins, counted from the scan's data, and the byte after the end marker.
 
     Between two of them stand an interval's data and a marker. None where markers are missing, too many or not in turn,
-    or the end marker is not where it should be: then the file as a whole tells what is wrong. Raises DamagedImage where
-    a table does not agree with the frame or with the end marker; whether it agrees with the restart markers is left to
-    whoever uses them.
+    or the end marker is not where it should be: then the file as a whole tells what is wrong.
+    table: take them from the file's table, if it has one, because `check_table` has passed it. Raises DamagedImage then
+    where it does not agree with the frame or with the end marker.
     """
     layout = found.intervals
     if layout is None:
         return None
-    return _looked_up(buffer, found, layout) if layout.table_at else _looked_for(buffer, found, layout)
+    return _looked_up(buffer, found, layout) if table and layout.table_at else _looked_for(buffer, found, layout)
+
+
+def check_table(buffer: Buffer, found: Header) -> None:
+    """Compare a file's table of intervals, if it has one, with all its markers; raises DamagedImage where they differ.
+
+    As many markers as the table has entries, and at the end of each entry the one of its turn: then there is no marker
+    that the table does not know, and `bounds` gives the same with it as without. Every byte of the data is looked at,
+    in about the time of a crc32.
+    """
+    layout = found.intervals
+    if layout is None or not layout.table_at:
+        return
+    places = _looked_up(buffer, found, layout)
+    if places is None:  # lacks its end marker: never cut, so the table is of no use
+        return
+    data = np.frombuffer(buffer, np.uint8)[found.data_at : found.data_at + int(places[-1])]
+    if np.diff(places).min() < _MARKER_BYTES or _count_markers(data) != len(places) - 1:
+        raise disagreement("its restart markers")
+    ends = places[1:-1]
+    if (data[ends - 2] != _FILL).any() or data[ends - 1].tobytes() != codes_before(len(places) - 1)[1:].tobytes():
+        raise disagreement("its restart markers")
+
+
+def _count_markers(data: npt.NDArray[np.uint8]) -> int:
+    """Bytes FF before one that is neither stuffing nor a fill byte, in four passes that NumPy has vector code for."""
+    return int(np.count_nonzero((data[:-1] == _FILL) & (data[1:] - np.uint8(1) < _FILL - 1)))
 
 
 def disagreement(what: str) -> Exception:

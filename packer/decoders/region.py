@@ -3,7 +3,8 @@
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
-| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.decoders.cutting                                            |
+| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.decoders.cutting; where they are says packer's own table,   |
+|                                                 | in foreign files they are looked for                               |
 | JPEG of one scan without any, its bytes vouched | the rows down to the end of the box, see                           |
 | for by a checksum: the usual `encoded` ones     | packer.decoders.shortening                                         |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
@@ -70,6 +71,7 @@ def prepare_region(
     eighths: int = FULL,
     fast_dct: bool = False,
     vouched: bool = False,
+    table: bool = False,
     out: Any = None,
 ) -> tuple[Region, Callable[[], None]]:
     """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
@@ -84,6 +86,7 @@ def prepare_region(
       CMYK and for what is not JPEG.
     fast_dct: the quicker, less exact inverse DCT (JDCT_IFAST); it is of no use below 8 eighths.
     vouched: the bytes are those of a file that was decoded strictly once, says a checksum.
+    table: a table of restart intervals in the file has passed packer.decoders.intervals.check_table.
     out: C-contiguous writable uint8 (h, w, 3): filled where the whole picture is decoded and has that shape, otherwise
       left alone; zeros are left in it where the picture is damaged.
     Both raise DamagedImage, as packer.decoders.decode, where what is decoded is damaged or a table of intervals is
@@ -98,7 +101,7 @@ def prepare_region(
     kept = cutting.window(found, box, eighths) if box is not None else None
     if kept is not None:
         region = _reserved(cutting.size(found, kept), cutting.corner(kept, eighths), full, eighths)
-        return region, partial(_fill_window, buffer, found, kept, region, how)
+        return region, partial(_fill_window, buffer, found, kept, region, table, how)
     rows = shortening.rows(buffer, found, box, eighths) if box is not None and vouched else None
     if rows is not None:
         region = _reserved((rows.height, found.width), (0, 0), full, eighths)
@@ -116,8 +119,11 @@ def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, i
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
-def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, how: dict[str, Any]) -> None:
-    file = cutting.cut(buffer, found, kept, _scratch)  # not before it is decoded: it comes from the caches then
+def _fill_window(  # noqa: PLR0913  what prepare_region has settled
+    buffer: Buffer, found: Header, kept: Window, region: Region, table: bool, how: dict[str, Any]
+) -> None:
+    # not before it is decoded: it comes from the caches then
+    file = cutting.cut(buffer, found, kept, _scratch, table=table)
     if file is None:
         _fill_from_whole(buffer, found, region, how)
     else:

@@ -34,7 +34,7 @@ def prepare_view(
     """What makes uint8 (h, w, 3), RGB, as packer.decoders.decode has it, of a JPEG that is not CMYK, in this thread.
 
     decoded: called between decoding and warping, by who wants to know how long each takes.
-    how: fast_dct and vouched, as packer.decoders.region.prepare_region has them.
+    how: fast_dct, vouched and table, as packer.decoders.region.prepare_region has them.
     """
     placement = place(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import formats
-from packer.errors import CorruptPack, CorruptRecord, Refused, StorageFailed
+from packer.errors import BadInput, CorruptPack, CorruptRecord, Refused, StorageFailed
 from packer.formats.base import Reader, Record
 from packer.pack import handles, manifest
 from packer.pack.apart import Apart
@@ -69,6 +69,7 @@ class Pack:
         self._hashing = threading.Lock()
         self._hashed: dict[int, bool] = {}
         self._damaged: dict[int, Reader] = {}
+        self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
         self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
         handles.table.own(self._keys)
@@ -192,14 +193,28 @@ class Pack:
             # two threads may lose one of two bits here: then a value is checked once more than needed
             self._checked[bit >> 3] |= 1 << (bit & 7)
 
+    def add_check(self, name: str, check: Callable[[Buffer], None]) -> None:
+        """Compare values of this field with themselves too, whenever their crc32 is compared.
+
+        A crc32 says that a value is what was packed; this, that what it says of itself is true, in a pack that anybody
+        may have made. check: raises DamagedImage.
+        """
+        self._checks[name] = check
+
     def compare(self, index: int, name: str, value: Buffer) -> None:
-        """Raise CorruptRecord where the value's crc32 is not the one in the index."""
+        """Raise CorruptRecord where the value's crc32 is not the one in the index, or it contradicts itself."""
         found = zlib.crc32(value)
         if found != self.index.crc32(index, name):
             raise CorruptRecord(
                 f"{self.where(index, name)}: damaged record: crc32 {found:08x}, "
                 f"the index says {self.index.crc32(index, name):08x}; pack again from the source"
             )
+        check = self._checks.get(name)
+        if check is not None:
+            try:
+                check(value)
+            except BadInput as error:
+                raise CorruptRecord(f"{self.where(index, name)}: does not decode: {error}") from error
 
     def where(self, index: int, name: str) -> str:
         """Part, sample, key and field, for messages."""

@@ -41,7 +41,10 @@ class SampleReader:
         checked = pack.verify != "never"
         how = {"decoder": decoder, "dct": dct, "strict": not checked}
         how["vouched"] = checked and pack.manifest.validated
-        self._codecs = {name: _codec(pack.schema[name], how) for name in self._stored}
+        self._codecs = {name: _codec(pack.schema[name], how, checked=checked) for name in self._stored}
+        for name, codec in self._codecs.items():
+            if codec.has_table:
+                pack.add_check(name, codec.check)
         # in the pack's order: points are measured in its first picture, whichever the caller names first
         chosen_names = set(self.schema.names)
         self.pictures = [
@@ -180,6 +183,7 @@ class SampleReader:
         return self._stored
 
 
-def _codec(field: Field, how: dict[str, Any]) -> Codec:
-    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field, **how)
-    return codec
+def _codec(field: Field, how: dict[str, Any], *, checked: bool) -> Codec:
+    """checked: whether Pack compares a value's table before it is used; of other codecs than its own none is used."""
+    made: type[Codec] = codecs.load(field.codec.partition(":")[0]).Codec
+    return made(field, **how, table=checked and made.has_table)

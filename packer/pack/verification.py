@@ -256,7 +256,10 @@ class _Parts:
             return f"damaged record: crc32 {found:08x}, the index says {expected:08x}; pack again from the source"
         try:
             if name in self._codecs:
-                self._codecs[name].decode(value)
+                codec = self._codecs[name]
+                codec.decode(value)
+                if codec.has_table:
+                    codec.check(value)
         except PackerError as error:
             return f"does not decode: {error}"
         return None
