@@ -113,10 +113,20 @@ def test_a_linked_class_is_a_class_and_a_loop_is_none(tmp_path: Path) -> None:
     root = write(tmp_path / "root", {"a/y.png": b"2"})
     (root / "b").symlink_to(tmp_path / "elsewhere")
     (root / "loop").symlink_to(root)
-    source = Source(root)
+    with pytest.raises(BadInput, match="1 folder that is a link out of it: b; --follow-links"):
+        Source(root)
+    source = Source(root, follow_links=True)
     assert keys(source) == ["a/y.png", "b/x.png"]
     assert source.schema["label"].classes == ("a", "b")
     assert any("loop" in note for note in source.notes)
+
+
+def test_a_class_that_is_a_second_name_of_another_is_an_error(tmp_path: Path) -> None:
+    root = write(tmp_path, {"cat/x.png": b"1", "dog/y.png": b"2"})
+    (root / "kitten").symlink_to("cat")
+    with pytest.raises(BadInput, match=r"1 class that is a link to a folder that is packed already: kitten \(cat\);"):
+        Source(root)
+    assert keys(Source(root, classes="none")) == ["cat/x.png", "dog/y.png"]
 
 
 def test_ignored_suffixes_are_no_samples(tmp_path: Path) -> None:

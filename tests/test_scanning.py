@@ -2,7 +2,10 @@
 
 import os
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -45,12 +48,97 @@ def test_any_bytes_are_a_name(names: list[list[bytes]], tmp_path_factory: pytest
     assert all(shown(name).isprintable() and shown(name).encode() for name in listing.names)
 
 
-def test_a_linked_folder_is_entered_under_each_of_its_names(tmp_path: Path) -> None:
-    write(tmp_path / "out", {"x": b""})
-    (tmp_path / "root").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "root" / name).symlink_to(tmp_path / "out")
-    assert scan(tmp_path / "root").names == ["a/x", "b/x"]
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_folder_elsewhere_is_entered_if_asked_and_once(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write(tmp_path / "out", {"x": b"", "deep/y": b""})
+    root = write(tmp_path / "root", {"z": b""})
+    for name in names:
+        (root / name).symlink_to(tmp_path / "out")
+    with pytest.raises(BadInput, match="2 folders that are links out of it: a, b; --follow-links"):
+        scan(root)
+    listing = scan(root, follow_links=True)
+    assert (listing.names, listing.folders) == (["a/deep/y", "a/x", "z"], ["a", "a/deep"])
+    assert (listing.loops, listing.repeats) == ([], [("b", "a")])
+    assert "taken once already: b (a)" in listing.notes()[0]
+
+
+def test_a_folder_is_entered_by_its_own_path_first(tmp_path: Path) -> None:
+    root = write(tmp_path, {"z/x": b""})
+    (root / "a").symlink_to("z")
+    (root / "z/deep").symlink_to("../b")
+    (root / "b").mkdir()
+    for follow_links in (False, True):
+        listing = scan(root, follow_links=follow_links)
+        assert (listing.names, listing.folders) == (["z/x"], ["b", "z"])
+        assert listing.repeats == [("a", "z"), ("z/deep", "b")]
+
+
+def test_a_folder_that_lies_in_two_others_that_are_linked_is_entered_once(tmp_path: Path) -> None:
+    write(tmp_path / "store", {"sub/x": b"", "y": b""})
+    root = write(tmp_path / "root", {})
+    root.mkdir()
+    (root / "all").symlink_to(tmp_path / "store")
+    (root / "a").symlink_to(tmp_path / "store/sub")
+    (root / "linked").symlink_to(tmp_path / "store/sub")
+    listing = scan(root, follow_links=True)
+    assert listing.names == ["a/x", "all/y"]
+    assert listing.repeats == [("all/sub", "a"), ("linked", "a")]
+    assert listing.folders == ["a", "all"]
+
+
+@contextmanager
+def counted_folders() -> Iterator[list[str]]:
+    """Every folder that is listed inside the block; more than 10 000 end the test."""
+    seen: list[str] = []
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        seen.append(path)
+        assert len(seen) <= 10_000, "folders are entered again and again"
+        return real(path)
+
+    with mock.patch.object(os, "scandir", scandir):
+        yield seen
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_farm_of_links_costs_no_more_than_its_folders(tmp_path: Path, outside: bool, follow_links: bool) -> None:
+    """Two links in each of 47 folders to the next one: 2^47 paths; of 38, since no path goes through 40 links."""
+    root = write(tmp_path / "root", {"x": b""})
+    farm, count = (tmp_path / "farm", 38) if outside else (root, 47)
+    for number in range(count):
+        write(farm, {f"f{number:02}/file": b""})
+    for number in range(count - 1):
+        for name in "ab":
+            (farm / f"f{number:02}" / name).symlink_to(f"../f{number + 1:02}")
+    if outside:
+        (root / "in").symlink_to(farm / "f00")
+    with counted_folders() as seen:
+        if outside and not follow_links:
+            with pytest.raises(BadInput, match="1 folder that is a link out of it: in; --follow-links"):
+                scan(root)
+            assert len(seen) == 1
+        else:
+            listing = scan(root, follow_links=follow_links)
+            assert len(listing.names) == len(seen) == count + 1
+            assert len(listing.repeats) == (count - 1) * (1 if outside else 2)
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_links_that_lead_round_and_out_end(tmp_path: Path, follow_links: bool) -> None:
+    root = write(tmp_path / "root", {"a/x": b""})
+    write(tmp_path / "out", {"y": b""})
+    (tmp_path / "out/back").symlink_to(root)
+    (tmp_path / "out/self").symlink_to(".")
+    (root / "a/out").symlink_to(tmp_path / "out")
+    if not follow_links:
+        with pytest.raises(BadInput, match="a/out; --follow-links"):
+            scan(root)
+        return
+    listing = scan(root, follow_links=True)
+    assert listing.names == ["a/out/y", "a/x"]
+    assert listing.loops == ["a/out/back", "a/out/self"]
 
 
 def test_loops_end_and_are_noted(tmp_path: Path) -> None:
@@ -68,7 +156,8 @@ def test_two_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     write(tmp_path, {"a/x": b"", "b/y": b""})
     (tmp_path / "a/to_b").symlink_to(tmp_path / "b")
     (tmp_path / "b/to_a").symlink_to(tmp_path / "a")
-    assert scan(tmp_path).names == ["a/to_b/y", "a/x", "b/to_a/x", "b/y"]
+    assert scan(tmp_path).names == ["a/x", "b/y"]
+    assert scan(tmp_path).repeats == [("a/to_b", "b"), ("b/to_a", "a")]
 
 
 def test_a_broken_link_is_a_name(tmp_path: Path) -> None:
@@ -94,6 +183,9 @@ def test_folders_that_cannot_be_listed_are_all_named(tmp_path: Path, monkeypatch
 def test_an_entry_that_cannot_be_told_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         name = "x"
+
+        def is_symlink(self) -> bool:
+            return False
 
         def is_dir(self) -> bool:
             raise PermissionError(13, "Permission denied")

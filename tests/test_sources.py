@@ -17,6 +17,7 @@ from packer.errors import BadIndex, BadInput, Refused
 from packer.parallel import ordered_map
 from packer.schema import Field
 from packer.sources import base
+from packer.sources.parsing.input_folder import InputFolder
 from tests.trees import BUILDERS, write
 
 
@@ -141,8 +142,12 @@ def test_four_threads_read_what_one_reads(source: base.Source) -> None:
 
 def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest.MonkeyPatch) -> None:
     read: dict[Path, bytes] = {}
-    real = base.read_file
-    monkeypatch.setattr(base, "read_file", lambda path: read.setdefault(path, real(path)))
+    real = InputFolder.read
+
+    def noted(folder: InputFolder, name: str) -> bytes:
+        return read.setdefault(folder.root / name, real(folder, name))
+
+    monkeypatch.setattr(InputFolder, "read", noted)
     for index in range(len(source)):
         read.clear()
         sample = source[index]

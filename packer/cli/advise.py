@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import json_option, parse_names
+from packer.cli.base import follow_links_option, json_option, parse_names
 from packer.files.terminal import echo
 
 
@@ -28,6 +28,7 @@ from packer.files.terminal import echo
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."
 )
+@follow_links_option
 @json_option
 def command(source: Path, **options: Any) -> None:
     """Try out on a few samples of SRC what each format, codec and size would give here, and recommend a command line.
@@ -38,7 +39,8 @@ def command(source: Path, **options: Any) -> None:
     from packer.measure import advise_report, writing  # noqa: PLC0415  keeps `packer --help` light
     from packer.measure.advise import Question, advise  # noqa: PLC0415
 
-    question = Question(source, options["geometry"], options["sizes"], options["batch"], options["seconds"])
+    how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links"))
+    question = Question(source, *how)
     found = advise(question, say=lambda text: echo(text, err=True))
     echo(*advise_report.text(found), err=str(options["json_file"]) == "-")
     if options["json_file"]:

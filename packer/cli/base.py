@@ -91,6 +91,9 @@ loader_option = click.option(
     help="torch's DataLoader, packer.Loader, or both.",
 )
 geometry_option = click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+follow_links_option = click.option(
+    "--follow-links", is_flag=True, help="Of a folder: follow links out of it, as of packer convert."
+)
 fields_option = click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
 json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write all figures; -: stdout.")
 csv_option = click.option("--csv", "csv_file", type=FILE, metavar="FILE", help="A row per run; -: stdout.")

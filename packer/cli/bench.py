@@ -8,6 +8,7 @@ import click
 from packer.cli.base import (
     csv_option,
     fields_option,
+    follow_links_option,
     geometry_option,
     json_option,
     loader_option,
@@ -30,6 +31,7 @@ from packer.files.terminal import echo
 @loader_option
 @geometry_option
 @fields_option
+@follow_links_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Only N samples, spread evenly.")
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every turn; say where that failed.")
 @json_option
@@ -51,7 +53,8 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
 
         drawing.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
-    chosen = subjects(sources, options["geometry"], fields=options["fields"], samples=options["samples"])
+    how = {name: options[name] for name in ("fields", "samples", "follow_links")}
+    chosen = subjects(sources, options["geometry"], **how)
     echo(f"{cores_text()}, batches of {options['batch']}", err=True)
     lines = bench.run(
         chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)

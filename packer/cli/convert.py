@@ -11,7 +11,7 @@ from packer.conversion.presets import PRESETS
 from packer.files.terminal import echo
 
 _SHOWN = 20
-_SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty")
+_SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty", "follow_links")
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -120,6 +120,12 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
 )
 @click.option("--allow-empty", is_flag=True, default=None, help="folder: a class may have no image.")
+@click.option(
+    "--follow-links",
+    is_flag=True,
+    default=None,
+    help="Pack what links lead to out of SOURCE too; without it they are errors, or left behind and noted.",
+)
 @click.option(
     "--part-size",
     "part_bytes",

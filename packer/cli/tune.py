@@ -9,6 +9,7 @@ import click
 from packer.cli.base import (
     csv_option,
     fields_option,
+    follow_links_option,
     geometry_option,
     json_option,
     loader_option,
@@ -44,6 +45,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @geometry_option
 @click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
 @fields_option
+@follow_links_option
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every run.")
 @json_option
 @csv_option
@@ -63,7 +65,8 @@ def command(source: Path, **options: Any) -> None:
         from packer.measure import drawing, tune_plot  # noqa: PLC0415
 
         drawing.check(options["plot"])
-    (subject,) = subjects((source,), options["geometry"], fields=options["fields"], transform=options["transform"])
+    how = {name: options[name] for name in ("fields", "transform", "follow_links")}
+    (subject,) = subjects((source,), options["geometry"], **how)
     plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])

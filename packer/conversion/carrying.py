@@ -13,7 +13,8 @@ from packer.conversion.repacking import PackSource
 from packer.errors import BadInput, Refused
 from packer.naming import components
 from packer.schema import Buffer
-from packer.sources.base import Source, read_file
+from packer.sources.base import Source
+from packer.sources.parsing.input_folder import HOW_TO_FOLLOW, LeadsOut
 from packer.sources.parsing.scanning import counted, listed
 
 
@@ -37,7 +38,7 @@ class Carried:
             yield from (kept[path] for path in self.sizes)
             return
         for path, size_bytes in self.sizes.items():
-            data = read_file(source.root / path)
+            data = source.read(path)
             if len(data) != size_bytes:
                 raise BadInput(
                     f"{source.root / path}: changed while it was packed: expected {size_bytes} bytes, "
@@ -54,27 +55,35 @@ def choose(source: Source, *, most_bytes: int) -> Carried:
     if isinstance(source, PackSource):
         sizes = {path: len(content) for path, content in source.extras_of_pack()} if most_bytes else {}
         return _limited(Carried(sizes), most_bytes)
-    sizes, odd, times = {}, [], []
+    sizes, odd, outside, times = {}, [], [], []
     for path in source.extras() if most_bytes else ():
-        size_bytes, time_ns = _state(source, path)
-        if size_bytes < 0:
+        try:
+            found = _state(source, path)
+        except LeadsOut:
+            outside.append(path)
+            continue
+        if found is None:
             odd.append(path)
         else:
-            sizes[path] = size_bytes
-            times.append(time_ns)
-    notes = (f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}",) if odd else ()
-    return _limited(Carried(sizes, (len(odd), 0), notes, tuple(times)), most_bytes)
+            sizes[path] = found.st_size
+            times.append(found.st_mtime_ns)
+    notes = [f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}"] if odd else []
+    if outside:
+        files = counted(len(outside), "other file")
+        notes.append(f"{files} left behind, reached by a link out of the folder: {listed(outside)}; {HOW_TO_FOLLOW}")
+    return _limited(Carried(sizes, (len(odd) + len(outside), 0), tuple(notes), tuple(times)), most_bytes)
 
 
-def _state(source: Source, path: str) -> tuple[int, int]:
-    """Size and time of a file, -1 for one that cannot go along."""
+def _state(source: Source, path: str) -> os.stat_result | None:
+    """What the system says of a file, None for one that cannot go along; raises LeadsOut."""
     try:
         components(path)
-        status = os.stat(source.root / path)
-    except (OSError, Refused):
-        return -1, 0
-    fits = stat.S_ISREG(status.st_mode) and os.access(source.root / path, os.R_OK)
-    return (status.st_size, status.st_mtime_ns) if fits else (-1, 0)
+        status = source.folder.status(path)
+    except LeadsOut:
+        raise
+    except (BadInput, Refused):
+        return None
+    return status if stat.S_ISREG(status.st_mode) and os.access(source.root / path, os.R_OK) else None
 
 
 def _limited(found: Carried, most_bytes: int) -> Carried:

@@ -17,10 +17,10 @@ from packer import __version__, codecs, formats
 from packer.conversion.carrying import Carried, choose
 from packer.conversion.options import Options
 from packer.conversion.repacking import KIND, PackSource
-from packer.errors import BadInput, PackerError, Refused
+from packer.errors import BadInput, BadInputs, PackerError, Refused
 from packer.geometry import Resize
 from packer.schema import PIXEL_KINDS, Field, Schema, Shape
-from packer.sources.base import Source, read_file
+from packer.sources.base import Source
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
@@ -204,25 +204,54 @@ def _measure(source: Source, options: Options, carried: Carried) -> tuple[npt.ND
     count = 0
     root = str(source.root)
     for path in source.tables():
-        content.update(os.fsencode(_relative(str(path), root)) + b"\0" + hashlib.sha256(read_file(path)).digest())
+        name = _relative(str(path), root)
+        content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name)).digest())
+    links = _Links(source)
     for index in range(len(source)):
         content.update(os.fsencode(source.key(index)) + b"\0")
         for path in source.files(index):
-            try:
-                status = os.stat(path)
-            except OSError as error:
-                raise BadInput(f"{path}: cannot read: {error.strerror}; the folder changed, run again") from error
-            name = os.fsencode(_relative(str(path), root))
-            content.update(b"%s\0%d\n" % (name, status.st_size))
-            identity.update(b"%d\n" % status.st_mtime_ns)
-            sizes[index] += status.st_size
+            name = _relative(str(path), root)
+            size, time_ns = links.state(index, name)
+            content.update(b"%s\0%d\n" % (os.fsencode(name), size))
+            identity.update(b"%d\n" % time_ns)
+            sizes[index] += size
             count += 1
+    links.check(options)
     for path_text, size_bytes in carried.sizes.items():
         content.update(b"%s\0%d\n" % (os.fsencode(path_text), size_bytes))
     identity.update(b"".join(b"%d\n" % time_ns for time_ns in carried.identity))
     identity.update(content.digest())
     identity.update(json.dumps(source.schema.to_json(), sort_keys=True).encode())
     return sizes, count, content.hexdigest(), identity.hexdigest()
+
+
+class _Links:
+    """Sizes of the samples' files, and which of these are links that cannot be followed."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._folder = source.folder
+        self._reasons: list[str] = []
+        self._samples: set[int] = set()
+
+    def state(self, index: int, name: str) -> tuple[int, int]:
+        """Size and time of a file of a sample; 0 and the link's own time for a link that leads nowhere or out."""
+        try:
+            status = self._folder.status(name)
+        except BadInput as error:
+            path = self._folder.root / name
+            if not path.is_symlink():
+                raise BadInput(f"{path}: cannot read, it was there before; the folder changed, run again") from error
+            self._reasons.append(str(error))
+            self._samples.add(index)
+            return 0, path.lstat().st_mtime_ns
+        return status.st_size, status.st_mtime_ns
+
+    def check(self, options: Options) -> None:
+        """Raise BadInputs before anything is read; where bad samples are left out, reading them says the same."""
+        if self._reasons and options.on_error == "raise":
+            count = f"{len(self._samples)} of {len(self._source)} samples"
+            raise BadInputs(f"{self._folder.root}: {count} cannot be packed, by reason of links:", self._reasons)
 
 
 def _relative(path: str, root: str) -> str:

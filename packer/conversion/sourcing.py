@@ -17,6 +17,11 @@ from packer.sources.adding.splits import Split, add_splits
 from packer.sources.base import Source, read_file
 
 
+def link_options(follow_links: bool) -> dict[str, Any]:
+    """The option of a source that says so, only where it does: what nobody asked for stands in no manifest."""
+    return {"follow_links": True} if follow_links else {}
+
+
 @dataclass(frozen=True)
 class Request:
     """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
@@ -35,7 +40,7 @@ class Request:
             raise Refused(f"{root}: not a folder; give the folder of the data set")
         if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
-        kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else sources.detect(root)
+        kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
         options = self._options(module.Source, kind)
@@ -53,8 +58,11 @@ class Request:
         """The same with what a preset asks of the source, where the user did not say it."""
         if not root.is_dir() or self.kind == KIND or os.path.lexists(root / manifests.NAME):
             return self
-        kind = self.kind if self.kind != "auto" else sources.detect(root)[0]
+        kind = self.kind if self.kind != "auto" else self._detect(root)[0]
         return replace(self, kind=kind, options={**source_options(kind), **self.options})
+
+    def _detect(self, root: Path) -> tuple[str, str]:
+        return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         self._options(PackSource, KIND)  # it has none

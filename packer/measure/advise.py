@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from packer.conversion.sourcing import Request
+from packer.conversion.sourcing import Request, link_options
 from packer.errors import BadInput, PackerError, Refused, StorageFailed
 from packer.geometry.parsing import parse
 from packer.machine import Limit, Machine
@@ -30,13 +31,17 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Question:
-    """geometry: as people write it, None for a usual one. sizes: as --resize takes them, None for some that fit."""
+    """geometry: as people write it, None for a usual one. sizes: as --resize takes them, None for some that fit.
+
+    follow_links: as of `packer convert`.
+    """
 
     path: Path
     geometry: str | None = None
     sizes: tuple[str, ...] | None = None
     batch_size: int = 32
     seconds: float = 30.0
+    follow_links: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Advice:
 
     def line(self, one: Prediction) -> str:
         """The command that packs so."""
-        return one.candidate.line(self.question.path, self.target)
+        return one.candidate.line(self.question.path, self.target, follow_links=self.question.follow_links)
 
 
 def advise(question: Question, *, say: Say, machine: Machine | None = None) -> Advice:
@@ -75,7 +80,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
     can be read, StorageFailed without room for the trials.
     """
     end = time.perf_counter() + question.seconds * _SHARE_OF_TRIALS
-    source, found = Request().open(question.path)
+    source, found = Request(options=link_options(question.follow_links)).open(question.path)
     if not len(source):
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run shows what was found")
     say(f"{question.path}: {found}; measuring the disk")
@@ -91,7 +96,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
     with _scratch(machine) as folder:
         rehearsal = Rehearsal(folder, Setting(OURS, cores, question.batch_size), geometry)
         run = _Run(sampling, rehearsal, end, say)
-        now = run.now(question.path, question.seconds * _SHARE_OF_NOW)
+        now = run.now(question, question.seconds * _SHARE_OF_NOW)
         predictions = [
             predict(trial, sampling.whole, rates) for trial in run.trials(candidates(sampling.few, sizes, good))
         ]
@@ -125,11 +130,12 @@ class _Run:
         self._end = end
         self._say = say
 
-    def now(self, path: Path, seconds: float) -> float | None:
+    def now(self, question: Question, seconds: float) -> float | None:
         """Samples/s of the source as it is."""
         self._say("loading it as it is")
         try:
-            subject = Subject(path, geometry=self._rehearsal.geometry, samples=len(self._sampling.few))
+            how: dict[str, Any] = {"samples": len(self._sampling.few), "follow_links": question.follow_links}
+            subject = Subject(question.path, geometry=self._rehearsal.geometry, **how)
             return self._rehearsal.rate(subject.open(), until=time.perf_counter() + seconds)
         except PackerError as error:
             self.left_out.append(f"the source as it is: {error}")

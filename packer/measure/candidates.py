@@ -43,11 +43,12 @@ class Candidate:
         more = {"on_error": "skip", "extras_bytes": 0}
         return Options(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
 
-    def line(self, source: Path, target: Path) -> str:
+    def line(self, source: Path, target: Path, *, follow_links: bool = False) -> str:
         """The command that packs so, for a POSIX shell."""
         words = ["packer", "convert", _operand(source), _operand(target), "--to", self.format]
         words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
-        return " ".join(map(shell_word, words + (["--resize", self.size] if self.size else [])))
+        words += ["--resize", self.size] if self.size else []
+        return " ".join(map(shell_word, [*words, *(["--follow-links"] if follow_links else [])]))
 
 
 def candidates(source: Source, sizes: Sequence[str | None], good: Sequence[str | None]) -> list[list[Candidate]]:

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from packer.batching import as_torch
-from packer.conversion.sourcing import Request
+from packer.conversion.sourcing import Request, link_options
 from packer.decoders import decode
 from packer.errors import UnknownKey
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
@@ -34,9 +34,13 @@ class FolderDataset(Dataset[dict[str, Any]]):
         *,
         geometry: Geometry | None = None,
         transform: Callable[[Any], Any] | None = None,
+        follow_links: bool = False,
     ) -> None:
-        """fields: names, None for all that are not bookkeeping; raises UnknownKey, and what making the source does."""
-        self.source: Source = Request().open(path)[0]
+        """fields: names, None for all that are not bookkeeping. follow_links: those that lead out of the folder.
+
+        Raises UnknownKey, and what making the source does.
+        """
+        self.source: Source = Request(options=link_options(follow_links)).open(path)[0]
         whole = self.source.schema
         if missing := sorted(set(fields or ()) - set(whole.names)):
             raise UnknownKey(f"{path}: no field {missing[0]!r}; there are: {', '.join(whole.names)}")

@@ -29,7 +29,7 @@ class Subject:
     """A pack, or the folder of an original data set.
 
     fields: names, None for all that are not bookkeeping. samples: only so many, spread evenly, None for all.
-    transform: a user's function, `module:function`, called with each sample.
+    transform: a user's function, `module:function`, called with each sample. follow_links: of a folder, out of it.
     """
 
     path: Path
@@ -37,6 +37,7 @@ class Subject:
     geometry: Geometry | None = None
     samples: int | None = None
     transform: str | None = None
+    follow_links: bool = False
 
     @property
     def name(self) -> str:
@@ -52,7 +53,11 @@ class Subject:
         """The data set, maybe cut to `samples`; raises Refused, BadInput, CorruptPack, UnknownKey."""
         transform = load_function(self.transform, "--transform") if self.transform else None
         how: dict[str, Any] = {"fields": self.fields, "geometry": self.geometry, "transform": transform}
-        dataset: Any = open_pack(self.path, **how) if self.is_pack else FolderDataset(self.path, **how)
+        dataset: Any
+        if self.is_pack:
+            dataset = open_pack(self.path, **how)
+        else:
+            dataset = FolderDataset(self.path, **how, follow_links=self.follow_links)
         if len(dataset) == 0:
             raise Refused(f"{self.path}: there is no sample in it; nothing can be measured")
         return dataset if self.samples is None else evenly(dataset, self.samples)
@@ -66,7 +71,7 @@ class Subject:
         """Every file that loading may read; of a folder, those of the samples."""
         if self.is_pack:
             return sorted(path for path in self.path.rglob("*") if path.is_file())
-        source = FolderDataset(self.path).source
+        source = FolderDataset(self.path, follow_links=self.follow_links).source
         return sorted({file for index in range(len(source)) for file in source.files(index)})
 
 

@@ -26,7 +26,8 @@ from packer.pack.origins import Origin, Origins
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.adding.sidecars import Sidecar
-from packer.sources.base import Source, read_file
+from packer.sources.base import Source
+from packer.sources.parsing.input_folder import InputFolder
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Comparison:
         self._pack = Pack(folder, apart=True)
         self._origins = Origins(self._pack)
         self._codecs: dict[str, Codec] = {}
+        self._asked = _asked_of_source(self._pack.manifest.options)
+        given = self._asked.get("options")
+        self._given: dict[str, Any] = given if isinstance(given, dict) else {}
+        self._folder = InputFolder(root, self._given.get("follow_links") is True)
         moved = "matrix" in self._pack.schema
         self._matrices = self._pack.index.column("matrix") if moved else None
         self._sizes = self._pack.index.column("source_size") if moved else None
@@ -76,7 +81,7 @@ class Comparison:
                 continue
             try:
                 components(origin.path)
-                original = read_file(self._root / origin.path)
+                original = self._folder.read(origin.path)
                 with self._pack.record(index, (origin.name,)) as record:
                     problem = self._compare(index, origin, original, record[origin.name])
             except PackerError as error:
@@ -137,7 +142,7 @@ class Comparison:
             self.compared += 1
             try:
                 components(path)
-                same = read_file(self._root / path) == content
+                same = self._folder.read(path) == content
             except PackerError as error:
                 yield str(error)
                 continue
@@ -166,21 +171,22 @@ class Comparison:
         if kind not in sources.names():
             return None
         made = sources.load(str(kind)).Source
-        asked = self._pack.manifest.options.get("source")
-        asked = asked if isinstance(asked, dict) else {}
-        while asked.get("kind") == "pack":  # a pack of a pack: what was asked of the original stands inside
-            before = asked.get("options")
-            inner = before.get("source") if isinstance(before, dict) else None
-            asked = inner if isinstance(inner, dict) else {}
-        given = asked.get("options")
-        given = given if isinstance(given, dict) else {}
-        options: dict[str, Any] = {name: given[name] for name in made.options() if name in given}
-        sidecars = asked.get("sidecars")
+        options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
+        sidecars = self._asked.get("sidecars")
         sidecars = sidecars if isinstance(sidecars, list) else []
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(Sidecar.parse(str(text)).suffix for text in sidecars)
         source: Source = made(self._root, **options)
         return source
+
+
+def _asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
+    """What was asked of the original folder; for a pack of a pack that stands inside."""
+    asked = options.get("source")
+    while isinstance(asked, dict) and asked.get("kind") == "pack":
+        before = asked.get("options")
+        asked = before.get("source") if isinstance(before, dict) else None
+    return asked if isinstance(asked, dict) else {}
 
 
 def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:

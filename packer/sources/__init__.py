@@ -18,9 +18,12 @@ names = registry.names
 load = registry.load
 
 
-def detect(root: Path) -> tuple[str, str]:
-    """The name of the source that reads `root`, and a line that says what was recognised; raises Refused for none."""
-    listing = scan(root)
+def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
+    """The name of the source that reads `root`, and a line that says what was recognised.
+
+    follow_links: as of packer.sources.parsing.scanning.scan. Raises Refused where none reads it, BadInput as that does.
+    """
+    listing = scan(root, follow_links=follow_links)
     modules = sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
     for module, name in modules:
         sentence = module.recognise(listing.names)

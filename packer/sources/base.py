@@ -7,22 +7,23 @@ What a source may rely on and what others rely on:
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
-  It raises BadInput with the path for a file that cannot be read or parsed.
+  It raises BadInput with the path for a file that cannot be read or parsed. Files are read by `read`: a link out of the
+  folder is followed only where the option `follow_links` says so.
 * A source is picklable and may be read by several threads at once. It holds no open file.
 * Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
   since a manifest stores them. `options()` names them; whoever passes on a user's options refuses all others.
 """
 
 import inspect
-import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from packer.errors import BadIndex, BadInput, Refused
+from packer.errors import BadIndex, Refused
 from packer.schema import Schema
+from packer.sources.parsing.input_folder import InputFolder
+from packer.sources.parsing.input_folder import read_file as read_file
 
 Sample = dict[str, Any]
 
@@ -36,6 +37,16 @@ class Source(ABC):
     schema: Schema  # every field that this set has, with the codec that loses nothing
     notes: Sequence[str]  # what was found and what is missing, one line each, for the user
     left_out: Sequence[tuple[str, str]]  # (key, reason) of every sample that the user's choice leaves out
+    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources.parsing.input_folder
+
+    @property
+    def folder(self) -> InputFolder:
+        """The folder, whose files are read by one rule about links."""
+        return InputFolder(self.root, self.follow_links)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of the file at this relative path; raises BadInput."""
+        return self.folder.read(name)
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -87,26 +98,3 @@ def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
     """Raises Refused for a value that the option does not have."""
     if value not in choices:
         raise Refused(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")
-
-
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; raises BadInput for anything else, never blocks on a FIFO or device."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{path}: expected a regular file, found another kind of file; leave it out")
-        data = os.read(descriptor, status.st_size + 1)
-        if len(data) == status.st_size:  # one read is the rule: 100 000 small files are read here
-            return data
-        pieces = [data]
-        while piece := os.read(descriptor, 1 << 20):
-            pieces.append(piece)
-        return b"".join(pieces)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
-    finally:
-        os.close(descriptor)

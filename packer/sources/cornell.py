@@ -22,6 +22,7 @@ from packer.errors import BadInput
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources.parsing.clouds import png_size, read_depth
+from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.labels import Labels, read_rectangles
 from packer.sources.parsing.scanning import counted, listed, scan, shown
 
@@ -58,7 +59,13 @@ class Source(base.Source):
     kind = "cornell"
 
     def __init__(
-        self, root: Path, *, depth_from: str = "auto", duplicates: str = "error", labels: str = "strict"
+        self,
+        root: Path,
+        *,
+        depth_from: str = "auto",
+        duplicates: str = "error",
+        labels: str = "strict",
+        follow_links: bool = False,
     ) -> None:
         """List the scenes.
 
@@ -67,20 +74,22 @@ class Source(base.Source):
         duplicates: what a file that is there twice does: `error`; `first`: the first path counts, in a folder with a
             cpos file if there is one; `skip`: its scene is left out.
         labels: `strict`: a line that is no corner is an error; `lenient`: its rectangle is left out.
+        follow_links: whether links out of the folder are followed.
         Raises BadInput, naming all scenes, where files contradict each other or are missing.
         """
         base.check_choice("depth_from", depth_from, ("auto", "tiff", "pcd", "none"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
         base.check_choice("labels", labels, ("strict", "lenient"))
         self.root = root
+        self.follow_links = follow_links
         self._strict = labels == "strict"
-        listing = scan(root)
+        listing = scan(root, follow_links=follow_links)
         found, others = _collect(listing.names)
         self.left_out = _settle_duplicates(root, found, duplicates)
         scenes = _scenes(root, found)
         self._depth = _depth_role(root, scenes, depth_from)
         tables = [name for name in others if name.rpartition("/")[2] == _TABLE]
-        objects = _read_table(root, tables, strict=self._strict)
+        objects = _read_table(self.folder, tables, strict=self._strict)
         self._scenes = [_Scene(scene.key, scene.paths, *objects.get(scene.key, (-1, ""))) for scene in scenes]
         self._has_objects = bool(tables)
         self._extras = sorted([*others, *_of_no_sample(found)])
@@ -93,11 +102,11 @@ class Source(base.Source):
 
     def __getitem__(self, index: int) -> base.Sample:
         scene = self._scenes[self.checked(index)]
-        rgb = base.read_file(self.root / scene.paths["rgb"])
+        rgb = self.read(scene.paths["rgb"])
         files = {role: path for role, path in scene.paths.items() if role in self.schema}
         sample: base.Sample = {"key": scene.key, "rgb": rgb, "files": files}
         if self._depth == "depth":
-            sample["depth"] = base.read_file(self.root / scene.paths["depth"])
+            sample["depth"] = self.read(scene.paths["depth"])
         elif self._depth == "cloud":
             sample["depth"] = self._computed_depth(scene, rgb)
             files.pop("depth", None)  # what is packed is not that file
@@ -143,13 +152,13 @@ class Source(base.Source):
 
     def _labels(self, scene: _Scene, role: str) -> tuple[bytes, Labels]:
         path = self.root / scene.paths[role] if role in scene.paths else None
-        data = base.read_file(path) if path else b""
+        data = self.read(scene.paths[role]) if path else b""
         return data, read_rectangles(data, path or self.root, strict=self._strict)
 
     def _computed_depth(self, scene: _Scene, rgb: bytes) -> Any:
         height, width = png_size(rgb, self.root / scene.paths["rgb"])
-        path = self.root / scene.paths["cloud"]
-        return read_depth(base.read_file(path), path, height=height, width=width)
+        name = scene.paths["cloud"]
+        return read_depth(self.read(name), self.root / name, height=height, width=width)
 
     def _found(self, total: int, others: Iterable[str]) -> list[str]:
         """The notes."""
@@ -254,13 +263,13 @@ def _depth_role(root: Path, scenes: Sequence[_Scene], depth_from: str) -> str:
     return "depth"
 
 
-def _read_table(root: Path, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
+def _read_table(folder: InputFolder, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
     """Number -> object id and category, of lines `number object category background` (processedData/z.txt)."""
     if len(tables) > 1:
-        raise BadInput(f"{shown(str(root))}: more than one {_TABLE}: {listed(tables)}; keep one")
+        raise BadInput(f"{shown(str(folder.root))}: more than one {_TABLE}: {listed(tables)}; keep one")
     objects: dict[str, tuple[int, str]] = {}
-    for path in (root / name for name in tables):
-        text = base.read_file(path).decode("utf-8-sig", errors="surrogateescape")
+    for name in tables:
+        path, text = folder.root / name, folder.read(name).decode("utf-8-sig", errors="surrogateescape")
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
             fits = len(words) == 4 and words[1].isascii() and words[1].isdigit()

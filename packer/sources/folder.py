@@ -15,7 +15,7 @@ import numpy as np
 from packer.errors import BadInput
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.parsing.scanning import counted, described, listed, scan, shown
+from packer.sources.parsing.scanning import Listing, counted, described, linked, listed, scan, shown
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
@@ -37,7 +37,13 @@ class Source(base.Source):
     kind = "folder"
 
     def __init__(
-        self, root: Path, *, classes: str = "auto", allow_empty: bool = False, ignore_suffixes: Sequence[str] = ()
+        self,
+        root: Path,
+        *,
+        classes: str = "auto",
+        allow_empty: bool = False,
+        ignore_suffixes: Sequence[str] = (),
+        follow_links: bool = False,
     ) -> None:
         """List the folder.
 
@@ -45,11 +51,14 @@ class Source(base.Source):
             every image lies in a folder, none where every image lies directly in the root.
         allow_empty: whether a class may have no image.
         ignore_suffixes: ends of the names of files that are no samples although they may be images.
-        Raises BadInput where there is no image, a class is empty, or `auto` finds images in and beside folders.
+        follow_links: whether links out of the folder are followed.
+        Raises BadInput where there is no image, a class is empty or a second name of another, or `auto` finds images in
+        and beside folders.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
         self.root = root
-        listing = scan(root)
+        self.follow_links = follow_links
+        listing = scan(root, follow_links=follow_links)
         ignored = tuple(ignore_suffixes)
         images = [name for name in listing.names if _is_image(name) and not name.endswith(ignored)]
         if not images:
@@ -61,7 +70,8 @@ class Source(base.Source):
         self._classes: tuple[str, ...] = ()
         self.left_out = []
         if classes == "folders" or (classes == "auto" and not _is_flat(root, images, loose)):
-            self._classes = tuple(name for name in listing.folders if "/" not in name and name not in listing.loops)
+            self._classes = tuple(name for name in listing.folders if "/" not in name)
+            _check_second_names(root, listing)
             self.left_out = [(name, "image lies directly in the root, in no class folder") for name in loose]
             images = [name for name in images if "/" in name]
             _check_classes(root, self._classes, images, allow_empty=allow_empty)
@@ -77,7 +87,7 @@ class Source(base.Source):
 
     def __getitem__(self, index: int) -> base.Sample:
         key = self.key(index)
-        sample: base.Sample = {"key": key, "image": base.read_file(self.root / key)}
+        sample: base.Sample = {"key": key, "image": self.read(key)}
         if self._classes:
             sample["label"] = np.int64(bisect_left(self._classes, key.partition("/")[0]))
         return sample
@@ -112,6 +122,16 @@ def _is_flat(root: Path, images: Sequence[str], loose: Sequence[str]) -> bool:
             "say --classes folders (leaves the former out) or --classes none (no labels)"
         )
     return bool(loose)
+
+
+def _check_second_names(root: Path, listing: Listing) -> None:
+    """Raise BadInput for a class that is a link to another: the labels would not be those of ImageFolder."""
+    twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
+    if twice:
+        raise BadInput(
+            f"{shown(str(root))}: {linked(len(twice), 'class')} to a folder that is packed already: "
+            f"{listed(twice)}; each folder is packed once: copy it (cp -al takes no space), or remove the link"
+        )
 
 
 def _check_classes(root: Path, classes: Sequence[str], images: Iterable[str], *, allow_empty: bool) -> None:

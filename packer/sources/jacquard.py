@@ -77,21 +77,31 @@ class Source(base.Source):
 
     kind = "jacquard"
 
-    def __init__(self, root: Path, *, missing: str = "keep", duplicates: str = "error", labels: str = "strict") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        missing: str = "keep",
+        duplicates: str = "error",
+        labels: str = "strict",
+        follow_links: bool = False,
+    ) -> None:
         """List the views.
 
         missing: what a view without grasps is: `keep`: a sample with no grasps; `skip`: left out; `error`. A view
             without a depth or mask that others have is left out by `skip` and an error otherwise.
         duplicates: what a view that lies in two folders is: `error`; `first`: the first path counts; `skip`: left out.
         labels: `strict`: a line that is no grasp is an error; `lenient`: it is left out.
+        follow_links: whether links out of the folder are followed.
         Raises BadInput, naming the views, where files contradict each other or are missing.
         """
         base.check_choice("missing", missing, ("keep", "skip", "error"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
         base.check_choice("labels", labels, ("strict", "lenient"))
         self.root = root
+        self.follow_links = follow_links
         self._strict = labels == "strict"
-        listing = scan(root)
+        listing = scan(root, follow_links=follow_links)
         found, self._extras = _collect(listing.names)
         if not found:
             raise BadInput(
@@ -120,7 +130,7 @@ class Source(base.Source):
             "files": {role: view.path(role) for role in roles},
             "grasps_file": data,
         }
-        pixels = {role: base.read_file(self.root / view.path(role)) for role in roles if role != "grasps_file"}
+        pixels = {role: self.read(view.path(role)) for role in roles if role != "grasps_file"}
         return sample | pixels
 
     def key(self, index: int) -> str:
@@ -151,9 +161,9 @@ class Source(base.Source):
         return f"{labels.dropped} of {labels.total} grasps left out: not numbers" if labels.dropped else None
 
     def _labels(self, view: _View) -> tuple[bytes, Labels]:
-        path = self.root / view.path("grasps_file")
-        data = base.read_file(path) if "grasps_file" in view.roles else b""
-        return data, read_rows(data, path, columns=5, separator=";", strict=self._strict)
+        name = view.path("grasps_file")
+        data = self.read(name) if "grasps_file" in view.roles else b""
+        return data, read_rows(data, self.root / name, columns=5, separator=";", strict=self._strict)
 
     def _found(self) -> list[str]:
         """The notes."""

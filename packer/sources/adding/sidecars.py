@@ -14,6 +14,7 @@ from packer.errors import BadInput, Refused
 from packer.schema import Field
 from packer.sources import base
 from packer.sources.adding.wrapping import Addition, Wrapped
+from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.scanning import counted, listed, scan, shown
 
 _CODECS = {
@@ -67,7 +68,7 @@ def add_sidecars(source: base.Source, sidecars: Sequence[Sidecar], *, missing: s
     """
     base.check_choice("missing", missing, ("error", "skip"))
     addition = _Files(source, sidecars)
-    there = set(scan(source.root).names)
+    there = set(scan(source.root, follow_links=source.follow_links).names)
     lacking: dict[int, str] = {}
     for row in range(len(source)):
         stem = _relative(source.stem(row), source.root)
@@ -102,7 +103,10 @@ class _Files(Addition):
             files = {**sample[_FILES.name], **files}
         elif self._main is not None:
             files = {self._main: _relative(source.files(row)[0], source.root), **files}
-        read = {sidecar.name: _value(paths[sidecar.name], sidecar.kind) for sidecar in self._sidecars}
+        read = {
+            sidecar.name: _value(source.folder, _relative(paths[sidecar.name], source.root), sidecar.kind)
+            for sidecar in self._sidecars
+        }
         return {**read, _FILES.name: files}
 
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
@@ -119,8 +123,8 @@ def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _value(path: Path, kind: str) -> Any:
-    data = base.read_file(path)
+def _value(folder: InputFolder, name: str, kind: str) -> Any:
+    data, path = folder.read(name), folder.root / name
     try:
         if kind == "text":
             return data.decode("utf-8")

@@ -38,6 +38,7 @@ class Wrapped(base.Source):
         """Raises Refused where an added field has the name of another."""
         self.kind = source.kind
         self.root = source.root
+        self.follow_links = source.follow_links
         self.schema = Schema((*source.schema, *addition.fields))
         self.notes = [*source.notes, note]
         self.left_out = [*source.left_out, *left_out]

@@ -1,18 +1,20 @@
-"""Scanning: every file name under a folder, in one walk that opens no file.
+"""Scanning: every file name under a folder, in one walk that opens no file and enters each folder once.
 
-Symlinked folders are entered, as torchvision's ImageFolder does. A folder that leads back to one that it lies in is
-not entered again, so that loops end; whether it is one depends on its own path alone, never on the listing's order.
+A folder is entered by its own path first. A link to a folder that is entered anyway is not: otherwise two links in each
+of N folders would make 2^N. A link to a folder elsewhere is an error that says how to have it followed; followed, it is
+entered like the others, once. Which of several links to one folder counts depends on their paths alone (those that lie
+in the folder itself before those behind other links, then by name), never on the order of a listing.
 """
 
-import errno
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, Refused
 from packer.files.text import printable
+from packer.sources.parsing.input_folder import HOW_TO_FOLLOW, InputFolder
 
 _SHOWN = 20  # names in one message
 
@@ -22,63 +24,140 @@ class Listing:
     """What lies under `root`, as relative POSIX paths; bytes that are not UTF-8 are surrogates (PEP 383).
 
     names: every file and whatever else is no folder, sorted by code point, about 120 bytes each in memory.
-    folders: every folder below the root, the empty ones too, sorted.
-    loops: folders that were not entered, because they are one that they lie in.
+    folders: every folder below the root that was entered, the empty ones too, sorted.
+    loops: links that were not entered, because they lead to a folder that they lie in, sorted.
+    repeats: links that were not entered, because they lead to another folder that was, and which that is, sorted.
     """
 
     root: Path
     names: list[str]
     folders: list[str]
     loops: list[str]
+    repeats: list[tuple[str, str]]
 
     def notes(self) -> list[str]:
         """What the walk left out, one line each."""
-        return [f"folders not entered, since they lead back to one above: {listed(self.loops)}"] if self.loops else []
+        notes = []
+        if self.loops:
+            notes.append(f"folders not entered, since they lead back to one above: {listed(self.loops)}")
+        if self.repeats:
+            twice = listed(f"{name} ({first})" for name, first in self.repeats)
+            notes.append(f"links not entered, since the folder that they lead to is taken once already: {twice}")
+        return notes
 
 
-def scan(root: Path) -> Listing:
-    """List everything under `root`; raises Refused where it is no folder, BadInput naming all unreadable folders."""
+def scan(root: Path, *, follow_links: bool = False) -> Listing:
+    """List everything under `root`, which may be a link itself.
+
+    follow_links: enter links to folders elsewhere. Raises Refused where root is no folder, BadInput naming all folders
+    that cannot be listed, or all links to folders elsewhere that are not followed.
+    """
     if not root.is_dir():
         raise Refused(f"{shown(str(root))}: no such folder; give the folder that holds the data set")
-    names: list[str] = []
-    folders: list[str] = []
-    loops: list[str] = []
-    failures: list[str] = []
-    pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
-    while pending:
-        prefix, above = pending.pop()
-        path = os.path.join(root, prefix)
+    walk = _Walk(InputFolder(root, follow_links))
+    walk.enter("", frozenset())
+    while walk.links:
+        links, walk.links = sorted(walk.links), []
+        for name, above in links:
+            walk.follow(name, above)
+    if walk.failures:
+        raise BadInput(
+            f"{shown(str(root))}: cannot list folders: {listed(walk.failures)}; make them readable or move them"
+        )
+    if walk.elsewhere:
+        raise BadInput(
+            f"{shown(str(root))}: {linked(len(walk.elsewhere), 'folder')} out of it: {listed(walk.elsewhere)}; "
+            f"{HOW_TO_FOLLOW} takes what is there, or move the links away"
+        )
+    return Listing(root, sorted(walk.names), sorted(walk.folders), sorted(walk.loops), sorted(walk.repeats))
+
+
+_Identity = tuple[int, int]
+
+
+@dataclass
+class _Walk:
+    """links: folders that are links, with the identities of those that they lie in, to be followed.
+
+    seen: identity of each folder that was entered -> its path. elsewhere: links that were not followed.
+    """
+
+    folder: InputFolder
+    names: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    repeats: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[str, frozenset[_Identity]]] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    seen: dict[_Identity, str] = field(default_factory=dict)
+
+    def follow(self, name: str, above: frozenset[_Identity]) -> None:
+        """Enter a link to a folder, if it is to be entered."""
         try:
-            status = os.stat(path)
-            identity = (status.st_dev, status.st_ino)
-            files, inner = ([], []) if identity in above else _entries(path)
+            status = os.stat(os.path.join(self.folder.root, name))
         except OSError as error:
-            failures.append(f"{shown(path)} ({error.strerror})")
-            continue
+            self.failures.append(f"{shown(name)} ({error.strerror})")
+            return
+        identity = status.st_dev, status.st_ino
         if identity in above:
-            loops.append(prefix[:-1])
-            continue
-        names.extend(prefix + name for name in files)
-        folders.extend(prefix + name for name in inner)
-        pending.extend((f"{prefix}{name}/", above | {identity}) for name in inner)
-    if failures:
-        raise BadInput(f"{shown(str(root))}: cannot list folders: {listed(failures)}; make them readable or move them")
-    return Listing(root, sorted(names), sorted(folders), sorted(loops))
+            self.loops.append(name)
+        elif identity in self.seen:
+            self.repeats.append((name, self.seen[identity]))
+        elif not self.folder.follow_links and self.folder.leads_out(name):
+            self.elsewhere.append(name)
+        else:
+            self.folders.append(name)
+            self.enter(f"{name}/", above, is_followed=True)
+
+    def enter(self, prefix: str, above: frozenset[_Identity], *, is_followed: bool = False) -> None:
+        """List a folder and all folders in it that are no links.
+
+        Behind a link one that was entered already is passed over. In front of any link it cannot be there twice, and
+        two with one identity, which some file systems give, are two.
+        """
+        pending = [(prefix, above)]
+        while pending:
+            prefix, above = pending.pop()
+            path = os.path.join(self.folder.root, prefix)
+            try:
+                status = os.stat(path)
+                identity = (status.st_dev, status.st_ino)
+                first = self.seen.get(identity) if is_followed else None
+                files, inner, links = _entries(path) if first is None and identity not in above else ([], [], [])
+            except OSError as error:
+                self.failures.append(f"{shown(path)} ({error.strerror})")
+                continue
+            if identity in above or first is not None:
+                self._pass_over(prefix[:-1], first if identity not in above else None)
+                continue
+            self.seen.setdefault(identity, prefix[:-1])
+            self.names.extend(prefix + name for name in files)
+            self.folders.extend(prefix + name for name in inner)
+            inside = above | {identity}
+            self.links.extend((prefix + name, inside) for name in links)
+            pending.extend((f"{prefix}{name}/", inside) for name in inner)
+
+    def _pass_over(self, name: str, first: str | None) -> None:
+        self.folders.remove(name)
+        if first is None:
+            self.loops.append(name)
+        else:
+            self.repeats.append((name, first))
 
 
-def _entries(path: str) -> tuple[list[str], list[str]]:
+def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
+    """Names of files, of folders, and of links to folders; a link that leads nowhere is a file: reading it says so."""
     files: list[str] = []
     folders: list[str] = []
+    links: list[str] = []
     with os.scandir(path) as entries:
         for entry in entries:
-            try:
-                is_folder = entry.is_dir()
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-                is_folder = False  # a link to itself: reading it will say so
-            (folders if is_folder else files).append(entry.name)
-    return files, folders
+            if entry.is_symlink():
+                (links if os.path.isdir(entry.path) else files).append(entry.name)
+            else:
+                (folders if entry.is_dir() else files).append(entry.name)
+    return files, folders, links
 
 
 def shown(name: str) -> str:
@@ -98,6 +177,11 @@ def counted(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def linked(count: int, noun: str) -> str:
+    """`1 folder that is a link`, `2 folders that are links`."""
+    return f"{counted(count, noun)} that {'is a link' if count == 1 else 'are links'}"
 
 
 def described(names: Iterable[str]) -> str:
