@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.decoders.header import Buffer, Header, Intervals
-from packer.decoders.intervals import Bounds, bounds, codes_before, disagreement, markers_before
+from packer.decoders.intervals import Bounds, bounds, codes_before, disagreement, markers_before, pairs
 from packer.decoders.jpeg import END
 from packer.scratch import Scratch
 
@@ -143,10 +143,8 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
     """Raise DamagedImage unless the restart marker of its turn stands before each place in `runs`."""
-    at = found.data_at - 2
-    pairs = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))  # of bytes, at every offset
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
-    there = pairs[runs]
+    there = pairs(buffer, found)[runs]
     if kept.top == kept.left == 0:  # nothing stands before the first interval
         there[0, 0] = expected[0, 0]
     if kept.bottom == layout.rows and kept.right == layout.columns:  # the end marker, which was looked at
