@@ -32,7 +32,7 @@ def _viewing() -> ModuleType:
 class Decoder:
     """Decodes pictures of one kind; arguments, results and errors as of packer.decoders.decode. For many threads."""
 
-    def __init__(  # noqa: PLR0913  how pictures are wanted is said once
+    def __init__(
         self,
         kind: str,
         *,

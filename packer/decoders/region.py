@@ -119,9 +119,7 @@ def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, i
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
-def _fill_window(  # noqa: PLR0913  what prepare_region has settled
-    buffer: Buffer, found: Header, kept: Window, region: Region, table: bool, how: dict[str, Any]
-) -> None:
+def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, table: bool, how: dict[str, Any]) -> None:
     # not before it is decoded: it comes from the caches then
     file = cutting.cut(buffer, found, kept, _scratch, table=table)
     if file is None:
