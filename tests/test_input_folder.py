@@ -142,7 +142,7 @@ def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path
     else:
         with pytest.raises(BadInputs, match=f"{len(plain)} of {len(plain)} samples cannot be packed") as caught:
             packed(root, tmp_path / "out.pack", kind=name)
-        assert all(f"{reason}".count(OUT) == 1 for reason in caught.value.reasons) and caught.value.reasons
+        assert all(str(reason).count(OUT) == 1 for reason in caught.value.reasons) and caught.value.reasons
         assert not (tmp_path / "out.pack").exists() and not (tmp_path / ".out.pack.partial").exists()
     for path, target, options in ((store, "one", {}), (root, "two", {"follow_links": True})):
         source, _ = Request(name, options).open(path)

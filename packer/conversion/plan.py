@@ -251,7 +251,9 @@ class _Links:
         """Raise BadInputs before anything is read; where bad samples are left out, reading them says the same."""
         if self._reasons and options.on_error == "raise":
             count = f"{len(self._samples)} of {len(self._source)} samples"
-            raise BadInputs(f"{self._folder.root}: {count} cannot be packed, by reason of links:", self._reasons)
+            raise BadInputs(
+                f"{self._folder.root}: {count} cannot be packed, by reason of links:", reasons=self._reasons
+            )
 
 
 def _relative(path: str, root: str) -> str:
