@@ -1,17 +1,25 @@
-"""Slabs: memory that is used again as soon as nobody holds anything over it, and not before.
+"""Slabs: a pool of memory; a slab is used again as soon as nobody holds anything over it, and not before.
 
 What is taken is a memoryview of an array with a life of its own over a slab. Whatever is made from it keeps it, or that
-array: slices, arrays of NumPy, tensors. When the array dies, the slab is free. (A slice of the array itself would not
-keep it: NumPy lets slices of slices hold the slab alone.) New memory of the size of a picture costs more than filling
-it: the system clears each page of it, and takes it back afterwards.
+array: slices, arrays of NumPy, tensors. When the array dies, the slab comes back. (A slice of the array itself would
+not keep it: NumPy lets slices of slices hold the slab alone.) New memory of the size of a picture costs more than
+filling it: the system clears each page of it, and takes it back afterwards.
 
-No Python runs when memory is given back: the callbacks are methods of built-in types. Batches die in the loop that
-trains, and Ctrl-C that arrives while a Python callback begins would be printed there, and lost.
+A forked child sees what its parent held at the fork, and the parent does not learn when that ends. So a slab that is
+out when the process is forked never comes back: the system gets its memory when the last holder in any process is gone.
+A child takes nothing from what its parent had. This holds for private memory too, where it costs nothing: as long as
+the child lives, to write into a page that both have is to copy it.
+
+No Python runs when memory is given back, nor at a fork: the callbacks are methods of built-in types. Batches die in the
+loop that trains, and Ctrl-C that arrives while a Python callback begins would be printed there, and lost.
 """
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +27,30 @@ import numpy.typing as npt
 _MOST_WASTE = 4  # a slab this many times as large as what is wanted is not taken
 
 Bytes = npt.NDArray[np.uint8]
+
+_begun, _ended = bytearray(), bytearray()  # a byte for each fork, put there before it, and after it in both processes
+os.register_at_fork(
+    before=partial(_begun.append, 0),
+    after_in_parent=partial(_ended.append, 0),
+    after_in_child=partial(_ended.append, 0),
+)
+
+
+class _Moment(NamedTuple):
+    """What differs between two moments where a process was forked between them."""
+
+    ended: int
+    begun: int
+    pid: int
+
+    @classmethod
+    def now(cls) -> "_Moment":
+        return cls(len(_ended), len(_begun), os.getpid())
+
+    @property
+    def is_within_a_fork(self) -> bool:
+        """Of another thread; the child may be there already."""
+        return self.begun != self.ended
 
 
 def pageable(size: int) -> Bytes:
@@ -43,34 +75,71 @@ class Slabs:
     def __init__(self, most_free: int, *, new: Callable[[int], Bytes] = pageable) -> None:
         """most_free: how many slabs are kept that nobody uses. new: makes a slab of so many bytes."""
         self._new = new
-        self._free: deque[_Watch] = deque(maxlen=most_free)
-        self._used: set[_Watch] = set()
+        self._free: deque[Bytes] = deque(maxlen=most_free)
+        self._back: deque[_Watch] = deque(maxlen=most_free)  # come back since `_settled`
+        self._out: set[_Watch] = set()
+        self._settled = _Moment.now()
 
     def take(self, size: int) -> memoryview:
         """Writable bytes, their content undefined."""
+        return self.give(self.reserve(size), size)
+
+    def reserve(self, size: int) -> Bytes:
+        """A slab of at least `size` bytes, to be filled before it is given out: until then no fork concerns it."""
+        self._settle()
         slab = self._fitting(size)
-        if slab is None:
-            slab = self._new(max(size, 1))
+        return slab if slab is not None else self._new(max(size, 1))
+
+    def give(self, slab: Bytes, size: int) -> memoryview:
+        """The first `size` bytes of a reserved slab, which comes back when nobody holds anything over them."""
         view = slab[:size]
-        # the first is what keeps the second; when the view dies, one leaves `_used` and the other joins `_free`
-        watch = _Watch(view, self._used.discard)
-        watch.then = _Watch(view, self._free.append)
+        # the first is what keeps the second; when the view dies, one leaves `_out` and the other joins `_back`
+        watch = _Watch(view, self._out.discard)
+        watch.then = _Watch(view, self._back.append)
         watch.then.slab = slab
-        self._used.add(watch)
+        self._out.add(watch)
         return view.data
 
+    def put_back(self, slab: Bytes) -> None:
+        """A reserved slab that is not given out; nobody writes into it any more."""
+        self._free.append(slab)
+
+    def _settle(self) -> None:
+        """What has come back is free, unless a process was forked since the last time, which may hold it still."""
+        back = [watch.slab for watch in _emptied(self._back)]
+        now = _Moment.now()  # after `back` was taken: what is there was back by now
+        if now == self._settled and not now.is_within_a_fork:
+            self._free.extend(back)
+            return
+        if now.pid != self._settled.pid:
+            self._free.clear()
+        self._out.clear()  # a watch that is gone calls nobody: what it watched lives as long as its view
+        self._back.clear()
+        self._settled = now
+
     def _fitting(self, size: int) -> Bytes | None:
-        """The slab that was given back last among those that fit: its pages are the warmest."""
+        """The slab that came back last among those that fit: its pages are the warmest."""
         for _ in range(len(self._free)):
             try:
-                watch = self._free.pop()
+                slab = self._free.pop()
             except IndexError:  # another thread took the last one
                 return None
-            if size <= watch.slab.size <= _MOST_WASTE * max(size, 1):
-                return watch.slab
-            self._free.appendleft(watch)
+            if size <= slab.size <= _MOST_WASTE * max(size, 1):
+                return slab
+            self._free.appendleft(slab)
         return None
 
     def __len__(self) -> int:
-        """How many slabs are in use."""
-        return len(self._used)
+        """How many slabs are out and come back."""
+        return len(self._out)
+
+
+def _emptied(back: deque[_Watch]) -> list[_Watch]:
+    """All of it, in order; other threads may add to it and empty it meanwhile."""
+    found = []
+    while back:
+        try:
+            found.append(back.popleft())
+        except IndexError:
+            break
+    return found

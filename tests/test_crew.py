@@ -20,11 +20,10 @@ from test_datasets import digest_of
 from torch.utils.data import Dataset, RandomSampler, Subset
 
 import packer
-from packer import Loader, formats
+from packer import Loader, formats, sharing
 from packer.datasets import PackDataset
 from packer.errors import CorruptRecord, Refused
 from packer.geometry import Compose, HorizontalFlip, RandomResizedCrop
-from packer.loading import parcel
 
 LONG_S = 60.0
 ROOT = Path(__file__).parent.parent
@@ -210,7 +209,7 @@ def test_without_shared_memory_batches_travel_by_value(
     if hidden == "memfd_create":
         monkeypatch.delattr(os, "memfd_create")
     else:
-        monkeypatch.setattr(parcel.Mappings, "get", refused)
+        monkeypatch.setattr(sharing.Mappings, "get", refused)
     loader = Loader(dataset, 4, workers=1)
     assert [digest_of(loader) for _ in range(2)] == [wanted] * 2
 

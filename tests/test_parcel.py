@@ -12,7 +12,8 @@ from conftest import open_files
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from packer.loading.nesting import tensors
-from packer.loading.parcel import Mappings, Table, address_of, shared
+from packer.loading.parcel import Table
+from packer.sharing import Mappings, address_of, shared
 from packer.slabs import Slabs
 
 Pair = namedtuple("Pair", "one other")
@@ -47,10 +48,10 @@ def values() -> dict[str, torch.Tensor]:
 def sent(batch: Any, size: int) -> tuple[Any, int]:
     """What arrives through a slab of that size, 0 for none, and what size was wanted."""
     slabs = Slabs(2, new=lambda wanted: shared(wanted, 0))
-    held = slabs.take(size) if size else None
-    table = Table(Mappings().get(address_of(held)) if held is not None else None)
+    slab = slabs.reserve(size) if size else None
+    table = Table(Mappings().get(address_of(slab)) if slab is not None else None)
     parcel = pickle.loads(ForkingPickler.dumps(table.packed(batch)))  # noqa: S301
-    return parcel.unpacked(held), parcel.wanted
+    return parcel.unpacked(slabs.give(slab, size) if slab is not None else None), parcel.wanted
 
 
 @pytest.mark.parametrize("size", [0, 1 << 12, 1 << 16, 1 << 20])
@@ -83,13 +84,14 @@ def test_a_batch_of_any_form_arrives() -> None:
 
 def test_what_was_made_in_the_slab_is_not_copied() -> None:
     slabs = Slabs(1, new=lambda size: shared(size, 0))
-    held = slabs.take(20_000)
-    slab = Mappings().get(address_of(held))
+    reserved = slabs.reserve(20_000)
+    slab = Mappings().get(address_of(reserved))
     table = Table(slab)
     (first, one), (second, other) = table.take(6000), table.take(6001)
     one[:], other[:] = 1, 2
     parcel = table.packed({"x": first.view(torch.int16).view(30, 100), "y": (second[:3], second[3:])})
     assert parcel.wanted == 6016 + 6016
+    held = slabs.give(reserved, 20_000)
     found = parcel.unpacked(held)
     slab[:6000] = 3
     assert found["x"].shape == (30, 100) and (found["x"] == 0x0303).all()
@@ -115,15 +117,15 @@ def test_the_size_of_a_batch_is_learnt_from_one_that_had_no_room(size: int) -> N
 
 
 def test_a_worker_maps_a_slab_once_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packer.loading.parcel._MOST_MAPPED", 3)
+    monkeypatch.setattr("packer.sharing._MOST_MAPPED", 3)
     held = [shared(1 << 12, number) for number in range(5)]
-    addresses = [each.base.obj.address for each in held]  # type: ignore[union-attr]
+    addresses = [address_of(each) for each in held]
     mappings = Mappings()
     first = mappings.get(addresses[0])
     assert mappings.get(addresses[0]) is first
     for address in addresses:
         mappings.get(address)
-    assert list(mappings._arrays) == [2, 3, 4]
+    assert list(mappings._mappings) == [2, 3, 4]
     held[0][:] = 9
     assert (mappings.get(addresses[0]) == 9).all() and (first == 9).all()
     del held, first, mappings

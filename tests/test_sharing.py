@@ -2,12 +2,15 @@
 
 import fcntl
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from children import child, fork
 from converting import packed
 from test_convert import photos
 from test_datasets import digest_of
@@ -94,6 +97,69 @@ def test_without_leases_or_memfd_memory_is_never_used_twice(monkeypatch: pytest.
     tensor = taken(SharedMemory(), 5000, 5)
     assert tensor.is_shared()
     assert int(tensor.sum()) == 25000
+
+
+def test_a_forked_child_holds_a_slab_and_has_slabs_of_its_own() -> None:
+    """The kernel counts open descriptions, which a fork shares: while a child has the tensor, there is one."""
+    pool = SharedMemory()
+    tensor = taken(pool, 5000, 7)
+    (slab,) = pool._slabs
+    with holding(tensor) as digests:
+        del tensor
+        assert not slab.is_free()
+        assert int(taken(pool, 5000, 9)[0]) == 9
+        assert len(pool._slabs) == 2
+        assert digests() == [7, 7]
+    assert slab.is_free()
+    outcome = child(lambda: [int(taken(pool, 5000, 3)[0]), len(pool._slabs)])
+    assert outcome.value == [3, 1], outcome
+
+
+def test_slabs_that_are_held_for_ever_do_not_stop_others_from_being_used_again() -> None:
+    pool = SharedMemory()
+    kept = [taken(pool, 5000, at) for at in range(sharing._MOST_SLABS)]
+    made = len({taken(pool, 5000, 50).untyped_storage().data_ptr() for _ in range(5)})
+    before = list(pool._slabs)
+    for _ in range(5):
+        taken(pool, 5000, 60)
+    assert pool._slabs == before and made <= 5
+    assert [int(tensor[0]) for tensor in kept] == list(range(sharing._MOST_SLABS))
+
+
+@contextmanager
+def holding(tensor: torch.Tensor) -> Iterator[Callable[[], list[int]]]:
+    """A forked child with the tensor. What is given asks it for the least and the largest value."""
+    holding, writing = os.pipe()
+    answers, answering = os.pipe()
+    pid = fork()
+    if pid == 0:
+        while os.read(holding, 1) == b"?":
+            os.write(answering, bytes([int(tensor.min()), int(tensor.max())]))
+        os._exit(0)
+
+    def ask() -> list[int]:
+        os.write(writing, b"?")
+        return list(os.read(answers, 2))
+
+    try:
+        yield ask
+    finally:
+        os.write(writing, b".")
+        os.waitpid(pid, 0)
+        for descriptor in (holding, writing, answers, answering):
+            os.close(descriptor)
+
+
+def test_a_worker_lets_go_of_a_slab_that_its_owner_has_closed() -> None:
+    """When it maps another one: a mapping would keep memory that is never used again."""
+    held = [sharing.shared(1 << 12, number) for number in range(3)]
+    mappings = sharing.Mappings()
+    for each in held:
+        mappings.get(sharing.address_of(each))
+    del held[:2], each
+    last = sharing.shared(1 << 12, 3)  # its descriptor is one of those that were closed
+    mappings.get(sharing.address_of(last))
+    assert list(mappings._mappings) == [2, 3]
 
 
 def test_batches_that_a_trainer_keeps_are_never_written_over(tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
 """Memory that is used again when nobody holds anything over it, and never before."""
 
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
+from multiprocessing import Pipe
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from children import child, fork
+from holding import memory_files
 
+from packer import slabs as packer_slabs
+from packer.sharing import address_of, shared
 from packer.slabs import Slabs
 
 
@@ -77,7 +84,7 @@ def test_no_more_is_kept_than_was_said() -> None:
     assert len({address(view) for view in held}) == 5
     del held
     assert len(slabs) == 0
-    assert len(slabs._free) == 2
+    assert len(slabs._back) == 2
 
 
 def test_giving_back_runs_no_python() -> None:
@@ -90,7 +97,7 @@ def test_giving_back_runs_no_python() -> None:
         held.clear()
     finally:
         sys.setprofile(before)
-    assert (began, len(slabs), len(slabs._free)) == ([], 0, 1)
+    assert (began, len(slabs), len(slabs._back)) == ([], 0, 1)
 
 
 def test_slabs_outlive_their_pool() -> None:
@@ -118,3 +125,137 @@ def test_threads_never_share_a_slab() -> None:
         thread.join()
     assert wrong == []
     assert len(slabs) == 0
+
+
+# ---- forks
+
+
+def shared_slabs() -> Slabs:
+    """Slabs that other processes may see, numbered as they are made."""
+    numbers = count()
+    return Slabs(4, new=lambda size: shared(size, next(numbers)))
+
+
+def number(view: memoryview) -> int:
+    """Of the slab under a view; an address may be another slab's by now."""
+    taken: Any = view.obj
+    return address_of(taken.base).number
+
+
+def forked_child() -> Callable[[], object]:
+    """One that lives until what is given is called."""
+    holding, writing = os.pipe()
+    pid = fork()
+    if pid == 0:
+        os.close(writing)
+        os.read(holding, 1)
+        os._exit(0)
+    os.close(holding)
+    return lambda: (os.close(writing), os.waitpid(pid, 0))
+
+
+def test_what_is_out_at_a_fork_never_comes_back_and_what_is_free_does() -> None:
+    slabs = shared_slabs()
+    reserved = slabs.reserve(100)
+    views = [slabs.take(100) for _ in range(3)]
+    held = views.pop(0)
+    views.clear()
+    slabs.put_back(slabs.reserve(100))  # the two are free
+    end = forked_child()
+    del held
+    later = [slabs.take(100) for _ in range(4)]
+    assert sorted(map(number, later)) == [2, 3, 4, 5], "1 is the child's"
+    given = slabs.give(reserved, 100)  # nobody had anything over it at the fork
+    assert number(given) == 0
+    del given
+    assert number(slabs.take(100)) == 0
+    end()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_memory_that_was_out_at_a_fork_goes_with_its_last_view(others: int) -> None:
+    """Whether the pool is asked again while it is held, or not."""
+    slabs = shared_slabs()
+    held = slabs.take(5000)
+    forked_child()()
+    taken = [slabs.take(5000) for _ in range(others)]
+    del held
+    taken.append(slabs.take(5000))
+    assert len(slabs) == len(taken) == len(memory_files(os.getpid()))
+
+
+def test_a_child_uses_nothing_of_its_parents() -> None:
+    slabs = shared_slabs()
+    held = [slabs.take(100) for _ in range(3)]
+    held.clear()
+    parents = slabs.take(100)
+    outcome = child(lambda: [number(slabs.take(100)) for _ in range(5)])
+    assert outcome.value == [3] * 5, "of its own, used again"
+    assert number(parents) < 3
+
+
+def test_within_a_fork_of_another_thread_nothing_is_used_again() -> None:
+    """The child may be there already, or begin in a moment."""
+    slabs = shared_slabs()
+    first = slabs.take(100)
+    packer_slabs._begun.append(0)
+    del first
+    second = slabs.take(100)
+    assert number(second) == 1
+    del second
+    third = slabs.take(100)
+    kept = slabs.reserve(100)
+    packer_slabs._ended.append(0)
+    del third
+    assert number(slabs.take(100)) == 4, "none that was out meanwhile"
+    slabs.put_back(kept)
+    assert any(each is kept for each in (slabs.reserve(100), slabs.reserve(100)))
+
+
+def test_threads_that_take_and_give_back_while_another_forks() -> None:
+    slabs, ending = shared_slabs(), threading.Event()
+
+    def work(mark: int) -> None:
+        while not ending.is_set():
+            array(slabs.take(4096)).fill(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in (1, 2)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = [seen_by_a_child(slabs) for _ in range(10)]
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    assert found == [{200}] * 10
+
+
+def seen_by_a_child(slabs: Slabs) -> set[int]:
+    """What is in memory that was 200 at the fork, after others have taken and filled all there was."""
+    held = array(slabs.take(4096))
+    held.fill(200)
+    here, there = Pipe()
+    pid = fork()
+    if pid == 0:
+        there.recv()
+        there.send(set(held.tolist()))
+        os._exit(0)
+    del held
+    for mark in range(50):
+        array(slabs.take(4096)).fill(mark)
+    here.send("now")
+    found: set[int] = here.recv()
+    os.waitpid(pid, 0)
+    return found
+
+
+def test_a_fork_runs_no_python_of_ours() -> None:
+    began: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        child(lambda: None)
+    finally:
+        sys.setprofile(before)
+    assert not [name for name in began if name.endswith("slabs.py") and "test_" not in name]

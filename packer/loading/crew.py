@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from packer.errors import PackerError, Refused
 from packer.loading.order import Step, Steps
-from packer.loading.parcel import Address, Mappings, Parcel, Table, address_of, shared
+from packer.loading.parcel import Parcel, Table
 from packer.loading.recipe import Recipe
+from packer.sharing import Address, Mappings, address_of, shared
 from packer.slabs import Bytes, Slabs
 
 _AHEAD = 2  # batches of each worker that are in the making, or wait
@@ -65,12 +66,14 @@ class _Tasks:
     slabs: Slabs
     steps: Steps | None = None
     size: int = 0  # of a slab; 0 while nobody knows how much a batch takes
-    held: deque[memoryview | None] = field(default_factory=deque)
+    held: deque[Bytes | None] = field(default_factory=deque)
 
     def __iter__(self) -> Iterator[_Task]:
-        self.held.clear()  # DataLoader asks for the first task when no worker has an old one left
+        while self.held:  # DataLoader asks for the first task when no worker has an old one left
+            if (unused := self.held.popleft()) is not None:
+                self.slabs.put_back(unused)
         while self.steps is not None and (step := self.steps.next()) is not None:
-            slab = self.slabs.take(self.size) if self.size else None
+            slab = self.slabs.reserve(self.size) if self.size else None
             self.held.append(slab)
             yield _Task(step, address_of(slab) if slab is not None else None)
 
@@ -128,7 +131,8 @@ class Crew:
             sent = next(self._running)
             if isinstance(sent, PackerError):
                 raise sent
-            batch = sent.unpacked(self._tasks.held.popleft())
+            slab = self._tasks.held.popleft()
+            batch = sent.unpacked(self._tasks.slabs.give(slab, slab.size) if slab is not None else None)
         except StopIteration:
             raise
         except BaseException:  # also Ctrl-C in the middle of a message, or before its slab was taken: nothing fits then

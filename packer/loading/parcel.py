@@ -1,18 +1,14 @@
 """Parcel: a batch on its way from a worker process, its tensors in memory that both processes have mapped.
 
 torch's own way costs a descriptor and a connection per tensor, and new memory per batch. Here the loader's process owns
-the memory, and knows by itself when nobody holds a batch any more (packer.slabs). It tells the worker where a slab is;
-the worker lays the batch's tensors into it, and sends the form of the batch with places in it. What does not fit, and
-the first batches, whose size nobody knows yet, travels by value.
+the memory, and knows by itself when nobody holds a batch any more (packer.sharing has the rule). It tells the worker
+where a slab is; the worker lays the batch's tensors into it, and sends the form of the batch with places in it. What
+does not fit, and the first batches, whose size nobody knows yet, travels by value.
 """
 
-import mmap
-import os
-import weakref
-from collections import OrderedDict
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,67 +19,6 @@ from packer.slabs import Bytes
 
 _ALIGNED = 64  # bytes, a cache line
 _BY_VALUE = 4096  # up to so many bytes a tensor is sent itself
-_MOST_MAPPED = 64  # slabs of one worker
-
-
-class Address(NamedTuple):
-    """Where other processes find a slab: a file of memory that `pid` has open. number: its own, never used again."""
-
-    pid: int
-    descriptor: int
-    number: int
-    size: int
-
-
-class _File(mmap.mmap):
-    """Memory without a name, for as long as the object lives."""
-
-    address: Address
-
-
-def shared(size: int, number: int) -> Bytes:
-    """Memory that other processes can map; raises OSError where the system has no memfd, or no memory."""
-    descriptor = os.memfd_create("packer", os.MFD_CLOEXEC)
-    try:
-        os.ftruncate(descriptor, size)
-        file = _File(descriptor, size, flags=mmap.MAP_SHARED | _POPULATE)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    weakref.finalize(file, os.close, descriptor)
-    file.address = Address(os.getpid(), descriptor, number, size)
-    return np.frombuffer(file, np.uint8)
-
-
-def address_of(held: memoryview) -> Address:
-    """Of a slab that packer.slabs has given out."""
-    view: Any = held.obj
-    found: Address = view.base.base.obj.address
-    return found
-
-
-_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux, Python 3.10: pages are there before the first byte is written
-
-
-class Mappings:
-    """The slabs that a worker has mapped."""
-
-    def __init__(self) -> None:
-        self._arrays: OrderedDict[int, Bytes] = OrderedDict()
-
-    def get(self, address: Address) -> Bytes:
-        """The slab's memory; raises OSError where this process may not see it."""
-        found = self._arrays.pop(address.number, None)
-        if found is None:
-            descriptor = os.open(f"/proc/{address.pid}/fd/{address.descriptor}", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                found = np.frombuffer(mmap.mmap(descriptor, address.size, flags=mmap.MAP_SHARED | _POPULATE), np.uint8)
-            finally:
-                os.close(descriptor)
-        self._arrays[address.number] = found
-        if len(self._arrays) > _MOST_MAPPED:
-            self._arrays.popitem(last=False)
-        return found
 
 
 @dataclass(frozen=True)
@@ -121,7 +56,7 @@ class Parcel:
     wanted: int
 
     def unpacked(self, held: memoryview | None) -> Any:
-        """The batch. held: the slab that the worker was given; its memory stays as long as a tensor over it lives."""
+        """The batch. held: of the slab that the worker was given; it stays as long as a tensor over it lives."""
         slab = torch.empty(0, dtype=torch.uint8) if held is None else torch.from_numpy(np.frombuffer(held, np.uint8))
         return mapped(self.form, lambda sent: sent.tensor(slab), kinds=(_Placed, _Value))
 
