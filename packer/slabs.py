@@ -19,7 +19,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,21 +35,9 @@ os.register_at_fork(
 )
 
 
-class _Moment(NamedTuple):
-    """What differs between two moments where a process was forked between them."""
-
-    ended: int
-    begun: int
-    pid: int
-
-    @classmethod
-    def now(cls) -> "_Moment":
-        return cls(len(_ended), len(_begun), os.getpid())
-
-    @property
-    def is_within_a_fork(self) -> bool:
-        """Of another thread; the child may be there already."""
-        return self.begun != self.ended
+def _moment() -> tuple[int, int, int]:
+    """What differs between two moments where a process was forked between them; its first two within a fork, too."""
+    return len(_ended), len(_begun), os.getpid()
 
 
 def pageable(size: int) -> Bytes:
@@ -78,7 +65,7 @@ class Slabs:
         self._free: deque[Bytes] = deque(maxlen=most_free)
         self._back: deque[_Watch] = deque(maxlen=most_free)  # come back since `_settled`
         self._out: set[_Watch] = set()
-        self._settled = _Moment.now()
+        self._settled = _moment()
 
     def take(self, size: int) -> memoryview:
         """Writable bytes, their content undefined."""
@@ -106,16 +93,27 @@ class Slabs:
 
     def _settle(self) -> None:
         """What has come back is free, unless a process was forked since the last time, which may hold it still."""
-        back = [watch.slab for watch in _emptied(self._back)]
-        now = _Moment.now()  # after `back` was taken: what is there was back by now
-        if now == self._settled and not now.is_within_a_fork:
+        back = self._emptied()
+        now = _moment()  # after `back` was taken: what is there was back by now
+        ended, begun, pid = now
+        if now == self._settled and begun == ended:  # else another thread forks: the child may be there already
             self._free.extend(back)
             return
-        if now.pid != self._settled.pid:
+        if pid != self._settled[2]:
             self._free.clear()
         self._out.clear()  # a watch that is gone calls nobody: what it watched lives as long as its view
         self._back.clear()
         self._settled = now
+
+    def _emptied(self) -> list[Bytes]:
+        """What has come back, in order; other threads may add to it and empty it meanwhile."""
+        found = []
+        while self._back:
+            try:
+                found.append(self._back.popleft().slab)
+            except IndexError:
+                break
+        return found
 
     def _fitting(self, size: int) -> Bytes | None:
         """The slab that came back last among those that fit: its pages are the warmest."""
@@ -132,14 +130,3 @@ class Slabs:
     def __len__(self) -> int:
         """How many slabs are out and come back."""
         return len(self._out)
-
-
-def _emptied(back: deque[_Watch]) -> list[_Watch]:
-    """All of it, in order; other threads may add to it and empty it meanwhile."""
-    found = []
-    while back:
-        try:
-            found.append(back.popleft())
-        except IndexError:
-            break
-    return found

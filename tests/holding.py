@@ -41,16 +41,15 @@ def digest(value: Any) -> str:
 
 def part_of(value: Any) -> Any:
     """An array of NumPy's over a part of the largest tensor in a batch."""
-    found: list[Any] = []
+    return max(_tensors(value), key=lambda tensor: tensor.nbytes)[1:2].numpy()[..., 2:]
 
-    def add(each: Any) -> None:
-        for member in each.values() if isinstance(each, Mapping) else each if isinstance(each, (list, tuple)) else ():
-            add(member)
-        if hasattr(each, "numpy"):
-            found.append(each)
 
-    add(value)
-    return max(found, key=lambda tensor: tensor.nbytes)[1:2].numpy()[..., 2:]
+def _tensors(value: Any) -> list[Any]:
+    """No closure: one that calls itself would keep the batch until a collection."""
+    if hasattr(value, "numpy"):
+        return [value]
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for member in members for tensor in _tensors(member)]
 
 
 class Holder:

@@ -385,3 +385,27 @@ def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setitem(TREES, planted, tree_of(planted))
     with pytest.raises(AssertionError):
         here[rule](planted)
+
+
+# what gives memory that several processes write -> who may name it, and why
+SHARING = ("memfd_create", "MAP_SHARED", "share_memory_", "shared_memory", "SharedMemory", "_new_shared", "shm_open")
+SHARERS = {
+    "sharing.py": "the one owner of such memory, with the rule for using it again",
+    "datasets.py": "asks packer.sharing for it",
+    "loading/crew.py": "asks whether the system has it",
+    "grasp/dataset.py": "one number, the epoch, for workers that live on",
+    "measure/tune.py": "counters of the workers",
+    **dict.fromkeys(("machine.py", "measure/advise.py", "measure/doctor.py"), "the folder /dev/shm"),
+    **dict.fromkeys(("staging/place.py", "staging/room.py", "staging/stager.py", "staging/reading.py"), "that folder"),
+}
+
+
+@each_file
+def test_one_module_makes_shared_memory(path: Path) -> None:
+    """Who uses it again must know who holds it: see packer.sharing."""
+    nodes = list(ast.walk(TREES[path]))
+    named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    named |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    named |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    found = sorted(named & set(SHARING))
+    assert not found or path.relative_to(ROOT).as_posix() in SHARERS, found
