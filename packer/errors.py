@@ -13,6 +13,7 @@
         CorruptRecord 3       one value of one sample is not what was written
         FatalPart 3           reading the part ends the process that reads it
       StorageFailed 4         no space, I/O error (OSError)
+      OutOfMemory 4           more memory is needed than there is (MemoryError)
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
 
@@ -107,6 +108,16 @@ class FatalPart(CorruptPack):
 
 class StorageFailed(PackerError, OSError):
     """No space left, a quota, or an I/O error while writing or reading."""
+
+    exit_code = 4
+
+
+class OutOfMemory(PackerError, MemoryError):
+    """What was asked for needs more memory than this process may have; the message says how much, where that is known.
+
+    A MemoryError that Python or NumPy raises elsewhere is left as it is: whoever catches MemoryError gets both. The
+    command line ends with the same exit code for either.
+    """
 
     exit_code = 4
 

@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from packer.errors import Refused, UnknownKey
@@ -62,12 +63,12 @@ class Field:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise Refused(
-                f"field name {self.name!r}: expected a letter, then at most 63 letters, digits or '_'; rename it"
+                f"field name {self.name!r:.80}: expected a letter, then at most 63 letters, digits or '_'; rename it"
             )
         if self.kind not in KINDS:
-            raise Refused(f"field {self.name!r}: unknown kind {self.kind!r}; expected one of {', '.join(KINDS)}")
+            raise Refused(f"field {self.name!r}: unknown kind {self.kind!r:.80}; expected one of {', '.join(KINDS)}")
         if self.dtype is not None and self.dtype not in DTYPES:
-            raise Refused(f"field {self.name!r}: unknown dtype {self.dtype!r}; expected one of {', '.join(DTYPES)}")
+            raise Refused(f"field {self.name!r}: unknown dtype {self.dtype!r:.80}; expected one of {', '.join(DTYPES)}")
         if self.invalid is not None and not abs(self.invalid) <= sys.float_info.max:
             raise Refused(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
         if self.shape is not None and not _is_shape(self.shape):
@@ -94,7 +95,7 @@ class Field:
             raise Refused(f"field description is not a mapping: {data!r:.80}")
         for name, value in data.items():
             if type(value) not in _MEMBERS.get(name, ()):  # type(), since true is an int
-                raise Refused(f"field description has an unknown or ill-typed member {name!r}: {value!r:.80}")
+                raise Refused(f"field description has an unknown or ill-typed member {name!r:.80}: {value!r:.80}")
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
@@ -140,12 +141,15 @@ class Schema:
         _check_count(len(self.fields))
         names = self.names
         if len(set(names)) != len(names):
-            raise Refused(f"field names are not unique: {', '.join(names)}")
+            raise Refused(f"field names are not unique: {', '.join(names):.200}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Field names, in order."""
         return tuple(field.name for field in self.fields)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"fields": self.fields}  # places are found again
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -153,14 +157,18 @@ class Schema:
     def __len__(self) -> int:
         return len(self.fields)
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {field.name: at for at, field in enumerate(self.fields)}
+
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self._places
 
     def __getitem__(self, name: str) -> Field:
-        for field in self.fields:
-            if field.name == name:
-                return field
-        raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names)}")
+        at = self._places.get(name)
+        if at is not None:
+            return self.fields[at]
+        raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names):.1000}")
 
     def select(self, names: Sequence[str]) -> "Schema":
         """The named fields, in the order of `names`; raises UnknownKey."""

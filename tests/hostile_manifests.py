@@ -136,6 +136,11 @@ MANIFESTS: dict[str, Callable[[Path], Any]] = {
     "samples beyond memory": in_manifest(lambda data: (data.update(samples=1 << 61), grown(data, 1 << 61))),
     "100,000 parts": in_manifest(lambda data: data.update(parts=many(data["parts"][0]))),
     "extras with a path": in_manifest(lambda data: data.update(extras=[{**data["index"][0], "name": "../../secret"}])),
+    "a count of files below none": in_manifest(lambda data: data.update(source={"kind": "os", "files": -1})),
+    "a text left behind": in_manifest(lambda data: data.update(source={"kind": "folder", "left_behind": "x"})),
+    "a huge count left behind": in_manifest(
+        lambda data: data.update(source={"left_behind": {"files": -(1 << 70), "bytes": None}})
+    ),
     "a column too wide": in_manifest(lambda data: data["schema"][3].update(shape=[1 << 39])),
 }
 
@@ -161,11 +166,8 @@ HARMLESS: dict[str, Callable[[Path], Any]] = {
     ],
     "deep options": with_options(nested(200)),
     "options that name files": with_options({"source": "/etc/passwd", "path": "../secret"}),
-    "a source that names a module": in_manifest(lambda data: data.update(source={"kind": "os", "files": -1})),
-    "a source of text": in_manifest(lambda data: data.update(source={"kind": "\x1b[2J\udcff", "left_behind": "x"})),
-    "a huge count left behind": in_manifest(
-        lambda data: data.update(source={"left_behind": {"files": -(1 << 70), "bytes": None}})
-    ),
+    "a source that names a module": in_manifest(lambda data: data.update(source={"kind": "os", "files": 1})),
+    "a source of text": in_manifest(lambda data: data.update(source={"kind": "\x1b[2J\udcff", "more": "x"})),
     "the pack is a link": linked_folder(""),
     "the index is a link": linked_folder("index"),
 }

@@ -24,6 +24,7 @@ CODES = {
     "CorruptRecord": 3,
     "FatalPart": 3,
     "StorageFailed": 4,
+    "OutOfMemory": 4,
     "Locked": 5,
 }
 BASES = {
@@ -35,6 +36,7 @@ BASES = {
     "BadInput": ValueError,
     "CorruptPack": ValueError,
     "StorageFailed": OSError,
+    "OutOfMemory": MemoryError,
     "Locked": BlockingIOError,
 }
 

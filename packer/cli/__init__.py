@@ -1,7 +1,7 @@
 """The command line: one command per file of this folder, loaded when it is called.
 
-Exit codes: 0 ok, 1 unexpected, 2 usage or refused, 3 damaged data, 4 no space or I/O error, 5 locked by another
-process, 128 + n interrupted by signal n.
+Exit codes: 0 ok, 1 unexpected, 2 usage or refused, 3 damaged data, 4 no space, no memory or I/O error, 5 locked by
+another process, 128 + n interrupted by signal n.
 """
 
 import contextlib
@@ -15,11 +15,14 @@ from types import FrameType
 import click
 
 from packer import __version__
-from packer.errors import Interrupted, PackerError, StorageFailed
+from packer.errors import Interrupted, OutOfMemory, PackerError, StorageFailed
 from packer.files.terminal import echo
 from packer.files.text import printable
 from packer.registry import Registry
 
+# of torch, of Python's threads, and of the dynamic linker
+_NO_MEMORY = ("can't allocate memory", "can't start new thread", "failed to map segment from shared object")
+_CV_NO_MEMORY = -4  # cv2.Error.StsNoMem
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 
 registry = Registry(__name__, __path__[0], "command")
@@ -84,15 +87,36 @@ def _code() -> int:
         _drop_output()
         return 141
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
-        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
-            where = error.filename or "the output"
-            echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
-            _drop_output()
-            return StorageFailed.exit_code
-        _tell(traceback.format_exc())
-        echo("packer: unexpected error, please report it with the lines above", err=True)
-        return 1
+        return _unforeseen(error)
     return 0
+
+
+def _unforeseen(error: Exception) -> int:
+    """Tell what the machine could not give, or an error that is ours; returns the exit code."""
+    if _is_of_memory(error):
+        return _out_of_memory(str(error))
+    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
+        where = error.filename or "the output"
+        echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
+        _drop_output()
+        return StorageFailed.exit_code
+    _tell("".join(traceback.format_exception(error)))
+    echo("packer: unexpected error, please report it with the lines above", err=True)
+    return 1
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether the system refused memory; torch, OpenCV and threads have no MemoryError to say so."""
+    if isinstance(error, (OSError, MemoryError)):
+        return isinstance(error, MemoryError) or error.errno == errno.ENOMEM
+    found = isinstance(error, (RuntimeError, ImportError)) and any(text in str(error) for text in _NO_MEMORY)
+    return found or (type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV_NO_MEMORY)
+
+
+def _out_of_memory(asked: str) -> int:
+    said = f": {' '.join(asked.split())}" if asked else ""
+    echo(f"packer: not enough memory{said}; end other programs, use fewer threads, or raise ulimit -v", err=True)
+    return OutOfMemory.exit_code
 
 
 def _tell(text: str) -> None:

@@ -1,8 +1,9 @@
 """Job: the parts of one plan, built one after the other, then the pack put together and published."""
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,10 +16,10 @@ from packer.conversion.estimate import Estimate, estimate
 from packer.conversion.journal import Finished, Journal
 from packer.conversion.plan import Plan
 from packer.conversion.repacking import PackSource
-from packer.errors import BadInputs, StorageFailed
+from packer.errors import BadInputs, Refused, StorageFailed
 from packer.files.text import printable
 from packer.formats.base import Writer
-from packer.pack import extras
+from packer.pack import bounds, extras
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
@@ -29,6 +30,8 @@ from packer.parallel import ordered_map
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
 _CHUNK_BYTES = 1 << 20
 _CHUNK_SAMPLES = 32
+_INDEX_FILES = 10  # at most, of index and extras, besides one per column
+_INDEX_FILE_BYTES = 256  # in the manifest
 
 
 class Job:
@@ -43,6 +46,38 @@ class Job:
         self._encoder = encoder_of(plan)
         self._module = formats.load(plan.options.to)
         self._failures: list[Failure] = []
+        self._noted_bytes = self._noted_values = 0
+
+    def check_manifest(self) -> None:
+        """Refuse before writing what could not be read afterwards: raises Refused where packer.json would be too large.
+
+        What it will hold of samples that turn out to be bad or incomplete is counted as they come.
+        """
+        draft = self._draft()
+        try:
+            draft.check()
+        except Refused:
+            if not self.journal.finished:
+                self.journal.remove()
+            raise
+        files = len(draft.schema) + _INDEX_FILES
+        self._noted_bytes = len(draft.to_bytes()) + files * _INDEX_FILE_BYTES
+        self._noted_values = 3 * len(draft.skipped) + 12 * (len(draft.parts) + len(draft.schema) + files)
+        self._noted_values += sum(len(field.classes or ()) for field in draft.schema)
+        for done in self.journal.finished.values():
+            for item in (*done.skipped, *done.incomplete):
+                self._note(item)
+
+    def _note(self, item: Sequence[str]) -> None:
+        """Count what packer.json holds of a sample; raises BadInputs where that becomes too much to be read."""
+        self._noted_bytes += len(json.dumps(item)) + 1
+        self._noted_values += 3
+        if self._noted_bytes > bounds.MOST_BYTES or self._noted_values > bounds.MOST_VALUES:
+            raise BadInputs(
+                f"{self.plan.source.root}: more samples are bad or incomplete than {manifests.NAME} can list with "
+                "their reasons; mend the source, or take them out; --on-error raise lists all of them; the last one:",
+                [": ".join(item)],
+            )
 
     def check_space(self) -> None:
         """Refuse before writing when the pack will not fit; nothing new is left behind then."""
@@ -101,6 +136,9 @@ class Job:
             with suppress(StorageFailed):
                 self.journal.sweep()  # gives back what the unfinished part takes
             raise
+        except BadInputs:
+            self.journal.remove()  # no other run can go on from there
+            raise
         self._check_failures()
         return self._manifest()
 
@@ -151,13 +189,17 @@ class Job:
     def _take(self, result: Encoded | Failure, written: "_Written", writer: Writer) -> None:
         if isinstance(result, Failure):
             self._failures.append(result)
-            written.skipped.append([result.key, result.reason])
+            written.skipped.append([result.key, bounds.shortened(result.reason)])
+            if self.plan.options.on_error == "skip":
+                self._note(written.skipped[-1])
         elif not self._failures or self.plan.options.on_error == "skip":
             writer.write(result.record)
             written.piece.add(result.key, result.crc32s, result.record)
             written.samples += 1
             if result.incomplete:
-                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), result.incomplete])
+                said = bounds.shortened(result.incomplete)
+                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
+                self._note(written.incomplete[-1])
 
     def _finish(self, written: "_Written") -> None:
         """Hash a part and bring it to disk with its index piece, both at once; then the journal names it."""
@@ -193,6 +235,24 @@ class Job:
             extras=extras.write(self.journal.pack, carried.sizes, carried.contents(self.plan.source)),
         ).sealed()
 
+    def _draft(self) -> Manifest:
+        """The manifest as far as it is known before anything is packed."""
+        names = [self.plan.part_name(number) for number in range(len(self.plan.parts))]
+        parts = [
+            Part(name, len(samples), 1 << 40, "0" * 64) for name, samples in zip(names, self.plan.parts, strict=True)
+        ]
+        return Manifest(
+            format=self.plan.options.to,
+            samples=len(self.plan.source),
+            schema=self.plan.schema,
+            options=self.plan.options.to_json(),
+            source=self._describe_source(),
+            parts=tuple(parts),
+            index=(),
+            written_by=f"packer {__version__}",
+            skipped=tuple(self.plan.source.left_out),
+        ).sealed()
+
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.carried.left
         described: dict[str, object] = {
@@ -208,6 +268,7 @@ class Job:
 
     def publish(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Manifest last, everything synced, one rename; then the work folder goes."""
+        manifest.check()
         write_file(self.journal.pack / manifests.NAME, manifest.to_bytes())
         if overwrite and self.target.exists():
             swap(self.journal.pack, self.target)

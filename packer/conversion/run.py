@@ -66,6 +66,7 @@ def convert(
         job = Job(plan, target, wanted, progress or (lambda samples, size: None))
         with job.saying_what_is_needed():
             job.journal.begin(plan.fingerprint, restart=restart)
+        job.check_manifest()
         job.check_space()
         with job.saying_what_is_needed():
             resumed = sum(done.part.samples for done in job.journal.finished.values())

@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 from packer.decoders import jpeg, png, tiff
 from packer.decoders.header import Buffer, Header, damaged
+from packer.errors import OutOfMemory
 from packer.schema import Value
 
 NAME = f"OpenCV {cv2.__version__}"
@@ -62,6 +63,8 @@ def _decode(buffer: Buffer, flags: int, found: Header) -> Pixels:
     try:
         pixels = cv2.imdecode(np.frombuffer(buffer, np.uint8), flags)
     except cv2.error as error:
+        if error.code == cv2.Error.StsNoMem:
+            raise OutOfMemory(f"{found.format.upper()} of {found.width}x{found.height} px: {error.err}") from error
         raise damaged(found.format, f"OpenCV: {error.err}") from error
     if pixels is None:
         raise damaged(found.format, "OpenCV cannot read its pixels")

@@ -26,9 +26,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.errors import CorruptPack, Refused, StorageFailed
+from packer.errors import CorruptPack, OutOfMemory, Refused, StorageFailed
 from packer.formats import base
-from packer.formats.filing.folders import Folder, NewFolder
+from packer.formats.filing.folders import MOST_FILE_BYTES, Folder, NewFolder
 from packer.formats.filing.names import Names, suffixes
 from packer.formats.stacking import npz
 from packer.formats.stacking.layout import Array, arrays
@@ -92,6 +92,9 @@ class Writer(base.Writer):
     def write(self, record: base.Record) -> None:
         spools = self._checked()
         values = {name: bytes(record[name]) for name in self.schema.names}
+        largest = max((len(values[field.name]) for field in self._in_files), default=0)
+        if largest > MOST_FILE_BYTES:
+            raise Refused(f"{self.path}: a value of {largest:,} bytes, expected at most {MOST_FILE_BYTES:,}; use hdf5")
         fitting = [suffixes(field, values[field.name]) for field in self._in_files]
         names = self._names.take(values.get("key", b"%d" % self._samples), self._samples, fitting)
         gathered, named, sizes = spools
@@ -200,6 +203,8 @@ class Reader(base.Reader):
         size_bytes = int.from_bytes(self._sizes.read(row, (name,))[name], "little", signed=True)
         try:
             return self._folder.read(path, size_bytes)
+        except OutOfMemory as error:
+            raise OutOfMemory(f"{self.path}/{os.fsdecode(path)}: cannot read: {error}") from error
         except OSError as error:
             where = f"{self.path}/{os.fsdecode(path)}"
             if error.errno in OF_THE_MACHINE:

@@ -114,7 +114,7 @@ class Reader(base.Reader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
         self._places = {name: at for at, name in enumerate(schema.names)}
         with opening(path), path.open("rb") as file, mapping(path, file.fileno(), readahead=readahead) as mapped:
-            self._tree = Tree(path, mapped)
+            self._tree = Tree(path, mapped, entries=samples * len(schema) + 1)
             try:
                 self._check_end()
             except BaseException:
@@ -128,10 +128,10 @@ class Reader(base.Reader):
             found = json.loads(end) if end is not None else None
         except (ValueError, RecursionError) as error:
             raise CorruptPack(f"{self.path}: the end record is damaged: {end!r:.60}; pack again") from error
-        if found != expected or self._tree.entries != self.samples * len(self.schema) + 1:
+        if found != expected:
             raise CorruptPack(
                 f"{self.path}: the part does not hold what the manifest says: expected {self.samples} samples of "
-                f"{', '.join(self.schema.names)}, found {self._tree.entries} entries and end record {found!r:.200}; "
+                f"{', '.join(self.schema.names):.200}, found end record {found!r:.200}; "
                 "pack again"
             )
 

@@ -14,6 +14,7 @@ Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these mem
     sha256     of this file with this value set to 64 zeros
 
 magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
+What it may cost whoever reads it is bounded before a value of it is made: see bounds.py.
 No time, host, absolute path or random value: the same input gives the same bytes.
 """
 
@@ -21,18 +22,18 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from packer.errors import CorruptPack, Refused
+from packer.pack import bounds
 from packer.pack.storage import failing, open_file
 from packer.schema import Schema
 
 NAME = "packer.json"
 VERSION = 1
-_MAX_BYTES = 64 << 20
 _MAX_INTEGER = 1 << 62
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -94,6 +95,15 @@ class Manifest:
         """The manifest with its pack_id computed."""
         return replace(self, pack_id=_pack_id(self))
 
+    def check(self) -> None:
+        """Raise Refused where `read` would refuse it for what it costs, so that no such pack is made."""
+        found = bounds.excess(self.to_bytes()) or _excess_of_options(self)
+        if found is not None:
+            raise Refused(
+                f"{NAME} of this pack would have {found}: it lists samples that are left out, fields, classes, parts "
+                "and options; make fewer of them, such as parts by a larger --part-size; docs/formats.md has the bounds"
+            )
+
     def to_bytes(self) -> bytes:
         """The file's bytes, its own hash in them."""
         data = {
@@ -125,9 +135,7 @@ def read(folder: Path) -> Manifest:
     if not os.path.lexists(path):
         raise Refused(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
     with open_file(path) as file, failing(path, "read"):
-        raw = file.read(_MAX_BYTES + 1)
-    if len(raw) > _MAX_BYTES:
-        raise CorruptPack(f"{path}: expected at most {_MAX_BYTES} bytes, found more; copy or pack it again")
+        raw = file.read(bounds.MOST_BYTES + 1)
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
@@ -142,12 +150,17 @@ def read(folder: Path) -> Manifest:
 
 def _parse(path: Path, raw: bytes) -> dict[str, Any]:
     """The JSON object, its hash checked."""
+    found = bounds.excess(raw)
+    if found is not None:
+        raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     try:
-        data = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        # as ASCII: json would take UTF-16 too, in which quotes are not where the bounds saw them
+        data = json.loads(raw.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
         magic = data.get("magic") if isinstance(data, dict) else None
         if magic != "packer":
             raise ValueError(f"magic {magic!r:.40}, not 'packer'")
-        if data.get("sha256") != _own_hash(data):
+        own = data.get("sha256")
+        if type(own) is not str or own != _hash_of(raw.replace(_hash_member(own), _hash_member(_ZEROS))):
             raise ValueError("its sha256 is not what it says")
     except (ValueError, RecursionError) as error:  # both also from encoding, such as for 1e999
         raise CorruptPack(f"{path}: damaged: not what packer wrote: {error!s:.200}; copy or pack it again") from error
@@ -171,8 +184,8 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
             format=_text(data["format"]),
             samples=_count(data["samples"]),
             schema=Schema.from_json(data["schema"]),
-            options=dict(data["options"]),
-            source=dict(data["source"]),
+            options=_options(data["options"]),
+            source=_source(data["source"]),
             parts=_distinct([_part(item) for item in data["parts"]]),
             index=_distinct([_index_file(item) for item in data["index"]]),
             written_by=_text(data["written_by"]),
@@ -183,9 +196,51 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptPack(f"{path}: hostile or damaged: {error!s:.200}; copy or pack it again") from error
+    found = _excess_of_options(manifest)
+    if found is not None:
+        raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     if sum(part.samples for part in manifest.parts) != manifest.samples or manifest.pack_id != _pack_id(manifest):
         raise CorruptPack(f"{path}: hostile or damaged: counts or pack id do not fit the parts; copy or pack it again")
     return manifest
+
+
+def _source(value: Any) -> dict[str, Any]:
+    """What packer itself reads of it has the type that packer writes; the other members are only shown."""
+    source = _object(value)
+    checks: dict[str, Callable[[Any], object]] = {
+        "kind": _text,
+        "digest": _text,
+        **dict.fromkeys(("samples", "files", "bytes"), _count),
+        "left_behind": lambda left: [_count(_object(left)[name]) for name in ("files", "bytes")],
+    }
+    for name in checks.keys() & source.keys():
+        checks[name](source[name])
+    return source
+
+
+def _options(value: Any) -> dict[str, Any]:
+    """As `_source`: of what was asked of the source, and of the sources of packs that were made of packs."""
+    options = asked = _object(value)
+    while "source" in asked:
+        source = _object(asked["source"])
+        asked = _object(source.get("options", {}))
+        for text in (source.get("kind", ""), *_list(source.get("sidecars", []))):
+            _text(text)
+        if source.get("kind") != "pack":
+            break
+    return options
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, found {value!r:.40}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {value!r:.40}")
+    return value
 
 
 def _part(item: dict[str, Any]) -> Part:
@@ -232,7 +287,24 @@ def _canonical(data: dict[str, Any]) -> bytes:
 
 
 def _own_hash(data: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical({**data, "sha256": _ZEROS})).hexdigest()
+    return _hash_of(_canonical({**data, "sha256": _ZEROS}))
+
+
+def _hash_of(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _hash_member(value: str) -> bytes:
+    return _canonical({"sha256": value})[1:-2]
+
+
+def _excess_of_options(manifest: Manifest) -> str | None:
+    """What options or source have beyond their bounds."""
+    for name, value in (("options", manifest.options), ("source", manifest.source)):
+        size = len(_canonical(value))
+        if size > bounds.MOST_OPTIONS_BYTES:
+            return f"{size:,} bytes of {name}, expected at most {bounds.MOST_OPTIONS_BYTES:,}"
+    return None
 
 
 def _validated(options: Any) -> bool:

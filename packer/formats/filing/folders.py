@@ -13,9 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from packer.beneath import open_beneath
+from packer.errors import OutOfMemory
 from packer.schema import Buffer
 from packer.slabs import Slabs
 
+MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
 _MOST_FREE = 8  # pieces of memory that wait for the next file
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -102,12 +104,17 @@ class Folder:
                 raise ValueError("expected a file, found a folder or a device")
             if status.st_size != size_bytes:
                 raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
+            if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
+                raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
             return self._content(descriptor, size_bytes)
         finally:
             os.close(descriptor)
 
     def _content(self, descriptor: int, size_bytes: int) -> memoryview:
-        data = self._memory.slabs.take(size_bytes)
+        try:
+            data = self._memory.slabs.take(size_bytes)
+        except MemoryError as error:
+            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the memory that is left") from error
         done = 0
         while done < size_bytes:  # once is the rule
             count = os.readv(descriptor, (data[done:],))

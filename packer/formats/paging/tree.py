@@ -36,6 +36,8 @@ _NO_ROOT = (1 << 64) - 1
 
 _META_BYTES = 152
 _MOST_DEPTH = 32  # LMDB's own limit, CURSOR_STACK
+_MOST_FOUND_BYTES = 1 << 20  # of the end record: 10,000 names of 64 characters
+_MOST_KEY_BYTES = 511  # LMDB's own limit, MDB_MAXKEYSIZE
 
 _page = Struct("<QHHH").unpack_from  # number, pad, flags, end of the node pointers
 _overflow = Struct("<QHH").unpack_from  # number, pad, flags
@@ -60,14 +62,19 @@ class _Meta(NamedTuple):
 class Tree:
     """The main database of one file: values under numbers, keys of 8 bytes big-endian, and a few under other keys."""
 
-    def __init__(self, path: Path, mapped: mmap.mmap) -> None:
-        """Walks the branch pages, one in some hundred; raises CorruptPack."""
+    def __init__(self, path: Path, mapped: mmap.mmap, *, entries: int | None = None) -> None:
+        """Walks the branch pages, one in some hundred; raises CorruptPack.
+
+        entries: how many the file must have, where that is known; compared before anything is walked.
+        """
         self._path = path
         self._size = len(mapped)
         self._view: memoryview | None = memoryview(mapped)
         try:
             meta = self._newest(self._view)
             self.entries = meta.entries
+            if entries not in (None, meta.entries):
+                raise self._damage(f"it has {meta.entries} entries, expected {entries}")
             self._page_bytes = meta.page_bytes
             self._leaves, self._firsts = self._walk(self._view, meta)
         except BaseException:
@@ -96,8 +103,10 @@ class Tree:
         return self._search(view, key)
 
     def find(self, key: bytes) -> bytes | None:
-        """A copy of the value of any key; None where there is none, raises CorruptPack."""
+        """A copy of the value of any key, of at most 1 MiB; None where there is none, raises CorruptPack."""
         value = self._search(self._open(), key)
+        if value is not None and len(value) > _MOST_FOUND_BYTES:
+            raise self._damage(f"a value of {len(value)} bytes under {key!r}, expected at most {_MOST_FOUND_BYTES}")
         return None if value is None else bytes(value)
 
     def _open(self) -> memoryview:
@@ -136,7 +145,7 @@ class Tree:
         (node,) = _u16(view, start + _HEADER + 2 * at)
         if node + 8 <= self._page_bytes:
             (size,) = _u16(view, start + node + 6)
-            if node >= _HEADER and node + 8 + size <= self._page_bytes:
+            if node >= _HEADER and node + 8 + size <= self._page_bytes and size <= _MOST_KEY_BYTES:
                 return node, bytes(view[start + node + 8 : start + node + 8 + size])
         raise self._damage(f"node {at} lies outside page {start // self._page_bytes}")
 
@@ -177,20 +186,42 @@ class Tree:
         return _Meta(_u64(view, start + 144)[0], page_bytes, depth, entries, root)
 
     def _walk(self, view: memoryview, meta: _Meta) -> tuple[list[int], list[bytes]]:
-        """The leaves in the order of their keys, and a key for each that none of its keys is smaller than."""
+        """The leaves in the order of their keys, and a key for each that none of its keys is smaller than.
+
+        What this costs is bounded by the file and by the number of entries, whatever the pages say: no page of branches
+        is come to twice, each has room for what it says is in it, keys rise, and there is an entry for each leaf.
+        """
         pages, firsts = ([], []) if meta.root == _NO_ROOT else ([meta.root], [b""])
+        seen: set[int] = set()
         for _ in range(meta.depth - 1):
-            below: list[tuple[bytes, int]] = []
+            if len(seen) + len(pages) != len(seen.union(pages)):
+                raise self._damage("a page lies below two others, or below itself")
+            seen.update(pages)
+            below: list[int] = []
+            keys: list[bytes] = []
             for page, key in zip(pages, firsts, strict=True):
-                start, count = self._nodes(view, page, _BRANCH)
-                for at in range(count):
-                    node, found = self._node(view, start, at)
-                    low, high, flags, _ = _header(view, start + node)
-                    below.append((found if at else key, low | high << 16 | flags << 32))
-            firsts, pages = [key for key, _ in below], [page for _, page in below]
-            if any(map(ge, firsts, firsts[1:])):  # also the end of pages that lie below themselves
-                raise self._damage("its keys are not in order")
+                before = max(len(keys) - 1, 0)
+                self._add_branch(view, page, key, pages=below, keys=keys)
+                added = keys[before:]
+                if any(map(ge, added, added[1:])):
+                    raise self._damage("its keys are not in order")
+                if len(keys) > meta.entries:
+                    raise self._damage(f"it has more pages than the {meta.entries} entries that it says are in them")
+            pages, firsts = below, keys
         return pages, firsts
+
+    def _add_branch(self, view: memoryview, page: int, key: bytes, *, pages: list[int], keys: list[bytes]) -> None:
+        """The pages below one page of branches, and their keys; key: of its first node, where none is looked at."""
+        start, count = self._nodes(view, page, _BRANCH)
+        room = self._page_bytes - _HEADER
+        for at in range(count):
+            node, found = self._node(view, start, at)
+            low, high, flags, _ = _header(view, start + node)
+            room -= 10 + len(found)  # with its pointer
+            if room < 0:
+                raise self._damage(f"nodes of page {page} lie over each other")
+            keys.append(found if at else key)
+            pages.append(low | high << 16 | flags << 32)
 
     def _damage(self, found: str) -> CorruptPack:
         return CorruptPack(f"{self._path}: damaged LMDB file: {found}; packer verify names the samples; pack again")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +82,9 @@ class Rows:
                     f"{path}: {array.role} of field {array.field!r} lie outside the file: {place.size_bytes} bytes at "
                     f"{place.offset}, the file has {len(mapped)}; copy or pack it again"
                 )
+        ordered = sorted(places.values(), key=lambda place: (place.offset, place.size_bytes))
+        if any(one.offset + one.size_bytes > other.offset for one, other in pairwise(ordered) if other.size_bytes):
+            raise CorruptPack(f"{path}: arrays lie over each other in the file; copy or pack it again")
         roles = {(array.field, array.role): (array, place) for array, place in places.items()}
         self._columns: dict[str, _Column] = {}
         for name in schema.names:
