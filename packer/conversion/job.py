@@ -76,7 +76,7 @@ class Job:
             raise BadInputs(
                 f"{self.plan.source.root}: more samples are bad or incomplete than {manifests.NAME} can list with "
                 "their reasons; mend the source, or take them out; --on-error raise lists all of them; the last one:",
-                [": ".join(item)],
+                reasons=[": ".join(item)],
             )
 
     def check_space(self) -> None:
