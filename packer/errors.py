@@ -4,6 +4,7 @@
       Refused 2               usage, unknown names, a target that exists, an unsupported or lossy wish
         PackExists 2          (FileExistsError)
         MissingPackage 2      (ImportError)
+        UnsafePath 2          a link, a file or another's folder in the place of packer's own
       BadIndex 2              (IndexError)
       UnknownKey 2            (KeyError)
       BadInput 3              a file of the source is damaged or does not fit (ValueError)
@@ -64,6 +65,13 @@ class PackExists(Refused, FileExistsError):
 
 class MissingPackage(Refused, ImportError):
     """An optional Python package is not installed; the message holds the command that installs it."""
+
+
+class UnsafePath(Refused):
+    """What lies where packer would write is not its own: a link, another's folder, one that others may change.
+
+    Nothing in it is touched.
+    """
 
 
 class BadIndex(PackerError, IndexError):

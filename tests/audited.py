@@ -90,6 +90,8 @@ class Watch:
     def _is_inside(self, path: str | bytes) -> bool:
         """Whether it is a name below the place of work: absolute, or of a folder that is already open."""
         text = _text(path)
+        if text.startswith("/proc/self/fd/"):  # a path through the descriptor of a work folder
+            text = os.path.realpath(text)
         if "/" not in text:
             return text not in ("", ".", "..")
         return ".." not in text.split("/") and text.startswith(str(self.place / "work") + "/")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from packer import formats
+from packer.files.open_folder import OpenFolder
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.indexing import Piece, merge
@@ -110,6 +111,18 @@ def values(folder: Path, **options: Any) -> list[dict[str, bytes]]:
         return found
     finally:
         pack.close()
+
+
+def publish(staged: Path, target: Path) -> None:
+    """Rename a folder to a name that is free."""
+    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+        here.publish(staged.name, there, target.name)
+
+
+def swap(staged: Path, target: Path) -> None:
+    """Exchange two folders."""
+    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+        here.swap(staged.name, there, target.name)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:

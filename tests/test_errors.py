@@ -15,6 +15,7 @@ CODES = {
     "Refused": 2,
     "PackExists": 2,
     "MissingPackage": 2,
+    "UnsafePath": 2,
     "BadIndex": 2,
     "UnknownKey": 2,
     "BadInput": 3,

@@ -24,6 +24,8 @@ from packer.conversion.run import convert
 from packer.conversion.sourcing import Request
 from packer.datasets import LMDBDataset
 from packer.errors import CorruptPack, CorruptRecord, PackerError, PackExists, Refused, StorageFailed
+from packer.files.open_folder import OpenFolder
+from packer.files.work_folder import ANYTHING, work_folder
 from packer.naming import Collisions, components, folded
 from packer.pack import extraction
 from packer.pack.extraction import extract
@@ -282,7 +284,8 @@ def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_left_is_swept_away(tmp_path: Path) -> None:
     pack = files_pack(tmp_path / "pack", {"a": b"new"})
-    trees.write(tmp_path / ".back.extract/tree", {"a": b"old", "b": b"old"})
+    with work_folder(tmp_path / ".back.extract", {ANYTHING: ANYTHING}) as work:
+        trees.write(work.path / "tree", {"a": b"old", "b": b"old"})
     extract(pack, tmp_path / "back")
     assert tree(tmp_path / "back") == {b"a": b"new"}
     assert not (tmp_path / ".back.extract").exists()
@@ -380,7 +383,7 @@ def test_many_adversarial_names_stay_inside(paths: list[str]) -> None:
 def test_a_folder_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    with Tree(tmp_path / "tree") as new:
+    with OpenFolder.at(tmp_path) as above, Tree(above, "tree") as new:
         new.write((b"a", b"1"), b"x")
         (tmp_path / "tree/a").rename(tmp_path / "tree/b")
         (tmp_path / "tree/a").symlink_to(outside)
@@ -407,7 +410,7 @@ def test_a_thread_that_swaps_folders_for_links_gets_nothing_outside(tmp_path: Pa
             except OSError:
                 continue
 
-    with Tree(tmp_path / "tree") as new:
+    with OpenFolder.at(tmp_path) as above, Tree(above, "tree") as new:
         new.write((b"a", b"first"), b"")
         attacker = threading.Thread(target=swap)
         attacker.start()

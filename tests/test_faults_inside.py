@@ -19,7 +19,7 @@ import pytest
 from scenes import SCENES, check_end, load_everything
 
 from packer import formats
-from packer.pack import storage
+from packer.files import open_folder
 
 _CALLS = ("mkdir", "rmdir", "unlink", "rename", "replace", "fsync", "write", "pwrite", "truncate", "ftruncate")
 _KILL = "signal=KILL"
@@ -54,18 +54,18 @@ class Faults:
             setattr(os, name, self._before(getattr(os, name)))
         self._install_opening()
         self._install_libraries()
-        rename = storage._renameat2()
+        rename = open_folder._renameat2()
 
         def renameat2(*arguments: Any) -> int:
             try:
                 self.meet()
             except OSError as error:
-                storage.ctypes.set_errno(error.errno or 0)
+                open_folder.ctypes.set_errno(error.errno or 0)
                 return -1
             assert rename is not None
             return int(rename(*arguments))
 
-        storage._renameat2 = lambda: renameat2  # type: ignore[assignment]
+        open_folder._renameat2 = lambda: renameat2  # type: ignore[assignment]
 
     def _before(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

@@ -13,11 +13,12 @@ from converting import digest, packed
 from test_cli import run
 
 from packer.errors import CorruptPack, Locked, Refused, StorageFailed
+from packer.files.open_folder import OpenFolder
+from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
 from packer.pack import reindexing
 from packer.pack.opening import Pack
 from packer.pack.reindexing import reindex
-from packer.pack.storage import locked
 from packer.pack.verification import problems
 
 
@@ -169,9 +170,10 @@ def test_a_pack_is_named_from_inside_and_through_a_link(folder: Path, monkeypatc
 
 def test_two_at_once_are_kept_apart_and_leftovers_swept(folder: Path) -> None:
     work = folder.with_name(".pack.index")
-    with locked(work), pytest.raises(Locked):
-        reindex(folder)
-    trees.write(work, {"piece-0": b"old", "index/keys.npy": b"old"})
+    with work_folder(work, reindexing.NAMES):
+        with pytest.raises(Locked):
+            reindex(folder)
+        trees.write(work, {"piece-0": b"old", "index/keys.npy": b"old"})
     (folder / "index/keys.npy").unlink()
     reindex(folder)
     assert list(problems(folder)) == []
@@ -182,18 +184,18 @@ def test_a_run_that_fails_in_between_is_mended_by_the_next(folder: Path, monkeyp
     sound = digest(folder)
     for name in names(folder):
         packs.flip(folder / name, 130)
-    real = reindexing.replace_file
+    real = OpenFolder.replace
     count = 0
 
-    def fail(staged: Path, target: Path) -> None:
+    def fail(staged: OpenFolder, name: str, target: OpenFolder, new_name: str) -> None:
         nonlocal count
         count += 1
         if count == 3:
             raise StorageFailed("planted")
-        real(staged, target)
+        real(staged, name, target, new_name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reindexing, "replace_file", fail)
+        patch.setattr(OpenFolder, "replace", fail)
         with pytest.raises(StorageFailed, match="planted"):
             reindex(folder)
     assert sorted(os.listdir(folder.parent)) == ["pack"]

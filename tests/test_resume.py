@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trees
@@ -177,14 +178,18 @@ def test_a_journal_that_cannot_be_read_is_no_reason_to_throw_it_away(
         convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     before = digest(tmp_path / ".out.pack.partial")
 
-    def fail(self: Path) -> bytes:
-        raise OSError(errno.EIO, "Input/output error")
+    real = os.open
+
+    def fail(path: object, *how: Any, **named: Any) -> int:
+        if path == "journal":
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *how, **named)  # type: ignore[arg-type]
 
     with (
         monkeypatch.context() as patch,
-        pytest.raises(StorageFailed, match=r"journal: cannot read: Input/output error"),
+        pytest.raises(StorageFailed, match=r"journal: cannot open: Input/output error"),
     ):
-        patch.setattr(Path, "read_bytes", fail)
+        patch.setattr(os, "open", fail)
         convert(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / ".out.pack.partial") == before
 

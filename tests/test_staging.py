@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from torch.utils.data import DataLoader
 import packer
 from packer import formats
 from packer.datasets import LMDBDataset
-from packer.errors import CorruptPack, CorruptRecord, Locked, PackerError, Refused, StorageFailed
-from packer.machine import Machine
+from packer.errors import CorruptPack, CorruptRecord, Locked, PackerError, Refused, StorageFailed, UnsafePath
+from packer.machine import Machine, Mount
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.staging import room
@@ -392,7 +393,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, base: Path, monkeyp
     if os.geteuid() == 0:
         os.chown(folder, 4712, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    assert all("it belongs to user" in text for text in refused(tmp_path / "pack", base))
+    assert all("belongs to user" in text for text in refused(tmp_path / "pack", base))
     assert os.listdir(folder) == []
 
 
@@ -414,6 +415,75 @@ def test_a_base_where_anybody_may_rename_is_refused(tmp_path: Path, base: Path) 
     assert all("no such folder" in text for text in refused(tmp_path / "pack", tmp_path / "none"))
     (tmp_path / "file").write_bytes(b"")
     assert all("found a file" in text for text in refused(tmp_path / "pack", tmp_path / "file"))
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o775, 0o2775, 0o777])
+def test_a_base_where_a_group_may_rename_is_refused(tmp_path: Path, base: Path, mode: int) -> None:
+    packs.make_pack(tmp_path / "pack")
+    base.chmod(mode)
+    assert all("may rename files there: chmod +t" in text for text in refused(tmp_path / "pack", base))
+    assert os.listdir(base) == []
+    base.chmod(mode | 0o1000)
+    assert staged(tmp_path / "pack", base).how == "copied"
+
+
+def test_a_base_of_another_user_is_refused_sticky_or_not(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns a sticky folder may rename what others made in it."""
+    packs.make_pack(tmp_path / "pack")
+    if os.geteuid() == 0:
+        os.chown(base, 4711, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
+    for mode in (0o1777, 0o755):
+        base.chmod(mode)
+        assert all("who may rename files there" in text for text in refused(tmp_path / "pack", base))
+    assert os.listdir(base) == []
+
+
+def test_a_place_that_came_with_an_archive_is_not_read(tmp_path: Path, base: Path) -> None:
+    """A copy with other values under the digest of a pack: its folder is a copy, and has no marker of its own."""
+    packs.make_pack(tmp_path / "pack")
+    place = staged(tmp_path / "pack", base).path.parent
+    place.rename(base / "shipped")
+    shutil.copytree(base / "shipped", place)
+    place.chmod(0o700)
+    before = packs.snapshot(place)
+    assert all("marker of another folder" in text for text in refused(tmp_path / "pack", base))
+    assert packs.snapshot(place) == before
+
+
+def test_a_copy_with_a_file_of_a_stranger_is_not_removed(tmp_path: Path, base: Path) -> None:
+    packs.make_pack(tmp_path / "pack")
+    copy = staged(tmp_path / "pack", base).path
+    (copy / "mine.txt").write_text("mine")
+    before = packs.snapshot(copy)
+    with pytest.raises(UnsafePath, match=r"mine\.txt: packer did not make it"):
+        released(tmp_path / "pack", base)
+    assert packs.snapshot(copy) == before
+
+
+def test_where_another_user_took_the_place_auto_reads_the_pack_and_says_so(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack, machine = tmp_path / "pack", Machine(shared_memory=base)
+    packed(photos(tmp_path / "in", 4), pack)
+    expected = LMDBDataset(pack)[3]["image"]
+    (base / f"packer-{os.geteuid()}").mkdir(0o755)  # another's, or one that others may enter: neither is used
+    monkeypatch.setattr("packer.staging.reading.Machine", lambda: machine)
+    with pytest.warns(RuntimeWarning, match="read where it is, not from memory: .*not a folder to stage into") as told:
+        dataset = LMDBDataset(pack, stage="auto")
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+    assert torch.equal(dataset[3]["image"], expected)
+    with pytest.raises(UnsafePath, match="not a folder to stage into"):
+        LMDBDataset(pack, stage=base)
+    options = Options(machine=replace(machine, proc=made_up(tmp_path / "m").proc))
+    monkeypatch.setattr(Machine, "mount", lambda self, path: Mount("tmpfs" if path == base else "ext4", frozenset()))
+    done = stage_or_warm(pack, options, Hooks())
+    assert (done.how, done.path) == ("warmed", pack)
+    assert "not a folder to stage into" in done.reason
 
 
 # ---- room
@@ -548,11 +618,14 @@ def test_residency_is_not_told_of_files_of_others(tmp_path: Path, monkeypatch: p
     assert warmed(tmp_path / "pack", Options(), Hooks()).resident_bytes is None
 
 
-def test_the_page_on_staging_runs(tmp_path: Path) -> None:
+def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     packed(photos(tmp_path / "in", 6), tmp_path / "photos.pack")
     page = (Path(__file__).parent.parent / "docs/staging.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, check=True)
+    # what others on this machine staged is theirs: a shared memory of the test's own
+    here = "from pathlib import Path; from packer.machine import Machine; from packer.staging import reading"
+    here += f"; reading.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
+    subprocess.run([sys.executable, "-W", "error", "-c", f"{here}\n{block}"], cwd=tmp_path, check=True)
 
 
 def test_errors_are_packer_s_own(tmp_path: Path, base: Path) -> None:

@@ -24,6 +24,7 @@ from test_faults_disk import mounted, resize
 from packer import formats
 from packer.cli import registry
 from packer.datasets import LMDBDataset
+from packer.files import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.staging import copying, room
@@ -36,6 +37,12 @@ from packer.staging.stager import Hooks, Options, stage
 each_format = pytest.mark.parametrize("format", formats.names())
 needs_strace = pytest.mark.skipif(bool(faulting.why_no_strace()), reason=faulting.why_no_strace() or "strace works")
 _STAGERS = 16
+
+
+@pytest.fixture
+def one_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markers of one name, here and in forked children: strace finds the call that makes one by its path."""
+    monkeypatch.setattr(work_folder, "marker_name", lambda folder: "made-by-packer-0")
 
 
 def size_of(pack: Path) -> int:
@@ -133,7 +140,8 @@ def killed(folder: Path, format: str, moments: int) -> int:
         assert again.code == 0, (call, again)
         (copy,) = copies(Place(base))
         assert digest(copy.folder) == clean, call
-        assert sorted(os.listdir(copy.place.folder)) == [copy.folder.name, f"{copy.folder.name}.origin"], call
+        left = [copy.folder.name, f"{copy.folder.name}.origin", "made-by-packer-0"]
+        assert sorted(os.listdir(copy.place.folder)) == left, call
         assert copy.origin() == pack
     return len(chosen)
 
@@ -156,12 +164,14 @@ def check_blobs(pack: Path, base: Path, blobs: list[bytes]) -> None:
         assert len(opened) == len(blobs)
 
 
+@pytest.mark.usefixtures("one_marker")
 @needs_strace
 @pytest.mark.parametrize("format", ["lmdb", "bmp"])
 def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, format: str) -> None:
     assert killed(tmp_path, format, 10) == 10
 
 
+@pytest.mark.usefixtures("one_marker")
 @needs_strace
 @pytest.mark.full
 @each_format
@@ -169,6 +179,7 @@ def test_after_a_kill_at_fifty_moments_the_next_run_succeeds(tmp_path: Path, for
     assert killed(tmp_path, format, 50) == 50
 
 
+@pytest.mark.usefixtures("one_marker")
 @needs_strace
 @pytest.mark.parametrize("number", [2, 5, 8])
 def test_after_an_interrupt_what_was_finished_is_used(tmp_path: Path, number: int) -> None:

@@ -11,29 +11,35 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import packs
 import pytest
 from children import child, fork
+from packs import publish, swap
 
-from packer.errors import CorruptPack, Locked, PackExists, StorageFailed
+from packer.errors import CorruptPack, Locked, PackExists, StorageFailed, UnsafePath
+from packer.files import open_folder
+from packer.files import work_folder as work_folders
+from packer.files.open_folder import OpenFolder
+from packer.files.storage_errors import failing, free_bytes
+from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
-from packer.pack import storage
-from packer.pack.storage import (
-    append_line,
-    failing,
-    free_bytes,
-    locked,
-    make_folder,
-    open_file,
-    publish,
-    remove,
-    swap,
-    sync,
-    write_file,
-)
+from packer.pack.storage import make_folder, open_file, remove, sync, write_file
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """To a file, by its path, which need not be there."""
+    path.touch()
+    with OpenFolder.at(path.parent) as folder:
+        folder.append_line(path.name, line)
+
+
+def locked(path: Path) -> "AbstractContextManager[WorkFolder]":
+    """A work folder in which anything may lie."""
+    return work_folder(path, {ANYTHING: ANYTHING})
 
 
 def fill(folder: Path, text: str) -> Path:
@@ -47,7 +53,7 @@ def fill(folder: Path, text: str) -> Path:
 def each_rename(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test with and without the system call."""
     if request.param == "two renames":
-        monkeypatch.setattr(storage, "_renameat2", lambda: None)
+        monkeypatch.setattr(open_folder, "_renameat2", lambda: None)
 
 
 # ---- files
@@ -189,7 +195,7 @@ def test_an_error_of_the_system_call_is_told(
         ctypes.set_errno(code)
         return -1
 
-    monkeypatch.setattr(storage, "_renameat2", lambda: failing_call)
+    monkeypatch.setattr(open_folder, "_renameat2", lambda: failing_call)
     with pytest.raises(error, match="target: "):
         publish(fill(tmp_path / "staged", "new"), tmp_path / "target")
     assert (tmp_path / "staged").is_dir()
@@ -203,7 +209,7 @@ def test_a_file_system_without_the_system_call_gets_plain_renames(
         ctypes.set_errno(code)
         return -1
 
-    monkeypatch.setattr(storage, "_renameat2", lambda: unsupported)
+    monkeypatch.setattr(open_folder, "_renameat2", lambda: unsupported)
     publish(fill(tmp_path / "staged", "new"), tmp_path / "target")
     swap(fill(tmp_path / "staged", "newer"), tmp_path / "target")
     assert (tmp_path / "target" / "file").read_text() == "newer"
@@ -265,7 +271,7 @@ def test_a_target_is_whole_at_every_moment_of_a_swap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS])
-@pytest.mark.parametrize("call", ["fsync", "open", "write", "mkdir", "rmtree", "rename"])
+@pytest.mark.parametrize("call", ["fsync", "open", "write", "mkdir", "rmdir", "rename"])
 def test_a_failure_is_told_with_its_path_and_the_space_where_that_is_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str
 ) -> None:
@@ -275,21 +281,26 @@ def test_a_failure_is_told_with_its_path_and_the_space_where_that_is_the_cause(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(code, os.strerror(code))
 
+    def cut() -> None:
+        with OpenFolder.at(tmp_path) as folder:
+            folder.cut("a", 0)
+
+    path.touch()
     acts: dict[str, tuple[Any, str, Callable[[], None]]] = {
-        "fsync": (os, "fsync", lambda: write_file(path, b"x")),
+        "fsync": (os, "fsync", lambda: write_file(tmp_path / "a.b", b"x")),
         "open": (os, "open", lambda: sync(path)),
-        "write": (Path, "open", lambda: append_line(path, b"x")),
+        "write": (os, "ftruncate", cut),
         "mkdir": (Path, "mkdir", lambda: make_folder(path)),
-        "rmtree": (shutil, "rmtree", lambda: remove(staged)),
-        "rename": (os, "rename", lambda: publish(staged, path)),
+        "rmdir": (os, "rmdir", lambda: remove(staged)),
+        "rename": (os, "rename", lambda: publish(staged, tmp_path / "a.b")),
     }
     where, name, act = acts[call]
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "_renameat2", lambda: None)
+        patch.setattr(open_folder, "_renameat2", lambda: None)
         patch.setattr(where, name, fail)
         with pytest.raises(StorageFailed) as caught:
             act()
-    assert re.match(rf"{re.escape(str(tmp_path))}/(a|staged): cannot ", str(caught.value))
+    assert re.match(rf"{re.escape(str(tmp_path))}/(a|a\.b|staged): cannot ", str(caught.value))
     assert os.strerror(code) in str(caught.value)
     is_full = code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     assert bool(re.search(r"[0-9,]+ bytes are free", str(caught.value))) is is_full
@@ -395,7 +406,7 @@ def test_a_lock_leaves_no_folder_unless_something_was_put_into_it(tmp_path: Path
     with pytest.raises(ValueError, match="mine"), locked(tmp_path / "lock"):
         (tmp_path / "lock" / "work").write_bytes(b"")
         raise ValueError("mine")
-    assert os.listdir(tmp_path / "lock") == ["work"]
+    assert sorted(os.listdir(tmp_path / "lock")) == [f"made-by-packer-{(tmp_path / 'lock').stat().st_ino}", "work"]
     with locked(tmp_path / "lock"):
         remove(tmp_path / "lock")
     assert os.listdir(tmp_path) == []
@@ -403,26 +414,26 @@ def test_a_lock_leaves_no_folder_unless_something_was_put_into_it(tmp_path: Path
 
 def test_a_lock_on_a_folder_that_was_renamed_away_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder goes between open and flock, as when another process finishes; its successor is locked instead."""
-    real, moved = storage._flock, []
+    real, moved = work_folders._flock, []
 
-    def flock(descriptor: int, folder: Path, waiting: Callable[[], None] | None) -> None:
+    def flock(folder: OpenFolder, waiting: Callable[[], None] | None) -> None:
         if not moved:
-            moved.append(folder.rename(tmp_path / "away"))
-        real(descriptor, folder, waiting)
+            moved.append(folder.path.rename(tmp_path / "away"))
+        real(folder, waiting)
 
-    monkeypatch.setattr(storage, "_flock", flock)
+    monkeypatch.setattr(work_folders, "_flock", flock)
     with locked(tmp_path / "lock"):
         assert child(lambda: locked(tmp_path / "lock").__enter__()).error == "Locked"
-        assert child(lambda: locked(tmp_path / "away").__enter__()).kind == "value"
+        assert child(lambda: bool(locked(tmp_path / "away").__enter__())).value is True
 
 
 def test_a_folder_that_goes_before_it_is_opened_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, gone = os.mkdir, []
 
-    def make(path: Path, mode: int) -> None:
-        real(path, mode)
+    def make(name: str, mode: int, *, dir_fd: int) -> None:
+        real(name, mode, dir_fd=dir_fd)
         if not gone:
-            gone.append(path.rmdir())
+            gone.append(os.rmdir(name, dir_fd=dir_fd))
 
     monkeypatch.setattr(os, "mkdir", make)
     with locked(tmp_path / "lock"):
@@ -438,7 +449,7 @@ def test_a_folder_of_a_successor_is_not_removed(tmp_path: Path) -> None:
 
 def test_a_lock_under_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageFailed), locked(tmp_path / "file"):
+    with pytest.raises(UnsafePath), locked(tmp_path / "file"):
         pytest.fail("locked a file")
     with pytest.raises(StorageFailed), locked(tmp_path / "file" / "lock"):
         pytest.fail("locked below a file")
@@ -448,7 +459,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: py
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(storage.fcntl, "flock", fail)
+    monkeypatch.setattr(work_folders.fcntl, "flock", fail)
     with (
         pytest.raises(StorageFailed, match="cannot lock: No locks available; use a local file system"),
         locked(tmp_path / "lock"),

@@ -4,6 +4,7 @@ from click.testing import CliRunner
 from packer import synthetic
 from packer.cli.synth import command
 from packer.errors import PackExists, StorageFailed
+from packer.files.work_folder import ANYTHING, work_folder
 from packer.synthetic import base, folder
 
 
@@ -46,13 +47,15 @@ def test_a_target_that_is_not_empty_is_refused(name, tmp_path):
     assert tree(tmp_path) == {"mine.txt": b"precious"}
 
 
-def test_a_file_or_a_stopped_run_in_the_way_is_refused(tmp_path):
+def test_a_file_in_the_way_is_refused_and_what_a_stopped_run_left_goes(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(PackExists, match="found a file"), base.publishing(tmp_path / "file"):
         pass
-    (tmp_path / "set.partial").mkdir()
-    with pytest.raises(PackExists, match="delete it"), base.publishing(tmp_path / "set"):
-        pass
+    with work_folder(tmp_path / ".set.synth", {"set": ANYTHING}) as work, work.make_folder("set") as left:
+        left.write_file("left", b"by a run that was killed")
+    with base.publishing(tmp_path / "set") as partial:
+        (partial / "a").write_text("x")
+    assert tree(tmp_path) == {"file": b"", "set/a": b"x"}
 
 
 def test_an_empty_target_is_used(tmp_path):
@@ -80,7 +83,7 @@ def test_a_disk_that_refuses_is_a_storage_error(tmp_path):
         pass
     with pytest.raises(StorageFailed, match="cannot write"):
         base.write_files(tmp_path, {"file/a": b"x"})
-    with pytest.raises(StorageFailed, match="cannot move"), base.publishing(tmp_path / "set"):
+    with pytest.raises(PackExists, match="not empty"), base.publishing(tmp_path / "set"):
         (tmp_path / "set").mkdir()
         (tmp_path / "set" / "late").write_text("x")
 

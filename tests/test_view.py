@@ -11,8 +11,9 @@ from test_cli import called, run
 from trees import cornell, jacquard
 
 from packer import formats
-from packer.cli.base import save
 from packer.errors import Refused, StorageFailed
+from packer.files.save import save
+from packer.files.work_folder import ANYTHING, work_folder
 
 
 @pytest.mark.parametrize("format", formats.names())
@@ -94,7 +95,8 @@ def test_damage_is_named_and_nothing_is_written(tmp_path: Path) -> None:
 
 def test_a_file_is_replaced_whole_or_stays(tmp_path: Path) -> None:
     target = tmp_path / "a.png"
-    (tmp_path / ".a.png.partial").write_bytes(b"left by a run that was killed")
+    with work_folder(tmp_path / ".a.png.save", {"new": ANYTHING}) as work:
+        work.write_file("new", b"left by a run that was killed")
     save(target, b"one")
     save(target, b"two")
     assert target.read_bytes() == b"two"

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from packer.errors import Refused
 from packer.files.terminal import echo
 from packer.registry import Registry
 
@@ -103,24 +102,6 @@ plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw t
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     echo(json.dumps(data, sort_keys=True))
-
-
-def save(path: Path, data: bytes) -> None:
-    """Write a picture, page or table to `path`, in one rename: a file that is there is replaced, a folder is not.
-
-    Raises Refused, StorageFailed.
-    """
-    from packer.pack.storage import remove, replace_file, write_file  # noqa: PLC0415  keeps `packer --help` light
-
-    if path.is_dir():
-        raise Refused(f"{path}: expected a file to write, found a folder; choose another name")
-    staged = path.with_name(f".{path.name}.partial")
-    try:
-        remove(staged)
-        write_file(staged, data)
-        replace_file(staged, path)
-    finally:
-        remove(staged)
 
 
 class Progress:

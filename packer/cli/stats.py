@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress, save
+from packer.cli.base import Progress
 from packer.errors import Refused
+from packer.files.save import check_savable, save
 from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
@@ -29,6 +30,9 @@ def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:
         _check_plot(plot)  # before minutes of reading
+        check_savable(plot)
+    if table is not None and str(table) != "-":
+        check_savable(table)
     count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
     with Progress(count) as progress:
         survey = Survey(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import save
+from packer.files.save import check_savable, save
 from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
@@ -36,6 +36,7 @@ def command(pack: Path, *, output: Path, **wanted: Any) -> None:
     """Draw samples of PACK with their labels into FILE, a .png or a .html."""
     from packer.sheets.sheet import Wanted, make_sheet  # noqa: PLC0415  keeps `packer --help` light
 
+    check_savable(output)
     names = {"samples": "count", "grasps": "most", "size": "width"}
     chosen = Wanted(**{names.get(name, name): value for name, value in wanted.items()})
     sheet = make_sheet(pack, chosen, threads=usable_cores())

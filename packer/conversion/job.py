@@ -13,18 +13,20 @@ from packer import __version__, formats
 from packer.conversion.copying import encoder_of
 from packer.conversion.encoding import Encoded, Failure
 from packer.conversion.estimate import Estimate, estimate
-from packer.conversion.journal import Finished, Journal
+from packer.conversion.journal import PACK, Finished, Journal
 from packer.conversion.plan import Plan
 from packer.conversion.repacking import PackSource
-from packer.errors import BadInputs, Refused, StorageFailed
+from packer.errors import BadInputs, PackerError, Refused, StorageFailed
 from packer.files.text import printable
+from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer
 from packer.pack import bounds, extras
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes, part_sha256
+from packer.pack.foreign import check_whole
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import Manifest, Part
-from packer.pack.storage import failing, free_bytes, free_files, publish, swap, sync_part, write_file
+from packer.pack.storage import failing, free_bytes, free_files, sync_part
 from packer.parallel import ordered_map
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
@@ -37,10 +39,10 @@ _INDEX_FILE_BYTES = 256  # in the manifest
 class Job:
     """One conversion under its lock."""
 
-    def __init__(self, plan: Plan, target: Path, threads: int, progress: Progress) -> None:
+    def __init__(self, plan: Plan, target: Path, work: WorkFolder, *, threads: int, progress: Progress) -> None:
         self.plan = plan
         self.target = target
-        self.journal = Journal(target.with_name(f".{target.name}.partial"))
+        self.journal = Journal(work)
         self._threads = threads
         self._progress = progress
         self._encoder = encoder_of(plan)
@@ -89,14 +91,14 @@ class Job:
             raise
 
     def _check_space(self) -> None:
-        needed, free = self._needed_bytes(), free_bytes(self.journal.folder)
+        needed, free = self._needed_bytes(), free_bytes(self.journal.work.path)
         if needed > free:
             raise StorageFailed(
                 f"{self.target}: about {needed:,} bytes are needed while packing, {free:,} are free on its disk; "
                 "free some, choose another folder, or make the pack smaller with --resize or --fields"
             )
         files = self._module.Writer.files(self.plan.schema) * len(self.plan.source)
-        left = free_files(self.journal.folder)
+        left = free_files(self.journal.work.path)
         if left is not None and files > left:
             raise StorageFailed(
                 f"{self.target}: the pack needs about {files:,} files, its disk takes {left:,} more; choose another "
@@ -269,12 +271,23 @@ class Job:
     def publish(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Manifest last, everything synced, one rename; then the work folder goes."""
         manifest.check()
-        write_file(self.journal.pack / manifests.NAME, manifest.to_bytes())
+        work = self.journal.work
+        with work.folder(PACK) as pack:
+            pack.write_file(manifests.NAME, manifest.to_bytes())
         if overwrite and self.target.exists():
-            swap(self.journal.pack, self.target)
+            self._replace(work)
         else:
-            publish(self.journal.pack, self.target)
+            work.publish(PACK, work.above, self.target.name)
         self.journal.remove()
+
+    def _replace(self, work: WorkFolder) -> None:
+        """Swap; what was replaced is looked at once more before it goes, since it could change until then."""
+        work.swap(PACK, work.above, self.target.name)
+        try:
+            check_whole(self.journal.pack)
+        except PackerError as error:
+            work.swap(PACK, work.above, self.target.name)
+            raise Refused(str(error).replace(str(self.journal.pack), str(self.target))) from error
 
 
 @dataclass

@@ -1,23 +1,36 @@
 """Journal: which parts of an interrupted conversion are finished, so that the next run goes on after them.
 
-`.<name>.partial/` beside the target, locked while a conversion runs:
+`.<name>.partial/` beside the target, a work folder (files/work_folder.py):
     journal         a line of JSON with the plan's fingerprint, then one per finished part, each synced
     pieces/<part>   the index entries of a finished part
     pack/           the parts; becomes the target by one rename
+    pack.old/       the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
+
+What is read of an earlier run is read from this very folder, whose marker a copy does not have: a journal that came
+with an archive is never taken for one's own work.
 """
 
 import json
-import os
+import re
+import stat
 import threading
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from packer.errors import CorruptPack, PackerError, Refused
+from packer.files.work_folder import ANYTHING, WorkFolder
+from packer.formats.stacking.spooling import NAME as SPOOL
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes
+from packer.pack.foreign import PACK_NAMES
 from packer.pack.manifest import Part
-from packer.pack.storage import append_line, failing, make_folder, remove, sync, write_file
+
+PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
+NAMES = {
+    _JOURNAL: ANYTHING,
+    PIECES: r"part-[0-9]+.*",
+    rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL)}.*",
+}
 
 
 @dataclass(frozen=True)
@@ -32,13 +45,12 @@ class Finished:
 
 
 class Journal:
-    """The state of one conversion in its `.partial` folder."""
+    """The state of one conversion in its work folder. pack, pieces: good as long as the work folder is open."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.pack = folder / "pack"
-        self.pieces = folder / "pieces"
-        self._path = folder / "journal"
+    def __init__(self, work: WorkFolder) -> None:
+        self.work = work
+        self.pack = work.inside / PACK
+        self.pieces = work.inside / PIECES
         self._lock = threading.Lock()
         self.finished: dict[str, Finished] = {}
 
@@ -46,20 +58,19 @@ class Journal:
         """Take up the work of an earlier run, or start anew; raises Refused where source or options changed."""
         lines = [] if restart else self._lines()
         if len(lines) < 2 and (not lines or lines[0].get("fingerprint") != fingerprint):  # no part would be lost
-            for path in (self.pack, self.pieces, self._path):
-                remove(path)
-            make_folder(self.pack)
-            make_folder(self.pieces)
-            write_file(self._path, json.dumps({"fingerprint": fingerprint}).encode() + b"\n")
-            sync(self.folder)
+            self.work.clear()
+            for name in (PACK, PIECES):
+                self.work.make_folder(name).close()
+            self.work.write_file(_JOURNAL, json.dumps({"fingerprint": fingerprint}).encode() + b"\n")
+            self.work.sync()
             return
         if lines[0].get("fingerprint") != fingerprint:
             raise Refused(
-                f"{self.folder}: an interrupted conversion with another source state, options or packer version lies "
-                "here; --restart throws its work away"
+                f"{self.work.path}: an interrupted conversion with another source state, options or packer version "
+                "lies here; --restart throws its work away"
             )
-        for path in (self.pack, self.pieces):
-            make_folder(path)  # `pack` is gone when a run ended right after it became the target
+        for name in (PACK, PIECES):
+            self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
         every = [self._finished(line) for line in lines[1:]]
         if not self._is_replaced(every):
             # not there after a power loss on a disk that lies
@@ -81,23 +92,23 @@ class Journal:
             raise self._damaged() from error
 
     def _is_there(self, done: Finished) -> bool:
-        part, piece = self.pack / done.part.name, self.pieces / done.part.name
-        return piece.is_file() and part.exists() and part_bytes(part) == done.part.bytes
+        with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
+            part, piece = pack.status(done.part.name), pieces.status(done.part.name)
+        if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
+            return False
+        is_real = stat.S_ISREG(part.st_mode) or stat.S_ISDIR(part.st_mode)
+        return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
 
     def _damaged(self) -> CorruptPack:
-        return CorruptPack(f"{self._path}: damaged: not the lines that packer writes; --restart throws the work away")
+        path = self.work.path / _JOURNAL
+        return CorruptPack(f"{path}: damaged: not the lines that packer writes; --restart throws the work away")
 
     def _lines(self) -> list[dict[str, Any]]:
         """Whole lines only: one that a kill cut short does not count."""
-        with failing(self._path, "read"):
-            try:
-                text = self._path.read_bytes()
-            except FileNotFoundError:
-                return []
+        text = self.work.read_file(_JOURNAL)
         whole = text[: text.rfind(b"\n") + 1]
         if len(whole) != len(text):
-            with failing(self._path, "cut"):
-                os.truncate(self._path, len(whole))
+            self.work.cut(_JOURNAL, len(whole))
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
         except ValueError as error:
@@ -107,24 +118,26 @@ class Journal:
         return lines
 
     def sweep(self) -> None:
-        """Remove what is unfinished, and so give its space back; raises StorageFailed."""
-        for folder in (self.pack, self.pieces):
-            with failing(folder, "list"):
-                names = os.listdir(folder)
-            for name in names:
-                if name not in self.finished:
-                    remove(folder / name)
+        """Remove what is unfinished, and so give its space back; raises UnsafePath, StorageFailed."""
+        self.work.check()
+        for name in (PACK, PIECES):
+            with self.work.folder(name) as folder:
+                for inner in folder.names():
+                    if inner not in self.finished:
+                        folder.remove(inner)
 
     def remove(self) -> None:
         """Remove everything, the journal first: without it the rest counts for nothing, however far this gets."""
-        remove(self._path)
-        sync(self.folder)
-        remove(self.folder)
+        self.work.check()
+        self.work.remove(_JOURNAL)
+        self.work.sync()
+        self.work.clear()
 
     def add(self, done: Finished) -> None:
         """A part and its piece are on disk, and so are their names. Any thread may say so."""
-        for path in (self.pack, self.pieces):
-            sync(path)
+        for name in (PACK, PIECES):
+            with self.work.folder(name) as folder:
+                folder.sync()
         with self._lock:
-            append_line(self._path, json.dumps(asdict(done)).encode())
+            self.work.append_line(_JOURNAL, json.dumps(asdict(done)).encode())
             self.finished[done.part.name] = done

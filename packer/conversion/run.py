@@ -4,17 +4,16 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from packer.conversion.job import Job, Progress
+from packer.conversion.journal import NAMES
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
 from packer.errors import PackExists, Refused
-from packer.pack import manifest as manifests
-from packer.pack.foreign import foreign_files, foreign_in_part
+from packer.files.work_folder import work_folder
+from packer.pack.foreign import check_whole
 from packer.pack.manifest import Manifest
-from packer.pack.storage import locked
 from packer.parallel import usable_cores
 from packer.sources.base import Source
 
@@ -60,10 +59,10 @@ def convert(
     overwrite, restart = existing.startswith("overwrite"), existing.endswith("restart")
     _check_target(source, target, overwrite=overwrite)
     plan = make_plan(source, options)
-    with locked(target.with_name(f".{target.name}.partial")):
+    with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
         _check_target(source, target, overwrite=overwrite)
         wanted = threads or (1 if plan.only_copies else usable_cores())
-        job = Job(plan, target, wanted, progress or (lambda samples, size: None))
+        job = Job(plan, target, work, threads=wanted, progress=progress or (lambda samples, size: None))
         with job.saying_what_is_needed():
             job.journal.begin(plan.fingerprint, restart=restart)
         job.check_manifest()
@@ -99,10 +98,7 @@ def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
         raise Refused(f"{target}: is a link; give the folder itself, or another name")
     if not overwrite:
         raise PackExists(f"{target}: already there; --overwrite replaces a pack, or choose another name")
-    old = manifests.read(target)  # only ever replace a folder that has our manifest
-    inside = (foreign_in_part(target / part.name, part, old) for part in old.parts)
-    for path in chain(foreign_files(target, old), *inside):
-        raise Refused(f"{path}: packer did not write it, so {target} is not replaced; move it away")
+    check_whole(target)
 
 
 def _pack_bytes(manifest: Manifest) -> int:

@@ -1,11 +1,12 @@
 """Drawing: what all plots share. matplotlib is the optional extra `plot`, and loaded when something is drawn."""
 
 import importlib.util
+import io
 from pathlib import Path
 from typing import Any
 
 from packer.errors import MissingPackage, Refused
-from packer.pack.storage import failing
+from packer.files.save import save as save_file
 from packer.registry import import_or_explain
 
 BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
@@ -37,6 +38,7 @@ def plain(axes: Any, *, grid: str = "y") -> None:
 
 
 def save(drawn: Any, path: Path) -> None:
-    """Write the file, replacing it; raises StorageFailed."""
-    with failing(path, "write"):
-        drawn.savefig(path, dpi=_DPI)
+    """Write the file, replacing it; raises as files/save.py does."""
+    data = io.BytesIO()
+    drawn.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
+    save_file(path, data.getvalue())

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import Refused
+from packer.files.save import save
 from packer.files.text import plot_label, shortened
 from packer.measure import drawing
 from packer.measure.profile import STAGES, Profile
 from packer.measure.profile_report import NAMES
-from packer.pack.storage import failing
 
 _COLOURS = dict(zip(STAGES, ("#56b4e9", "#b0b0b0", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#0072b2"), strict=True))
 _LETTER = 0.0095  # of the whole width, at the size that labels have
@@ -72,8 +72,7 @@ def draw(found: Profile, path: Path, *, title: str, verdict: str) -> None:
     """Write FILE.html, or a picture; raises MissingPackage, Refused, StorageFailed."""
     check(path)
     if path.suffix.lower() == ".html":
-        with failing(path, "write"):
-            path.write_text(page(bars(found), title=title, verdict=verdict), encoding="utf-8")
+        save(path, page(bars(found), title=title, verdict=verdict).encode())
         return
     figure = drawing.figure(10, 2.6)
     axes = figure.add_subplot()

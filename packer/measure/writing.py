@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from packer.files.save import save
 from packer.files.terminal import hand_over
 from packer.measure.machine import machine
-from packer.pack.storage import failing
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """The document with the machine beside it, replacing the file; raises StorageFailed."""
+    """The document with the machine beside it, replacing the file; raises as files/save.py does."""
     _write(path, json.dumps({"machine": machine(), **document}, indent=2).split("\n"))
 
 
 def write_csv(path: Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """RFC 4180 with Unix line ends, one header line, replacing the file; raises StorageFailed."""
+    """RFC 4180 with Unix line ends, one header line, replacing the file; raises as files/save.py does."""
     _write(path, [_row(row) for row in (head, *rows)])
 
 
@@ -33,5 +33,4 @@ def _write(path: Path, lines: Sequence[str]) -> None:
     if str(path) == "-":
         hand_over(lines)
         return
-    with failing(path, "write"):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="backslashreplace")
+    save(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))

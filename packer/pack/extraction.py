@@ -16,11 +16,11 @@ import numpy as np
 from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
+from packer.files.work_folder import ANYTHING, work_folder
 from packer.naming import Collisions, components
 from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
-from packer.pack.storage import locked, publish, remove, sync_file_system
 from packer.pack.tree import Tree
 from packer.schema import PIXEL_KINDS, Buffer, Field
 
@@ -32,6 +32,8 @@ _SUFFIXES = {
 }
 _PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
 _SHOWN = 20
+_TREE = "tree"
+_NAMES = {_TREE: ANYTHING}  # in the work folder
 
 
 @dataclass
@@ -66,17 +68,16 @@ def extract(
     try:
         work = _Extraction(pack, only_exact=only_exact, skip_bad=skip_bad)
         work.check_names()
-        with locked(target.with_name(f".{target.name}.extract")):
-            staged = target.with_name(f".{target.name}.extract") / "tree"
+        with work_folder(target.with_name(f".{target.name}.extract"), _NAMES) as place:
             try:
-                remove(staged)  # of a run that was killed
-                with Tree(staged) as tree:
+                place.clear()  # of a run that was killed
+                with Tree(place, _TREE) as tree:
                     found = work.write(tree, progress or (lambda samples, size: None))
-                sync_file_system(staged)
+                    tree.sync()
                 _check_target(folder, target)
-                publish(staged, target)
+                place.publish(_TREE, place.above, target.name)
             finally:
-                remove(staged)
+                place.clear()
     finally:
         pack.close()
     return found

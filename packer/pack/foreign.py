@@ -1,17 +1,32 @@
 """Foreign: what lies in the folder of a pack although packer did not put it there."""
 
 import os
+import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from packer import formats
+from packer.errors import Refused
 from packer.formats.base import Reader
 from packer.pack import handles
+from packer.pack import manifest as manifests
 from packer.pack.digest import entries
 from packer.pack.extras import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest, Part
 from packer.pack.opening import check_part
+
+# the names in the folder of a pack, finished or not
+PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
+
+
+def check_whole(folder: Path) -> None:
+    """Raise Refused unless `folder` is a pack and nothing else: what may be replaced, and so removed."""
+    manifest = manifests.read(folder)
+    inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
+    for path in chain(foreign_files(folder, manifest), *inside):
+        raise Refused(f"{path}: packer did not write it, so {folder} is not replaced; move it away")
 
 
 def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:

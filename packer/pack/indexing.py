@@ -135,8 +135,8 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """An .npy file from arrays, bytes or sections of pieces, synced; raises StorageFailed."""
-    with failing(path, "write"), path.open("wb") as file:
+    """A new .npy file from arrays, bytes or sections of pieces, synced; raises StorageFailed."""
+    with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)
         write_header(tee, dtype, shape)  # type: ignore[arg-type]
         for block in blocks:

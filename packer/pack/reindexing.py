@@ -4,7 +4,7 @@ The parts hold every field, so they say all that the index says; and the manifes
 what was packed. Where it does not fit, nothing is left to trust, and nothing is made.
 """
 
-import os
+import re
 import tempfile
 import zlib
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from packer import formats
 from packer.errors import BadInput, CorruptPack, PackerError, Refused
+from packer.files.open_folder import OpenFolder
+from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.formats.base import Reader
 from packer.pack import handles
 from packer.pack import manifest as manifests
@@ -21,7 +23,9 @@ from packer.pack.index import FOLDER
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
-from packer.pack.storage import file_sha256, locked, make_folder, remove, replace_file, sync, write_file
+from packer.pack.storage import file_sha256
+
+NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
 
 
 def reindex(folder: Path, *, check: bool = False) -> list[str]:
@@ -38,15 +42,14 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="packer-index-") as work:
             return _stale(folder, manifest, _rebuilt(folder, manifest, Path(work)))
     place = folder.resolve()  # `.` and links have no name of their own
-    work_folder = place.with_name(f".{place.name}.index")
-    with locked(work_folder):
+    with work_folder(place.with_name(f".{place.name}.index"), NAMES) as work:
         try:
-            _sweep(work_folder)
-            fresh = _rebuilt(folder, manifest, work_folder)
+            work.clear()
+            fresh = _rebuilt(folder, manifest, work.inside)
             stale = _stale(folder, manifest, fresh)
-            _replace(folder, fresh, work_folder, stale)
+            _replace(folder, fresh, work, stale)
         finally:
-            _sweep(work_folder)
+            work.clear()
     return stale
 
 
@@ -111,16 +114,14 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
     return found if fresh == manifest else [*found, manifests.NAME]
 
 
-def _replace(folder: Path, fresh: Manifest, work: Path, stale: Sequence[str]) -> None:
+def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
     """Each file by one rename, the manifest last: a kill in between leaves what the next run mends."""
-    make_folder(folder / FOLDER)
-    for name in stale:
-        if name == manifests.NAME:
-            write_file(work / name, fresh.to_bytes())
-        replace_file(work / name, folder / name)
-    sync(folder)
-
-
-def _sweep(work: Path) -> None:
-    for name in os.listdir(work):
-        remove(work / name)
+    with OpenFolder.at(folder) as pack, pack.make_folder(FOLDER) as index, work.folder(FOLDER) as made:
+        for name in stale:
+            if name == manifests.NAME:
+                work.write_file(name, fresh.to_bytes())
+                work.replace(name, pack, name)
+            else:
+                file = name.removeprefix(f"{FOLDER}/")
+                made.replace(file, index, file)
+        pack.sync()

@@ -7,9 +7,9 @@ whoever swaps a folder for a link meanwhile gets an error, not a file elsewhere.
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
-from packer.pack.storage import failing, make_folder
+from packer.files.open_folder import OpenFolder
+from packer.files.storage_errors import failing
 from packer.schema import Buffer
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -17,19 +17,22 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Tree:
-    """Files below `root`, which is made. They are not synced one by one: `storage.sync_file_system` does that."""
+    """Files below a folder in `above`, which is made. They are not synced one by one: `sync` does that for all."""
 
-    def __init__(self, root: Path) -> None:
-        make_folder(root)
-        self._path = root
-        with failing(root, "open the folder"):
-            self._root = os.open(root, _FOLDER)
+    def __init__(self, above: OpenFolder, name: str) -> None:
+        """Raises UnsafePath, StorageFailed."""
+        self._opened = above.make_folder(name)
+        self._path, self._root = self._opened.path, self._opened.descriptor
 
     def __enter__(self) -> "Tree":
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._root)
+        self._opened.close()
+
+    def sync(self) -> None:
+        """Bring all files to disk, by syncing their file system; raises StorageFailed."""
+        self._opened.sync_file_system()
 
     def write(self, components: Sequence[bytes], data: Buffer) -> None:
         """A new file, its folders made where they are not there; components as `naming.components` gives them.

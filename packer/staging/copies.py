@@ -2,20 +2,23 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
-from packer.errors import Locked
+from packer.errors import Locked, StorageFailed, UnsafePath
+from packer.files.open_folder import OpenFolder
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_bytes
 from packer.pack.extras import FOLDER as EXTRAS
+from packer.pack.foreign import PACK_NAMES
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
-from packer.pack.storage import failing, make_folder, publish, remove, replace_file, write_file
+from packer.pack.storage import failing
 from packer.staging.lease import unread
 from packer.staging.place import Place
 
@@ -59,10 +62,17 @@ class Copy:
         return lacking
 
     def _has(self, file: File) -> bool:
+        *above, last = (self.folder / file.name).relative_to(self.place.folder).parts
+        folder, found = self.place.folder, []
         try:
-            status = os.stat(self.folder / file.name, follow_symlinks=False)
+            for name in (*above, last):
+                folder = folder / name
+                found.append(os.stat(folder, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return False
+        status = found.pop()
+        if not all(stat.S_ISDIR(folder.st_mode) for folder in found):
+            raise UnsafePath(f"{self.folder}: expected a copy of a pack, found a link or a file; remove it")
         if file.is_folder:
             return stat.S_ISDIR(status.st_mode)
         return stat.S_ISREG(status.st_mode) and status.st_size == file.bytes
@@ -76,56 +86,72 @@ class Copy:
 
     def begin(self, origin: Path) -> None:
         """Make the folder where it is not there, and note where the pack lies; only under the place's lock."""
-        make_folder(self.folder)
-        make_folder(self.place.work)
-        write_file(self.place.work / _ORIGIN, os.fsencode(origin))
-        replace_file(self.place.work / _ORIGIN, self._origin)
+        self._opened().close()
+        self.place.work.write_file(_ORIGIN, os.fsencode(origin))
+        self.place.work.replace(_ORIGIN, self.place.held, self._origin.name)
+
+    def _opened(self) -> OpenFolder:
+        return self.place.held.make_folder(self.folder.name)
 
     def settle(self) -> None:
         """Remove folders that nothing was put into."""
-        for folder in (self.folder / INDEX, self.folder / EXTRAS, self.folder):
-            with suppress(OSError):  # it is not empty, or not there
-                os.rmdir(folder)
-        if not self.folder.exists():
-            remove(self._origin)
+        with self._opened() as folder:
+            for name in (INDEX, EXTRAS):
+                with suppress(StorageFailed):  # it is not empty, or not there
+                    folder.remove_empty_folder(name)
+        with suppress(StorageFailed):
+            self.place.held.remove_empty_folder(self.folder.name)
+            self.place.held.remove(self._origin.name)
 
-    def add(self, file: File, copied: Path) -> None:
-        """Put what was copied and checked in its place."""
-        target = self.folder / file.name
-        make_folder(target.parent)
-        if file.is_folder or target.is_dir():
-            remove(target)
-            publish(copied, target)
-        else:
-            replace_file(copied, target)
+    def add(self, file: File, copied: str) -> None:
+        """Put what was copied and checked in its place; copied: its name in .work."""
+        *above, name = file.name.split("/")
+        with ExitStack() as opened:
+            folder = opened.enter_context(self._opened())
+            for inner in above:
+                folder = opened.enter_context(folder.make_folder(inner))
+            status = folder.status(name)
+            if file.is_folder or (status is not None and stat.S_ISDIR(status.st_mode)):
+                folder.remove(name)
+                self.place.work.publish(copied, folder, name)
+            else:
+                self.place.work.replace(copied, folder, name)
 
     def take_back(self, files: Sequence[File]) -> None:
         """Remove what was added, unless somebody reads it."""
-        with unread(self.folder) as is_free:
+        with unread(self.folder) as is_free, ExitStack() as opened:
             for file in files if is_free else ():
-                remove(self.folder / file.name)
+                *above, name = file.name.split("/")
+                folder = opened.enter_context(self._opened())
+                for inner in above:
+                    folder = opened.enter_context(folder.folder(inner))
+                folder.remove(name)
 
     def remove(self, *, force: bool = False) -> int:
         """Remove the copy, in one step for those who look for it, and return its bytes; only under the place's lock.
 
-        Raises Locked where a data set reads it, unless it is forced: the memory is free then when that has ended.
+        Raises Locked where a data set reads it, unless it is forced: the memory is free then when that has ended;
+        UnsafePath where something lies in it that is of no pack.
         """
+        name = self.folder.name
         with unread(self.folder) as is_free:
             if not is_free and not force:
                 raise Locked(f"{self.folder}: a data set reads this copy; wait for it to end, or --force")
             size = part_bytes(self.folder)
-            remove(self._origin)
-            make_folder(self.place.work)
-            publish(self.folder, self.place.work / self.folder.name)
-        remove(self.place.work / self.folder.name)
+            with self._opened() as folder:
+                for inner in folder.names():
+                    if not re.fullmatch(PACK_NAMES, inner):
+                        raise UnsafePath(f"{folder.path / inner}: packer did not make it; move it away")
+            self.place.held.remove(self._origin.name)
+            self.place.held.publish(name, self.place.work, name)
+        self.place.work.remove(name)
         return size
 
     def origin(self) -> Path | None:
         """Where the pack was that this is a copy of; None where a stager was killed before it noted that."""
-        try:
-            return Path(os.fsdecode(self._origin.read_bytes()))
-        except FileNotFoundError:
-            return None
+        with self.place.opened() as folder:
+            text = folder.read_file(self._origin.name)
+        return Path(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
         """Path, origin, bytes, whether it is whole, parts, and whether it is in use, for `packer stage --list`."""

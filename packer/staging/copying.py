@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.beneath import open_beneath
+from packer.files.open_folder import OpenFolder
 from packer.pack.digest import FolderDigest, entries, opened_folder
 from packer.pack.storage import failing, open_file
 from packer.pack.tree import Tree
@@ -49,28 +50,29 @@ def _read(source: Path, file: BinaryIO) -> bytes:
         return file.read(_BLOCK_BYTES)
 
 
-def copy_folder(source: Path, target: Path, *, reserved: Path, block_bytes: int) -> str:
-    """Copy a folder with all that is in it to the new folder `target`; returns its sha256 as pack/digest.py has it.
+def copy_folder(source: Path, target: OpenFolder, name: str, *, reserved: Path, block_bytes: int) -> str:
+    """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as pack/digest.py has it.
 
-    reserved: a file that holds the space; before each file it is shortened by what that takes, in whole blocks.
+    reserved: the path of a file that holds the space; before each file it is shortened by what that takes, in whole
+    blocks.
     Raises CorruptPack, StorageFailed.
     """
     digest = FolderDigest()
     left = reserved.stat().st_size
-    with opened_folder(source) as root, Tree(target) as tree:
-        for name, size in entries(source):
-            components = name.split(b"/")
+    with opened_folder(source) as root, Tree(target, name) as tree:
+        for path, size in entries(source):
+            components = path.split(b"/")
             if size is None:
                 tree.make_folder(components)
-                digest.add_folder(name)
+                digest.add_folder(path)
                 continue
-            with failing(source / os.fsdecode(name), "read"), os.fdopen(open_beneath(root, name), "rb") as file:
+            with failing(source / os.fsdecode(path), "read"), os.fdopen(open_beneath(root, path), "rb") as file:
                 data = file.read()
             left = max(0, left - in_blocks(len(data), block_bytes))
             with failing(reserved, "give back space"):
                 os.truncate(reserved, left)
             tree.write(components, data)
-            digest.add_file(name, len(data), hashlib.sha256(data).digest())
+            digest.add_file(path, len(data), hashlib.sha256(data).digest())
     return digest.hexdigest()
 
 

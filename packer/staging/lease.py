@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from packer.errors import Refused
+from packer.errors import UnsafePath
 from packer.pack.storage import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,7 +16,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def take(folder: Path) -> int | None:
     """A descriptor that holds a lease on `folder` until it is closed, by the process and by all that inherit it.
 
-    None where there is no such folder. Raises Refused where it is something else, StorageFailed.
+    None where there is no such folder. Raises UnsafePath where it is something else, StorageFailed.
     """
     descriptor = _open(folder)
     if descriptor is None:
@@ -55,7 +55,7 @@ def _open(folder: Path) -> int | None:
             return None
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise Refused(f"{folder}: expected a folder, found a link or a file; remove it") from error
+                raise UnsafePath(f"{folder}: expected a folder, found a link or a file; remove it") from error
             raise
 
 

@@ -1,11 +1,12 @@
 """Reading: a pack whose staged parts are read from the copy, the others from where the pack is."""
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from packer.errors import CorruptPack
+from packer.errors import CorruptPack, UnsafePath
 from packer.machine import Machine
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
@@ -18,15 +19,21 @@ def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pa
     """An open pack. stage: "auto" or a folder that was given to `packer stage --to`; None for no copy.
 
     The copy is that of this very pack: it is found by the sha256 of packer.json, in a folder that only this user can
-    write to. As long as the pack is open it holds a lease on the copy. Raises as Pack does, and Refused where the
-    folder for copies is not this user's own.
+    write to. As long as the pack is open it holds a lease on the copy. Where that folder is not this user's own, as
+    when another one made it, "auto" warns and reads the pack itself; else UnsafePath is raised. Raises as Pack does.
     """
     if stage is None or (stage == "auto" and not Machine().shared_memory.is_dir()):
         return Pack(folder, verify=verify)
-    place = Place.of(stage, Machine())
     manifest = manifests.read(folder)
-    copy = Copy.of(place, manifest)
-    descriptor = lease.take(copy.folder) if place.is_there() else None
+    try:
+        place = Place.of(stage, Machine())
+        copy = Copy.of(place, manifest)
+        descriptor = lease.take(copy.folder) if place.is_there() else None
+    except UnsafePath as error:
+        if stage != "auto":
+            raise
+        warnings.warn(f"{folder}: read where it is, not from memory: {error}", RuntimeWarning, stacklevel=2)
+        descriptor = None
     if descriptor is None:
         return Pack(folder, verify=verify)
     try:

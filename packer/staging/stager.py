@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packer.errors import CorruptPack, Locked, PackerError, Refused, StorageFailed
+from packer.errors import CorruptPack, Locked, PackerError, Refused, StorageFailed, UnsafePath
 from packer.machine import Machine
 from packer.pack import manifest as manifests
 from packer.pack.digest import entries
 from packer.pack.manifest import Manifest
 from packer.pack.opening import check_part
-from packer.pack.storage import remove, sync_part
+from packer.pack.storage import sync_part
 from packer.parallel import ordered_map, usable_cores
 from packer.staging import room
 from packer.staging.copies import Copy, File, copies
@@ -87,7 +87,7 @@ def stage_or_warm(pack: Path, options: Options, hooks: Hooks) -> Staged:
         return warmed(pack, options, hooks, reason=f"{shared}: not in memory on this machine")
     try:
         return stage(pack, options, hooks)
-    except StorageFailed as error:
+    except (StorageFailed, UnsafePath) as error:
         return warmed(pack, options, hooks, reason=str(error))
 
 
@@ -106,7 +106,7 @@ def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
     """Copy the parts that are not there yet, under a lock: of many that ask at once, one copies.
 
     Raises StorageFailed where they do not fit, before anything is written, CorruptPack where the pack is damaged,
-    Refused where the place is not this user's own; whatever was copied until then is removed again.
+    UnsafePath where the place is not this user's own; whatever was copied until then is removed again.
     """
     manifest = manifests.read(pack)
     chosen = options.numbers(manifest)
@@ -188,7 +188,7 @@ class _Work:
         added = []
         try:
             for file in files:
-                reserve(self._reserved(file), self._need(file).bytes if file.is_folder else file.bytes)
+                reserve(self._path(self._reserved(file)), self._need(file).bytes if file.is_folder else file.bytes)
             for file in ordered_map(self._copied, files, threads=min(_MOST_THREADS, usable_cores())):
                 self._copy.add(file, self._filled(file))
                 added.append(file)
@@ -199,26 +199,29 @@ class _Work:
         finally:
             self._copy.settle()
 
-    def _reserved(self, file: File) -> Path:
-        suffix = "+room" if file.is_folder else ""  # names in a manifest have no +
-        return self._copy.place.work / (file.name.replace("/", "+") + suffix)
+    def _reserved(self, file: File) -> str:
+        return self._filled(file) + ("+room" if file.is_folder else "")  # names in a manifest have no +
 
-    def _filled(self, file: File) -> Path:
-        return self._copy.place.work / file.name.replace("/", "+")
+    def _filled(self, file: File) -> str:
+        return file.name.replace("/", "+")
+
+    def _path(self, name: str) -> Path:
+        return self._copy.place.work_path(name)
 
     def _copied(self, file: File) -> File:
         """Copy one file into the work folder; raises CorruptPack where its sha256 is not the manifest's."""
-        source, target = self._pack / file.name, self._filled(file)
+        source, name, work = self._pack / file.name, self._filled(file), self._copy.place.work
         if file.is_folder:
-            found = copy_folder(source, target, reserved=self._reserved(file), block_bytes=self._block_bytes)
+            reserved = self._path(self._reserved(file))
+            found = copy_folder(source, work, name, reserved=reserved, block_bytes=self._block_bytes)
         else:
-            found = copy_file(source, target)
+            found = copy_file(source, self._path(name))
         if found != file.sha256:
             raise CorruptPack(
                 f"{source}: damaged: sha256 {found[:16]}..., the manifest says {file.sha256[:16]}...; "
                 "packer verify names the samples; copy or pack it again"
             )
         if file.is_folder:
-            remove(self._reserved(file))
-        sync_part(target)
+            work.remove(self._reserved(file))
+        sync_part(self._path(name))
         return file

@@ -5,13 +5,12 @@ set's options. What callers may rely on:
 
 * Sample k depends on (seed, k) and the options alone: neither on `samples` nor on `threads`. On one machine the same
   call gives the same bytes.
-* The folder appears complete or not at all: work happens in `<name>.partial` beside it.
+* The folder appears complete or not at all: work happens in `.<name>.synth` beside it, a work folder
+  (files/work_folder.py); what a killed run left there is removed by the next.
 * It raises Refused for options that cannot be met, PackExists for a target that is not an empty folder, and
   StorageFailed where the disk refuses. Memory does not grow with `samples`.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import PackExists, Refused, StorageFailed
+from packer.files.storage_errors import failing
+from packer.files.work_folder import ANYTHING, work_folder
 from packer.parallel import ordered_map
+
+_SET = "set"
+_NAMES = {_SET: ANYTHING}  # in the work folder
 
 
 @dataclass(frozen=True)
@@ -65,20 +69,23 @@ def write_files(folder: Path, files: dict[str, bytes]) -> int:
 def publishing(folder: Path) -> Iterator[Path]:
     """The empty folder to write into; it becomes `folder` at the end and is removed after an exception.
 
-    Raises PackExists, StorageFailed.
+    Raises PackExists, UnsafePath, Locked, StorageFailed.
     """
-    partial = folder.absolute().with_name(folder.absolute().name + ".partial")
-    _check_free(folder, partial)
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise StorageFailed(f"{partial}: cannot make the folder: {error.strerror}; choose another place") from error
-    try:
-        yield partial
-        _rename(partial, folder)
-    except BaseException:  # Ctrl-C too; the folder was made here, so nothing of the user's goes
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    folder = folder.absolute()
+    _check_free(folder)
+    with failing(folder.parent, "make the folder"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with work_folder(folder.with_name(f".{folder.name}.synth"), _NAMES) as work:
+        try:
+            work.clear()  # of a run that was killed
+            work.make_folder(_SET).close()
+            yield work.inside / _SET
+            _check_free(folder)
+            if folder.is_dir():
+                work.above.remove_empty_folder(folder.name)
+            work.publish(_SET, work.above, folder.name)
+        finally:
+            work.clear()
 
 
 def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
@@ -90,21 +97,8 @@ def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
         raise Refused(f"seed {seed}: expected a number from 0; choose another seed")
 
 
-def _check_free(folder: Path, partial: Path) -> None:
+def _check_free(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise PackExists(f"{folder}: expected a new or empty folder, found a file or a link; choose another target")
     if folder.is_dir() and any(folder.iterdir()):
         raise PackExists(f"{folder}: the folder exists and is not empty; choose another target")
-    if partial.exists():
-        raise PackExists(f"{partial}: left by a run that was stopped, or still running; delete it")
-
-
-def _rename(partial: Path, folder: Path) -> None:
-    try:
-        if folder.is_dir():
-            folder.rmdir()  # it was empty at the start; where it no longer is, this refuses
-        os.rename(partial, folder)
-    except OSError as error:
-        raise StorageFailed(
-            f"{folder}: cannot move {partial} there: {error.strerror}; choose another target"
-        ) from error

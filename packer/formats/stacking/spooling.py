@@ -20,6 +20,7 @@ from packer.formats.base import Record
 from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, end_record, one_value, reason
 from packer.schema import Field, Schema
 
+NAME = ".spool-"  # what the names begin with that a file system gives which cannot do without
 _MOST_BUFFERED = 1 << 20
 Content = bytearray | mmap.mmap
 
@@ -50,7 +51,9 @@ class Spool:
 
     def _flush(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115  closed in close()
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115  closed in close()
+                dir=self._folder, prefix=NAME, buffering=0
+            )
         with memoryview(self._buffer) as view:
             write_at(self._file.fileno(), view, self._written)
         self._written += len(self._buffer)

@@ -1,0 +1,33 @@
+"""Storage errors: an OSError of the system as StorageFailed, with the path and what could not be done."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from packer.errors import PackerError, StorageFailed
+
+
+@contextmanager
+def failing(path: Path, doing: str) -> Iterator[None]:
+    """Turn an OSError of the block into StorageFailed with the path, and the free space where that is the cause."""
+    try:
+        yield
+    except PackerError:  # some of them are OSErrors too
+        raise
+    except OSError as error:
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            with suppress(OSError):  # what cannot be asked on a failing disk must not hide the failure
+                hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
+        elif error.errno == errno.EIO:
+            hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
+        raise StorageFailed(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write to the file system of `path` or of its nearest existing parent."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return shutil.disk_usage(path).free

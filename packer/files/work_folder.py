@@ -1,0 +1,212 @@
+"""Work folder: where a command builds what it publishes, beside its target; locked, marked, and the user's own.
+
+Nothing is removed that packer did not make, whatever lies under the folder's name:
+
+* It is made with mode 700 and opened without following a link; another user's is refused. One that others could write
+  to is closed to them, and refused once.
+* A marker says that packer made it: an empty file whose name holds the number of the folder's inode, so that no copy of
+  a folder, as an archive brings it, is taken for one. It is there before anything else is; a folder with something in
+  it but no marker is refused. An empty folder is what a kill before the marker leaves, and is taken over.
+* What may lie in it is known, name by name (`Names`): anything else is refused before something is removed.
+* All goes through descriptors (files/open_folder.py); for libraries that want paths there is `inside`.
+
+The marker costs no sync: it has no content, and its name is on disk when the folder is synced, or something made after
+it. After a power loss before that, the folder may be without marker and is refused; `packer` says what to remove.
+"""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from packer.errors import Locked, StorageFailed, UnsafePath
+from packer.files.open_folder import OpenFolder, open_real_folder
+from packer.files.storage_errors import failing
+
+MODE = 0o700
+ANYTHING = ".*"
+# what lies in a work folder: regular expression of a name -> of the names in it, where it is a folder
+Names = Mapping[str, str]
+_MARKER = "made-by-packer"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class WorkFolder(OpenFolder):
+    """An open, locked work folder. above: the folder that it lies in, and the target too."""
+
+    def __init__(self, path: Path, descriptor: int, above: OpenFolder, names: Names) -> None:
+        super().__init__(path, descriptor)
+        self.above = above
+        self._names = names
+
+    def __enter__(self) -> "WorkFolder":
+        return self
+
+    def content(self) -> list[str]:
+        """The names in it, sorted, without its marker; raises StorageFailed."""
+        marker = marker_name(self)
+        return [name for name in self.names() if name != marker]
+
+    def check(self) -> None:
+        """Raise UnsafePath where something lies in it that packer does not make."""
+        for name in self.content():
+            inner = next((inner for known, inner in self._names.items() if re.fullmatch(known, name)), None)
+            if inner is None:
+                raise _unknown(self.path / name)
+            if inner != ANYTHING:
+                self._check_inner(name, inner)
+
+    def _check_inner(self, name: str, known: str) -> None:
+        status = self.status(name)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return
+        with self.folder(name) as folder:
+            for below in folder.names():
+                if not re.fullmatch(known, below):
+                    raise _unknown(folder.path / below)
+
+    def clear(self) -> None:
+        """Remove all of it but the marker. Raises UnsafePath before anything is removed, and StorageFailed."""
+        self.check()
+        for name in self.content():
+            self.remove(name)
+
+
+@contextmanager
+def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None = None) -> Iterator[WorkFolder]:
+    """Hold the lock of a work folder, which is made where it is not there, and removed at the end where it is empty.
+
+    Where another process has it: raises Locked, or calls `waiting` and waits for it to end. The lock is the kernel's
+    flock on the folder itself: it ends with the process, and leaves no file behind.
+    Raises UnsafePath where something else lies there, StorageFailed.
+    """
+    with OpenFolder.at(path.parent) as above:
+        while True:
+            descriptor = _made_or_opened(path, above)
+            if descriptor is None:
+                continue
+            with WorkFolder(path, descriptor, above, names) as folder:
+                _flock(folder, waiting)
+                if not _is_same(folder):  # another process finished between our open and our lock
+                    continue
+                _take(folder)
+                try:
+                    with folder.named():
+                        yield folder
+                finally:
+                    _leave(folder)
+                return
+
+
+def check_marker(folder: OpenFolder) -> None:
+    """Raise UnsafePath where a folder holds something, but no marker of its own."""
+    names, marker = folder.names(), marker_name(folder)
+    if not names:
+        return
+    status = folder.status(marker)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        is_copy = any(name.startswith(f"{_MARKER}-") for name in names)
+        found = "the marker of another folder, as a copy has" if is_copy else f"no marker {marker}"
+        raise UnsafePath(
+            f"{folder.path}: not a folder that packer made: it has {found}; nothing in it was touched: move it away, "
+            "or remove it if nothing in it is yours"
+        )
+
+
+def marker_name(folder: OpenFolder) -> str:
+    """The name of the marker that this very folder must have."""
+    return f"{_MARKER}-{os.fstat(folder.descriptor).st_ino}"
+
+
+def _made_or_opened(path: Path, above: OpenFolder) -> int | None:
+    """None where the folder goes between the two calls: another process finished just now and removed it."""
+    with failing(path, "make or open the folder"):
+        with suppress(FileExistsError):
+            os.mkdir(path.name, MODE, dir_fd=above.descriptor)
+        try:
+            return open_real_folder(path, path.name, within=above.descriptor)
+        except FileNotFoundError:
+            return None
+
+
+def _flock(folder: OpenFolder, waiting: Callable[[], None] | None) -> None:
+    try:
+        try:
+            fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is None:
+                raise
+            waiting()
+            fcntl.flock(folder.descriptor, fcntl.LOCK_EX)
+    except BlockingIOError as error:
+        raise Locked(f"{folder.path}: another process works on the same target; wait for it to end") from error
+    except OSError as error:
+        raise StorageFailed(f"{folder.path}: cannot lock: {error.strerror}; use a local file system") from error
+
+
+def _is_same(folder: WorkFolder) -> bool:
+    status = folder.above.status(folder.path.name)
+    return status is not None and os.path.samestat(os.fstat(folder.descriptor), status)
+
+
+def _take(folder: WorkFolder) -> None:
+    """Mark an empty folder; raise UnsafePath unless it is this user's, marked, closed to others and all known."""
+    owner = os.fstat(folder.descriptor).st_uid
+    is_own = owner == os.geteuid()
+    if folder.names():
+        if not is_own:
+            raise _another_user(folder, owner)
+        check_marker(folder)
+        if _close_to_others(folder):
+            raise UnsafePath(
+                f"{folder.path}: others could write to it until now, so what lies in it may be theirs; remove it, or "
+                "run the command again if nobody else was there"
+            )
+        folder.check()
+        return
+    if is_own:
+        _close_to_others(folder)
+    _mark(folder)
+    marker = folder.status(marker_name(folder))
+    # some file systems give everything to one user: what is made there now tells
+    if not is_own and (marker is None or marker.st_uid != owner):
+        folder.remove(marker_name(folder))
+        raise _another_user(folder, owner)
+    folder.check()
+
+
+def _another_user(folder: OpenFolder, owner: int) -> UnsafePath:
+    return UnsafePath(
+        f"{folder.path}: belongs to user {owner}, not to {os.geteuid()}; have it removed, or choose another target"
+    )
+
+
+def _close_to_others(folder: OpenFolder) -> bool:
+    """Whether others could write to it and no longer can; some file systems have no such modes."""
+    if not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE:
+        return False
+    with failing(folder.path, "close to other users"):
+        os.fchmod(folder.descriptor, MODE)
+    return not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE
+
+
+def _mark(folder: OpenFolder) -> None:
+    name = marker_name(folder)
+    with failing(folder.path / name, "make the marker"):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(name, flags, 0o600, dir_fd=folder.descriptor))
+
+
+def _unknown(path: Path) -> UnsafePath:
+    return UnsafePath(f"{path}: packer did not make it, so nothing in that folder is removed; move it away")
+
+
+def _leave(folder: WorkFolder) -> None:
+    """Remove the folder where nothing but the marker is left: unfinished work stays for the next run."""
+    with suppress(OSError):
+        if not folder.content() and _is_same(folder):
+            folder.remove(marker_name(folder))
+            os.rmdir(folder.path.name, dir_fd=folder.above.descriptor)
