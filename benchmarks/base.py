@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from packer.files.save import save
 from packer.measure.figures import interleaved as interleaved
 from packer.measure.figures import ratio as ratio
 from packer.measure.figures import spread as spread
@@ -60,4 +61,5 @@ def report(title: str, rows: dict[str, str], figures: dict[str, Any], json_file:
     for name, text in rows.items():
         print(f"  {name:<{width}}  {text}")
     if json_file:
-        json_file.write_text(json.dumps({"title": title, "machine": info, "figures": figures}, indent=2) + "\n")
+        text = json.dumps({"title": title, "machine": info, "figures": figures}, indent=2) + "\n"
+        save(json_file, text.encode())

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.harness import environments, plot, results, sets
 from benchmarks.harness.job import SETS, TASKS, Job
 from benchmarks.harness.turns import Turns, say
+from packer.files.save import save
 from packer.measure.machine import machine
 from packer.parallel import usable_cores
 
@@ -106,7 +107,7 @@ def main(given: list[str]) -> None:
     settings = {"epochs": args.epochs, "threads": args.threads, "batch_size": 64, "batch_size_big": BATCH["big"]}
     document = results.document(machine(), settings, found)
     if args.json:
-        args.json.write_text(json.dumps(document, indent=2) + "\n")
+        save(args.json, (json.dumps(document, indent=2) + "\n").encode())
     if args.plot:
         plot.draw(document, args.plot)
 

@@ -9,6 +9,7 @@ the same command goes on with the batch that comes next.
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,12 +84,12 @@ class Trainer:
             train.load_state_dict(state["loader"])
 
     def save(self) -> None:
-        """To the side, then in one step to its place."""
+        """Under a name that nobody has, then in one step to its place."""
         if self.args.checkpoint is not None:
             parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.train}
-            side = self.args.checkpoint.with_suffix(".partial")
-            torch.save({name: part.state_dict() for name, part in parts.items()}, side)
-            side.replace(self.args.checkpoint)
+            with tempfile.NamedTemporaryFile(dir=self.args.checkpoint.parent, delete=False) as side:
+                torch.save({name: part.state_dict() for name, part in parts.items()}, side)
+            Path(side.name).replace(self.args.checkpoint)
 
     def epoch(self) -> tuple[float, float]:
         """One pass: mean loss, and the share of its time that was spent waiting for batches."""

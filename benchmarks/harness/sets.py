@@ -1,7 +1,6 @@
 """The images of the comparison: the project's own synthetic photos, or a folder that is given."""
 
 import hashlib
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 from benchmarks.base import PACKER
 from benchmarks.harness.job import Job
 from benchmarks.harness.pictures import RAW, files
+from packer.files.work_folder import ANYTHING, work_folder
 
 SIDE = Job.side
 
@@ -30,17 +30,18 @@ def raw(images: Path, folder: Path) -> Path:
     if not place.exists():
         import cv2
 
-        unfinished = place.with_suffix(".partial")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        names = files(images)
-        shape = (len(names), SIDE, SIDE, 3)
-        pixels = np.lib.format.open_memmap(unfinished / RAW, mode="w+", dtype=np.uint8, shape=shape)
-        for place_in_set, name in enumerate(names):
-            picture = cv2.imread(name, cv2.IMREAD_COLOR_RGB)
-            pixels[place_in_set] = cv2.resize(picture, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-        pixels.flush()
-        unfinished.rename(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        with work_folder(folder / f".{place.name}.raw", {"set": ANYTHING}) as work:
+            work.clear()  # of a run that was stopped
+            work.make_folder("set").close()
+            names = files(images)
+            shape = (len(names), SIDE, SIDE, 3)
+            pixels = np.lib.format.open_memmap(work.inside / "set" / RAW, mode="w+", dtype=np.uint8, shape=shape)
+            for place_in_set, name in enumerate(names):
+                picture = cv2.imread(name, cv2.IMREAD_COLOR_RGB)
+                pixels[place_in_set] = cv2.resize(picture, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+            pixels.flush()
+            work.publish("set", work.above, place.name)
     return place
 
 

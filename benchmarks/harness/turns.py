@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from benchmarks.harness.environments import Environment
 from benchmarks.harness.job import PASSES, SETS, Job
 from benchmarks.harness.results import Absent, Line
 from benchmarks.harness.running import Contestant, Failed
+from packer.files.work_folder import ANYTHING, work_folder
 
 
 def say(text: str) -> None:
@@ -50,11 +50,14 @@ class Turns:
         place = contestant.job.work
         record = place.with_suffix(".json")
         if not record.exists():
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            started = time.perf_counter()
-            contestant.ask("prepare", timeout=self.timeout)
-            record.write_text(json.dumps({"seconds": time.perf_counter() - started, "bytes": sets.size_bytes(place)}))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with work_folder(place, {ANYTHING: ANYTHING}) as folder:  # it stays, unless nothing was put into it
+                folder.clear()  # of a run that was stopped
+                started = time.perf_counter()
+                contestant.ask("prepare", timeout=self.timeout)
+                seconds = time.perf_counter() - started
+                record.write_text(json.dumps({"seconds": seconds, "bytes": sets.size_bytes(place)}))
+            place.mkdir(exist_ok=True)
         found: dict[str, float] = json.loads(record.read_text())
         return found
 
