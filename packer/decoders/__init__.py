@@ -14,7 +14,7 @@ every decoder. That is why packs have a crc32 per record.
 """
 
 from packer.decoders.decoder import Decoder
-from packer.decoders.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCANS, Header
+from packer.decoders.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 from packer.decoders.pixels import DCTS, NAMES, decode, describe
 from packer.decoders.sniffing import sniff
 from packer.decoders.validation import validate
@@ -24,6 +24,7 @@ __all__ = [
     "MAX_DECODED_BYTES",
     "MAX_PIXELS",
     "MAX_SCANS",
+    "MAX_SCAN_PIXELS",
     "NAMES",
     "Decoder",
     "Header",

@@ -38,6 +38,7 @@ class Decoder:
         *,
         decoder: str = "auto",
         strict: bool = True,
+        check_data: bool = True,
         dct: str = "accurate",
         invalid: float | None = None,
         vouched: bool = False,
@@ -48,7 +49,13 @@ class Decoder:
         table: tables of restart intervals in the files may be used: they were compared with the files' markers.
         """
         self._kind = kind
-        self._how: dict[str, Any] = {"decoder": decoder, "strict": strict, "dct": dct, "invalid": invalid}
+        self._how: dict[str, Any] = {
+            "decoder": decoder,
+            "strict": strict,
+            "check_data": check_data,
+            "dct": dct,
+            "invalid": invalid,
+        }
         self._fast_dct = dct == "fast"
         self._trusted = {"vouched": vouched, "table": table}
         self.look = Headers().of  # the header of a file

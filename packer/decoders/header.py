@@ -10,6 +10,9 @@ from packer.schema import Buffer as Buffer
 MAX_PIXELS = 100_000_000
 MAX_DECODED_BYTES = 1 << 30
 MAX_SCANS = 500
+# Scans times pixels of a JPEG: a scan is a pass over the picture, of 0.6 ms per megapixel even where it brings nothing.
+# Encoders write 10 scans or so, jpegtran and mozjpeg up to twice as many: 100 MP may have 30, 6 MP all 500.
+MAX_SCAN_PIXELS = 3_000_000_000
 
 
 class Intervals(NamedTuple):

@@ -7,7 +7,7 @@ import re
 import struct
 
 from packer.decoders import exif
-from packer.decoders.header import MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
+from packer.decoders.header import MAX_SCAN_PIXELS, MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
 
 MAGIC = b"\xff\xd8\xff"
 END = b"\xff\xd9"
@@ -103,7 +103,8 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
     scans, scan = 1, noted[_SOS]
     scan_length, in_scan = struct.unpack_from(">HB", buffer, scan)
     if frame == _PROGRESSIVE or in_scan != count:
-        scans = _walk_scans(buffer, scan, bytes(buffer[at + 8 : at + 8 + 3 * count : 3]))
+        most = min(MAX_SCANS, MAX_SCAN_PIXELS // max(1, height * width))
+        scans = _walk_scans(buffer, scan, bytes(buffer[at + 8 : at + 8 + 3 * count : 3]), most=most)
     return Header(
         *("jpeg", height, width, count, "uint8", orientation, True),
         cmyk=count == 4,
@@ -138,7 +139,7 @@ def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size
     return Intervals((mcu[0], mcu[1] * mcus), mcus, rows, row_mcus // mcus, table_at)
 
 
-def _walk_scans(buffer: Buffer, scan: int, components: bytes) -> int:
+def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> int:
     """The number of scans, the segment of the first at `scan`.
 
     Raises DamagedImage beyond the limit, since each scan is a pass over the picture, and where they do not bring every
@@ -149,8 +150,10 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes) -> int:
     while marker not in (_EOI, _SOI):
         if marker == _SOS:
             scans += 1
-            if scans > MAX_SCANS:
-                raise damaged("jpeg", f"it has more than {MAX_SCANS} scans, the limit")
+            if scans > most:
+                raise damaged(
+                    "jpeg", f"it has more than {most} scans, the limit for its size (jpegtran saves it with fewer)"
+                )
             _note_scan(buffer, at, missing)
         match = _MARKER.search(buffer, at + int.from_bytes(buffer[at : at + 2], "big"))
         if match is None:

@@ -49,6 +49,11 @@ def indices(buffer: Buffer, found: Header) -> Pixels:
     return pixels // (255 // ((1 << found.bits) - 1)) if found.bits < 8 else pixels
 
 
+def decodes(buffer: Buffer) -> bool:
+    """Whether OpenCV makes a picture of these bytes."""
+    return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
+
+
 def _prepared(buffer: Buffer, found: Header) -> Buffer:
     if found.format == "png":
         return png.bare(buffer)

@@ -11,6 +11,7 @@ from packer.arrays import deliver, target
 from packer.decoders import libjpeg, npy
 from packer.decoders.header import Buffer, Header
 from packer.decoders.sniffing import check_end, sniff
+from packer.decoders.strict_check import check_data as check_all_data
 from packer.errors import BadInput, Refused
 from packer.geometry import View
 from packer.registry import import_or_explain
@@ -27,6 +28,7 @@ class _How(NamedTuple):
 
     opencv: bool
     strict: bool
+    check_data: bool
     fast_dct: bool
 
 
@@ -42,6 +44,7 @@ def decode(
     *,
     decoder: str = "auto",
     strict: bool = True,
+    check_data: bool = True,
     dct: str = "accurate",
     view: View | None = None,
     invalid: float | None = None,
@@ -58,6 +61,8 @@ def decode(
       in speed only, and only for JPEG.
     strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
       decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
+      packer.decoders.strict_check. False looks at their ends only.
     dct: "fast" is libjpeg's quicker inverse DCT, whose pixels differ by a few levels; for JPEG by libjpeg-turbo only.
     header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.warping.warp`ed with them. EXIF orientation is always left to the caller.
@@ -70,7 +75,7 @@ def decode(
     found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
-    how = _How(decoder == "opencv", strict, dct == "fast")
+    how = _How(decoder == "opencv", strict, strict and check_data, dct == "fast")
     if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
         return read(buffer, found, kind, how=how, out=out)
     from packer.warping import warp  # loads OpenCV
@@ -119,6 +124,8 @@ def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> P
 def _other(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:
     if how.strict:
         check_end(buffer, found)
+    if how.check_data:
+        check_all_data(buffer, found)
     if found.format == "npy":
         pixels = npy.decode(buffer, found)
         if out is None:

@@ -9,11 +9,11 @@ from packer.decoders.header import Buffer, Header, damaged
 
 MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
-_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_STRIP_OFFSETS, _ORIENTATION, _SAMPLES, _STRIP_ROWS, _STRIP_BYTES = 273, 274, 277, 278, 279
-_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_BYTES = 322, 323, 324, 325
+WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
+STRIP_OFFSETS, _ORIENTATION, SAMPLES, STRIP_ROWS, STRIP_BYTES = 273, 274, 277, 278, 279
+TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
 _EXTRA, _FORMAT = 338, 339
-_CODES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # BYTE, SHORT, LONG, LONG8
+_CODES = {1: "B", 3: "H", 4: "I", 7: "B", 16: "Q"}  # BYTE, SHORT, LONG, UNDEFINED, LONG8
 _SIZES = {  # bytes of one value by field type
     **dict.fromkeys((1, 2, 6, 7), 1),
     **dict.fromkeys((3, 8), 2),
@@ -21,9 +21,10 @@ _SIZES = {  # bytes of one value by field type
     **dict.fromkeys((5, 10, 12, 16, 17, 18), 8),
 }
 _MAX_TAGS = 4096
+_MAX_TILE_SIDE = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
-_PALETTE, _YCBCR = 3, 6
+_PALETTE, YCBCR = 3, 6
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 
 # tag -> (field type's code, number of values, offset of the values)
@@ -32,30 +33,33 @@ Directory = dict[int, tuple[str, int, int]]
 
 def header(buffer: Buffer) -> Header:
     """The header of a TIFF file's first picture; raises DamagedImage or struct.error where it is cut or broken."""
-    order, tags = _directory(buffer)
+    order, tags = directory(buffer)
 
     def first(tag: int, default: int) -> int:
-        return _values(buffer, order, tags.get(tag), limit=1)[0] if tag in tags else default
+        return values(buffer, order, tags.get(tag), limit=1)[0] if tag in tags else default
 
-    bits, channels = first(_BITS, 1), first(_SAMPLES, 1)
+    bits, channels = first(BITS, 1), first(SAMPLES, 1)
     kind = _FORMATS.get(first(_FORMAT, 1), "")
     dtype = "uint8" if kind == "uint" and bits in (1, 2, 4) else f"{kind}{bits}"
     if dtype not in ("uint8", "uint16", "uint32", "int8", "int16", "int32", "float32", "float64"):
         raise damaged("tiff", f"samples of {bits} bit in format {first(_FORMAT, 1)} are not supported")
     if not 1 <= channels <= 4:
         raise damaged("tiff", f"{channels} samples per pixel are not supported, expected 1 to 4")
+    for side, tile in ((first(HEIGHT, 0), first(TILE_HEIGHT, 0)), (first(WIDTH, 0), first(TILE_WIDTH, 0))):
+        if tile > max(side + 15, _MAX_TILE_SIDE):  # libtiff makes room for a whole tile; its sides are multiples of 16
+            raise damaged("tiff", f"its tiles have a side of {tile} px, the limit is {max(side + 15, _MAX_TILE_SIDE)}")
     orientation = first(_ORIENTATION, 1)
-    palette = first(_PHOTOMETRIC, 1) == _PALETTE
+    palette = first(PHOTOMETRIC, 1) == _PALETTE
     return Header(
-        *("tiff", first(_HEIGHT, 0), first(_WIDTH, 0), 3 if palette else channels, dtype),
+        *("tiff", first(HEIGHT, 0), first(WIDTH, 0), 3 if palette else channels, dtype),
         orientation=orientation if 1 <= orientation <= 8 else 1,
-        lossy=first(_COMPRESSION, 1) in _LOSSY,
+        lossy=first(COMPRESSION, 1) in _LOSSY,
         palette=palette,
         bits=bits,
     )
 
 
-def _directory(buffer: Buffer) -> tuple[str, Directory]:
+def directory(buffer: Buffer) -> tuple[str, Directory]:
     """Byte order and tags of the first directory; raises DamagedImage unless all of it and its values are there."""
     order = "<" if buffer[:2] == b"II" else ">"
     big = 43 in (buffer[2], buffer[3])
@@ -80,32 +84,33 @@ def _directory(buffer: Buffer) -> tuple[str, Directory]:
     return order, tags
 
 
-def _values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, limit: int = 0) -> tuple[int, ...]:
+def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, limit: int = 0) -> tuple[int, ...]:
+    """The first `limit` values of a tag, or all; none where it is absent."""
     if entry is None:
         return ()
     code, number, where = entry
     number = min(number, limit) if limit else number
     if number < 1:
         raise damaged("tiff", "a tag that describes the pixels has no value")
-    values: tuple[int, ...] = struct.unpack_from(f"{order}{number}{code}", buffer, where)
-    return values
+    found: tuple[int, ...] = struct.unpack_from(f"{order}{number}{code}", buffer, where)
+    return found
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
     """Raise DamagedImage where strips or tiles are missing or reach beyond the end of the file."""
-    order, tags = _directory(buffer)
-    offsets = _values(buffer, order, tags.get(_STRIP_OFFSETS) or tags.get(_TILE_OFFSETS))
-    sizes = _values(buffer, order, tags.get(_STRIP_BYTES) or tags.get(_TILE_BYTES))
+    order, tags = directory(buffer)
+    offsets = values(buffer, order, tags.get(STRIP_OFFSETS) or tags.get(TILE_OFFSETS))
+    sizes = values(buffer, order, tags.get(STRIP_BYTES) or tags.get(TILE_BYTES))
     if not offsets or len(offsets) != len(sizes):
         raise damaged("tiff", f"it has {len(offsets)} strips or tiles and {len(sizes)} sizes of them")
     end = max(map(sum, zip(offsets, sizes, strict=True)))
     if end > len(buffer):
         raise damaged("tiff", f"it is cut: {len(buffer)} bytes, expected {end}")
-    plain = _values(buffer, order, tags.get(_COMPRESSION)) in ((1,), ())
-    samples = _values(buffer, order, tags.get(_SAMPLES)) or (1,)
+    plain = values(buffer, order, tags.get(COMPRESSION)) in ((1,), ())
+    samples = values(buffer, order, tags.get(SAMPLES)) or (1,)
     needed = (found.width * found.bits * samples[0] + 7) // 8 * found.height
-    subsampled = _values(buffer, order, tags.get(_PHOTOMETRIC)) == (_YCBCR,)
-    if plain and sum(sizes) < needed and not subsampled and _TILE_OFFSETS not in tags:
+    subsampled = values(buffer, order, tags.get(PHOTOMETRIC)) == (YCBCR,)
+    if plain and sum(sizes) < needed and not subsampled and TILE_OFFSETS not in tags:
         raise damaged("tiff", f"its strips hold {sum(sizes)} bytes, expected {needed}")
 
 
@@ -114,13 +119,13 @@ def as_stored(buffer: Buffer) -> Buffer:
 
     OpenCV turns the picture by its orientation tag whatever it is told, and multiplies colours by unassociated alpha.
     """
-    order, tags = _directory(buffer)
+    order, tags = directory(buffer)
     changed: bytearray | None = None
     for tag, found, wanted in ((_ORIENTATION, None, 1), (_EXTRA, _UNASSOCIATED, _ASSOCIATED)):
         entry = tags.get(tag)
         if entry is None:
             continue
-        value = _values(buffer, order, entry, limit=1)[0]
+        value = values(buffer, order, entry, limit=1)[0]
         if value != wanted and (found is None or value == found):
             changed = bytearray(buffer) if changed is None else changed
             struct.pack_into(order + entry[0], changed, entry[2], wanted)

@@ -1,6 +1,6 @@
 """Validation: whether a file is what it announces, without keeping its pixels."""
 
-from packer.decoders import jpeg, libjpeg, png
+from packer.decoders import jpeg, libjpeg
 from packer.decoders.header import Buffer, Header
 from packer.decoders.pixels import check_kind, decode
 from packer.decoders.sniffing import check_end, sniff
@@ -9,8 +9,8 @@ from packer.decoders.sniffing import check_end, sniff
 def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:
     """The header of a file that `decode(buffer, kind)` takes; raises DamagedImage, BadInput or Refused as that does.
 
-    full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), every chunk's crc32
-      of a PNG, and the pixels of the other formats. One outcome, whichever JPEG library is installed.
+    full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), of other formats
+      the pixels and the data, see packer.decoders.strict_check. One outcome, whichever JPEG library is installed.
       False looks at the header and at the end only: a truncated file is found, damage in the middle is not. A JPEG
       without its end marker is read in full, since then only its data can tell whether more is missing.
     header: what sniff(buffer) gave, where the caller has it.
@@ -26,7 +26,5 @@ def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | N
         return found
     check_end(buffer, found)
     if full:
-        if found.format == "png":
-            png.check_chunks(buffer)
         decode(buffer, kind)
     return found

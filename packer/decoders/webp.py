@@ -10,6 +10,9 @@ from packer.decoders.header import Buffer, Header, damaged
 
 MAGIC = b"RIFF"  # and WEBP at byte 8
 
+SPARE_BYTES = 8  # libwebp leaves up to 4 bytes behind the last pixel; libvpx writes 4 of its own
+_LEAST_BYTES = 64  # of a picture that can be shortened
+
 _ANIMATED, _ALPHA = 0x02, 0x10
 
 
@@ -59,3 +62,20 @@ def check_end(buffer: Buffer, _: Header) -> None:
     (size,) = struct.unpack_from("<I", buffer, 4)
     if len(buffer) < 8 + size:
         raise damaged("webp", f"it is cut: {len(buffer)} bytes, expected {8 + size}")
+
+
+def shortened(buffer: Buffer) -> bytes | None:
+    """The file without the last SPARE_BYTES of its picture and what follows; None where these are most of it."""
+    (size,) = struct.unpack_from("<I", buffer, 4)
+    at = 12
+    while at + 8 <= min(8 + size, len(buffer)):
+        name, length = struct.unpack_from("<4sI", buffer, at)
+        if name in (b"VP8 ", b"VP8L"):
+            kept = length - SPARE_BYTES
+            if kept < _LEAST_BYTES:
+                return None
+            chunk = struct.pack("<4sI", name, kept) + bytes(buffer[at + 8 : at + 8 + kept]) + b"\0" * (kept & 1)
+            body: bytes = b"WEBP" + bytes(buffer[12:at]) + chunk
+            return MAGIC + struct.pack("<I", len(body)) + body
+        at += 8 + length + (length & 1)
+    return None
