@@ -113,6 +113,11 @@ def _directory(tags: dict[int, list[int]], order: str, at: int) -> bytes:
     return struct.pack(order + "H", len(tags)) + entries + bytes(4) + values
 
 
+def _compression(file: bytes) -> int:
+    with Image.open(io.BytesIO(file)) as picture:
+        return int(picture.tag_v2[259])
+
+
 def tiffs(height: int = 120, width: int = 151) -> dict[str, tuple[bytes, str]]:
     """Compressed TIFFs and the kind to read them as, by name."""
     found: dict[str, tuple[bytes, str]] = {}
@@ -124,10 +129,9 @@ def tiffs(height: int = 120, width: int = 151) -> dict[str, tuple[bytes, str]]:
             predictors = (1,) if compression == "packbits" else (1, 3) if name == "float32" else (1, 2)
             for predictor in predictors:
                 options = (cv2.IMWRITE_TIFF_COMPRESSION, code, cv2.IMWRITE_TIFF_PREDICTOR, predictor)
-                found[f"opencv {name} {compression} {predictor}"] = (
-                    pictures.with_opencv(pixels, ".tiff", *options),
-                    kind,
-                )
+                file = pictures.with_opencv(pixels, ".tiff", *options)
+                if _compression(file) == code:  # OpenCV 4 writes floats as they are
+                    found[f"opencv {name} {compression} {predictor}"] = file, kind
             info = {_ROWS: 17} | ({_PREDICTOR: predictors[-1]} if compression != "packbits" else {})
             form = {"compression": _TIFF_NAMES[compression], "tiffinfo": info}
             found[f"pillow {name} {compression}"] = pictures.with_pillow(pixels, "TIFF", **form), kind
