@@ -5,6 +5,7 @@
 | intact, also with zeros or a second picture behind it        | its pixels                                  |
 | JPEG that lacks nothing but its end marker                   | its pixels                                  |
 | anything else that libjpeg warns about; cut, empty or random | DamagedImage                                |
+| another format, its data not what its header announces       | DamagedImage, if strict: see strict_check   |
 | a name that says another format than the bytes do            | the bytes count, nobody looks at the name   |
 | EXIF orientation                                             | ignored; Header has it                      |
 | CMYK and everything that is not JPEG                         | OpenCV, whatever decoder was asked for      |

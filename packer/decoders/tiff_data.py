@@ -53,10 +53,12 @@ _READ_BYTES, _MADE_BYTES = 1 << 16, 1 << 18  # that zlib takes and makes at a ti
 
 
 class _Piece(NamedTuple):
-    """A strip or tile: its name in messages, its data, the size in px it must have, and the rows of a full one."""
+    """A strip or tile: its name in messages, its data (of compressed ones) and how many bytes of the file they are, the
+    size in px it must have, and the rows of a full one."""
 
     name: str
     data: bytes
+    stored: int
     height: int
     width: int
     full_height: int
@@ -156,23 +158,24 @@ def _pieces(buffer: Buffer, tags: _Tags, found: Header, form: _Form) -> Iterator
         raise damaged("tiff", f"it has {len(offsets)} {what}s, expected {count}")
     if form.size(height, width) * count > 2 * MAX_DECODED_BYTES or sum(sizes[:count]) > len(buffer):
         raise damaged("tiff", f"its {count} {what}s hold more bytes than the limit, or overlap in the file")
-    backwards = tags.first(_FILL_ORDER, 1) == _LOWEST_FIRST and tags.first(tiff.COMPRESSION, _PLAIN) != _JPEG
+    compression = tags.first(tiff.COMPRESSION, _PLAIN)
+    backwards = tags.first(_FILL_ORDER, 1) == _LOWEST_FIRST and compression != _JPEG
     for number, (at, size) in enumerate(zip(offsets[:count], sizes[:count], strict=True)):
         rows = height if tiled else min(height, found.height - number % down * height)
-        data = bytes(buffer[at : at + size])
-        yield _Piece(f"{what} {number}", data.translate(_REVERSED) if backwards else data, rows, width, height)
+        data = b"" if compression == _PLAIN else bytes(buffer[at : at + size])
+        yield _Piece(f"{what} {number}", data.translate(_REVERSED) if backwards else data, size, rows, width, height)
 
 
 def _check_size(piece: _Piece, form: _Form, size: int) -> None:
     wanted = form.size(piece.height, piece.width)
     if size not in (wanted, form.size(piece.full_height, piece.width)):
-        raise damaged("tiff", f"{piece.name} of {len(piece.data)} bytes decodes to {size} bytes, expected {wanted}")
+        raise damaged("tiff", f"{piece.name} of {piece.stored} bytes decodes to {size} bytes, expected {wanted}")
 
 
 def _plain(piece: _Piece, form: _Form) -> None:
     wanted = form.size(piece.height, piece.width)
-    if len(piece.data) < wanted:
-        raise damaged("tiff", f"{piece.name} has {len(piece.data)} bytes, expected {wanted}")
+    if piece.stored < wanted:
+        raise damaged("tiff", f"{piece.name} has {piece.stored} bytes, expected {wanted}")
 
 
 def _lzw(piece: _Piece, form: _Form) -> None:
