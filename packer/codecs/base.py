@@ -32,7 +32,7 @@ class Codec(ABC):
     has_table: ClassVar[bool] = False  # whether `encode` says where parts of a value are, so that they decode alone
 
     def __init__(self, field: Field, **how: Any) -> None:
-        """field: what is stored; how: decoder, strict, check_data, dct, vouched and table: see packer.decoders.Decoder."""
+        """field: what is stored; how: decoder, strict, check_data, dct, vouched, table: see packer.decoders.Decoder."""
         self.field = field
         self.pixels = Decoder(field.kind, invalid=field.invalid, **how)
         name, _, argument = field.codec.partition(":")
