@@ -135,3 +135,18 @@ def test_the_size_of_a_png_is_in_its_header() -> None:
     for data in (b"", picture(0)[:20], picture(0, suffix=".jpg")):
         with pytest.raises(BadInput, match="not a PNG file"):
             png_size(data, PATH)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"1 1 1 0 99999999999999999999", "indices"),
+        (b"1 1 1 0 -1e300", "indices"),
+        (b"1e200 1 1 0 3", "distance"),
+        (b"1e45 0 0 0 3", "distance"),
+        (b"1e-300 0 0 0 3", "no valid point"),
+    ],
+)
+def test_a_point_beyond_all_measure_is_refused_and_nothing_warns(line: bytes, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        read_depth(HEADER + b"1e-300 0 0 0 2\n" + line + b"\n", PATH, height=3, width=4)

@@ -21,6 +21,7 @@ _SPACE = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
 _FIELDS = 5
 _USED = (0, 1, 2, 4)  # x, y, z, index: the colour is 0, a denormal or NaN
 _EXACT_DIGITS = 15  # an integer of so many digits over a power of ten is the correctly rounded decimal
+_FARTHEST = float(np.finfo(np.float32).max)
 
 Array = npt.NDArray[np.float64]
 
@@ -29,15 +30,21 @@ def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArr
     """The filled depth picture of a cloud, float32 (height, width), in metres; raises BadInput."""
     points = read_points(data, path)
     points = points[np.isfinite(points).all(axis=1)]
-    index = points[:, 3].astype(np.int64)
-    if len(points) and (index.min() < 0 or index.max() >= height * width or (index != points[:, 3]).any()):
+    index = points[:, 3]
+    if not ((index >= 0) & (index < height * width) & (index == np.floor(index))).all():
         raise BadInput(
-            f"{shown(str(path))}: point cloud does not fit its picture: pixel indices {points[:, 3].min():g} ... "
-            f"{points[:, 3].max():g}, expected integers below {width}x{height}; get the file again"
+            f"{shown(str(path))}: point cloud does not fit its picture: pixel indices {index.min():g} ... "
+            f"{index.max():g}, expected integers below {width}x{height}; get the file again"
         )
     depth = np.zeros(height * width)
-    depth[index] = np.sqrt((points[:, :3] ** 2).sum(axis=1)) / 1000.0
-    if not depth.any():
+    with np.errstate(over="ignore"):  # infinity is looked for below
+        depth[index.astype(np.int64)] = np.sqrt((points[:, :3] ** 2).sum(axis=1)) / 1000.0
+    if depth.max() > _FARTHEST:
+        raise BadInput(
+            f"{shown(str(path))}: point cloud holds a point at a distance of {depth.max():g} m, which float32 has "
+            "not; get the file again"
+        )
+    if not depth.astype(np.float32).any():
         raise BadInput(f"{shown(str(path))}: point cloud holds no valid point; get the file again")
     return _inpaint(depth.reshape(height, width))
 

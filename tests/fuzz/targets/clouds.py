@@ -1,0 +1,48 @@
+"""Point clouds: the quick way to read numbers gives what Python's float() gives; depth pictures of them."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from fuzz.target import Disagreement
+from packer.sources.parsing import clouds
+
+TOKENS = (
+    b"DATA ascii\n",
+    b"DATA binary\n",
+    b"nan",
+    b"-inf",
+    b"1e400",
+    b".",
+    b"-.5",
+    b"123456789012345",
+    b"\x0b",
+    b"\x0c",
+    b"\r\n",
+)
+MOST_BYTES = 1024
+_PATH = Path("fuzz.txt")
+_HEAD = b"# .PCD v.7\nFIELDS x y z rgb index\nDATA ascii\n"
+
+
+def seeds() -> Iterator[bytes]:
+    yield _HEAD + b"1.5 -2 3 0 0\n4 5 6.25 NaN 7\n"
+    yield _HEAD + b"0.1 0.2 0.3 2.3e-38 3\r\n\n1 2 3 4\n1 1 1 1 11\n"
+    yield b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x04\0\0\0\x03"
+
+
+def check(data: bytes) -> None:
+    if data[:1] == b"\x89":
+        clouds.png_size(data, _PATH)
+        return
+    found = clouds._DATA.search(data)
+    if found is not None:
+        body = data[found.end() :]
+        quick, slow = clouds._decimal_columns(body), clouds._point_lines(body)
+        if quick is not None and (quick.shape != slow.shape or quick.tobytes() != slow.tobytes()):
+            raise Disagreement(f"{quick.tolist()}, line by line {slow.tolist()}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        depth = clouds.read_depth(data, _PATH, height=3, width=4)
+    if depth.shape != (3, 4) or depth.dtype != "float32":
+        raise Disagreement(f"{depth.shape} {depth.dtype}")

@@ -1,0 +1,60 @@
+"""Geometries as people write them, and the views that they make."""
+
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+
+from fuzz.target import Disagreement
+from packer.geometry.parsing import parse
+
+TOKENS = tuple(
+    text.encode()
+    for text in (
+        *(
+            "RandomResizedCrop(",
+            "HorizontalFlip()",
+            "Resize(",
+            "CenterCrop(",
+            "RandomCrop(",
+            "RandomRotate(",
+            "RandomZoom(",
+        ),
+        *(
+            "p=0.5",
+            "scale=(",
+            "ratio=",
+            "size=",
+            "**{",
+            "*[",
+            "1e400",
+            "1j",
+            "True",
+            "None",
+            "'a'",
+            "-",
+            "0x",
+            "9" * 20,
+            "lambda:",
+        ),
+    )
+)
+MOST_BYTES = 512
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"RandomResizedCrop(224), HorizontalFlip()"
+    yield b"Resize(32, 48), CenterCrop(16), RandomCrop((8, 9))"
+    yield b"RandomRotate(10), RandomZoom(0.5, 1.5)"
+    yield b"RandomResizedCrop(size=8, scale=(0.1, 1.0), ratio=(0.5, 2))"
+
+
+def check(data: bytes) -> None:
+    found = parse(data.decode("utf-8", "replace"))
+    if pickle.loads(pickle.dumps(found)) != found and "nan" not in repr(found):
+        raise Disagreement(f"{found} does not pickle")
+    for height, width in ((60, 80), (1, 1), (3, 1000)):
+        for number in (0.0, 0.5, 1 - 2**-53):
+            view = found.view(height, width, [number] * found.draws)
+            if not (np.isfinite(view.matrix).all() and min(view.size) >= 1):
+                raise Disagreement(f"{found}: {view}")

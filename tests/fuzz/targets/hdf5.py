@@ -1,0 +1,42 @@
+"""HDF5 heads: parsed by the C library; a signal of it is told from an error of ours, since it ends the worker."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import packs
+
+from fuzz.scratch import written
+from fuzz.target import Disagreement
+from packer.formats.hdf5 import Reader
+
+_SAMPLES = 2
+TOKENS = (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"GCOL", b"packer", b"\xff" * 8, b"BTHD", b"FRHP")
+MOST_BYTES = 1 << 14
+
+
+def seeds() -> Iterator[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.h5"
+        packs.write_part(path, packs.records(_SAMPLES), format="hdf5")
+        yield path.read_bytes()
+        with h5py.File(path, "r+") as file:
+            del file["label"]
+            file.create_dataset("label", data=[0, 1], dtype="<i8", chunks=(2,), compression="gzip")
+        yield path.read_bytes()
+
+
+def check(data: bytes) -> None:
+    path = written("fuzz.h5", data)
+    reader = Reader(path, packs.SCHEMA, samples=_SAMPLES)
+    try:
+        found = [bytes(reader.read(row, ["label"])["label"]) for row in range(_SAMPLES)]
+        for row in range(_SAMPLES):
+            for value in reader.read(row, packs.SCHEMA.names).values():
+                bytes(value)
+    finally:
+        reader.close()
+    with h5py.File(path, "r", locking=False) as file:
+        if b"".join(found) != file["label"][()].tobytes():
+            raise Disagreement("another label for h5py")

@@ -1,0 +1,58 @@
+"""Interval tables of JPEGs: what is cut with a table is what is cut by looking for the markers."""
+
+from collections.abc import Iterator
+
+import cropping
+
+from fuzz.target import Disagreement
+from packer.decoders import cutting, sniff, validate
+from packer.decoders.header import Header
+from packer.decoders.intervals import bounds
+from packer.errors import PackerError
+from packer.scratch import Scratch
+
+TOKENS = (b"packer\0\x02", b"packer\0\x04", b"\xff\xeb", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd7", b"\xff\xd9")
+MOST_BYTES = 6000
+_MOST_PX = 1 << 20
+_scratch = Scratch()
+
+
+def seeds() -> Iterator[bytes]:
+    yield cropping.jpeg("420", height=160, width=160, mcus=5, table=True, quality=10)
+    yield cropping.jpeg("420", height=160, width=160, mcus=5, table=False, quality=10)
+    yield cropping.jpeg("444", height=136, width=136, mcus=17, table=True, quality=10)
+
+
+def check(data: bytes) -> None:
+    found = sniff(data)
+    if found.intervals is None or found.height * found.width > _MOST_PX:
+        return
+    sound = _is_sound(data)
+    bounds(data, found)
+    for box in _boxes(found):
+        kept = cutting.window(found, box, 8)
+        if kept is None:
+            continue
+        file = cutting.cut(data, found, kept, _scratch)
+        if not (sound and found.intervals.table_at):
+            continue
+        cut = None if file is None else bytes(file)
+        looked = found._replace(scan=found.scan._replace(intervals=found.intervals._replace(table_at=0)))  # type: ignore[union-attr]
+        expected = cutting.cut(data, looked, kept, _scratch)
+        if cut != (None if expected is None else bytes(expected)):
+            raise Disagreement(f"{box} of a validated file is cut elsewhere by its table")
+
+
+def _is_sound(data: bytes) -> bool:
+    try:
+        validate(data, "image")
+    except PackerError:
+        return False
+    return True
+
+
+def _boxes(found: Header) -> Iterator[tuple[int, int, int, int]]:
+    height, width = max(1, found.height // 3), max(1, found.width // 3)
+    for top in (0, height, found.height - height):
+        for left in (0, found.width - width):
+            yield top, left, height, width

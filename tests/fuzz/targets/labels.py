@@ -1,0 +1,68 @@
+"""Label files: Cornell's rectangles, Jacquard's rows; strict and lenient agree wherever strict reads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fuzz.target import Disagreement
+from packer.errors import PackerError
+from packer.sources.jacquard import corners
+from packer.sources.parsing.labels import Labels, read_rectangles, read_rows
+
+TOKENS = (
+    b"NaN",
+    b"inf",
+    b"-1e308",
+    b"1e999",
+    b"\xef\xbb\xbf",
+    b"\r\n",
+    b"\x85",
+    b"\xe2\x80\xa8",
+    b";",
+    b"1_0",
+    b"\x1c",
+    b"0x10",
+)
+MOST_BYTES = 2048
+_PATH = Path("fuzz.txt")
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"1 2\n3 4\n5 6\n7 8\n"
+    yield b"253.0 319.7\r\n309 324\r\nNaN NaN\n307 350\n"
+    yield b"1.5;2;45;20;10\n3;4;-90.0;1e1;.5\n"
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    for columns, separator in ((2, None), (5, ";")):
+        lenient = read_rows(data, _PATH, columns=columns, separator=separator, strict=False)
+        _check_finite(lenient)
+        try:
+            strict = read_rows(data, _PATH, columns=columns, separator=separator, strict=True)
+        except PackerError as error:
+            refusal = error
+        else:
+            _check_same(strict, lenient)
+        if columns == 5:
+            with np.errstate(all="ignore"):
+                corners(lenient.values)
+    lenient = read_rectangles(data, _PATH, strict=False)
+    _check_finite(lenient)
+    try:
+        _check_same(read_rectangles(data, _PATH, strict=True), lenient)
+    except PackerError as error:
+        refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+def _check_finite(found: Labels) -> None:
+    if not np.isfinite(found.values.astype(np.float32)).all() or found.dropped < 0:
+        raise Disagreement(f"{found}")
+
+
+def _check_same(strict: Labels, lenient: Labels) -> None:
+    if strict.total != lenient.total or not np.array_equal(strict.values, lenient.values):
+        raise Disagreement(f"strict {strict}, lenient {lenient}")

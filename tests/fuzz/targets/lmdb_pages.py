@@ -1,0 +1,60 @@
+"""LMDB pages: a mapped file walked without the library, whatever its pages say."""
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import packs
+
+from fuzz.scratch import written
+from packer.formats.lmdb import Reader
+from packer.formats.paging.tree import Tree
+
+_SAMPLES = 3
+MOST_BYTES = 1 << 15
+TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"packer", b"\x02\0", b"\x01\0", b"\x04\0", b"\0\x02\0\0", b"\0\x10\0\0")
+
+
+def seeds() -> Iterator[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.lmdb"
+        packs.write_part(path, packs.records(_SAMPLES))
+        whole = path.read_bytes()
+        yield whole
+        yield _with_small_pages(whole)
+        packs.write_part(path.with_name("b.lmdb"), [packs.record(row, blob=bytes(1500)) for row in range(9)])
+        yield path.with_name("b.lmdb").read_bytes()
+
+
+def _with_small_pages(whole: bytes) -> bytes:
+    """The same said of pages of 512 bytes, so that there are many in a small file; nothing else fits."""
+    changed = bytearray(whole)
+    for meta in (0, 512):
+        changed[meta : meta + 152] = whole[:152]
+        changed[meta + 40 : meta + 44] = (512).to_bytes(4, "little")
+    return bytes(changed)
+
+
+def check(data: bytes) -> None:
+    if not data:
+        return
+    with mmap.mmap(-1, len(data)) as mapped:
+        mapped[:] = data
+        tree = Tree(Path("fuzz.lmdb"), mapped)
+        try:
+            tree.find(b"packer")
+            for number in (*range(64), (1 << 64) - 1):
+                value = tree.value(number)
+                if value is not None:
+                    bytes(value)
+                    value.release()
+        finally:
+            tree.close()
+    reader = Reader(written("fuzz.lmdb", data), packs.SCHEMA, samples=_SAMPLES)
+    try:
+        for row in range(_SAMPLES):
+            for value in reader.read(row, packs.SCHEMA.names).values():
+                bytes(value)
+    finally:
+        reader.close()

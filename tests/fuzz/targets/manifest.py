@@ -1,0 +1,69 @@
+"""packer.json: of any bytes, and of any JSON with its hashes made right."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import hostile
+import packs
+
+from fuzz import scratch
+from fuzz.target import Disagreement
+from packer.errors import PackerError
+from packer.pack import manifest as manifests
+from packer.pack.manifest import Manifest, Part
+
+TOKENS = tuple(
+    text.encode()
+    for text in (
+        *('"magic":"packer"', '"version":1', '"parts":[', '"index":[', '"extras":[', '"skipped":[["a","b"]]', "null"),
+        *('"options":{', '"source":{', '"schema":[', '"kind":"pack"', '"shape":[', '"dtype":"uint8"', "1e999", "-1"),
+        *('"hidden":true', '"invalid":0.5', '"classes":["a"]', "\\ud800", "[[[[", "{}", "4611686018427387904"),
+    )
+)
+MOST_BYTES = 4096
+
+
+def seeds() -> Iterator[bytes]:
+    part = Part("part-00000.lmdb", 2, 9, "0" * 64)
+    index = manifests.IndexFile("keys.npy", 3, 4, "1" * 64)
+    members: dict[str, Any] = {"options": {"validate": "full"}, "source": {"kind": "folder", "bytes": 9}}
+    sound = Manifest("lmdb", 2, packs.SCHEMA, parts=(part,), index=(index,), written_by="packer 0", **members).sealed()
+    yield sound.to_bytes()
+    yield (
+        Manifest("pth", 0, packs.SCHEMA, {}, {}, (), (), "x", (("a", "b"),), (("c", "d"),), (index,))
+        .sealed()
+        .to_bytes()
+    )
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    for text in (data, _sealed(data)):
+        try:
+            _read(text)
+        except PackerError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+def _sealed(data: bytes) -> bytes:
+    """With every hash right, as an attacker has it; as it is where it is no JSON object."""
+    try:
+        return hostile.sealed({**json.loads(data)})
+    except (ValueError, TypeError, RecursionError):
+        return data
+
+
+def _read(text: bytes) -> None:
+    folder = scratch.folder()
+    (folder / manifests.NAME).write_bytes(text)
+    found = manifests.read(folder)
+    if found.to_bytes() != text:
+        raise Disagreement("a manifest is not what it is read as")
+    if sum(part.samples for part in found.parts) != found.samples:
+        raise Disagreement("samples")
+    if any("/" in name.removeprefix("index/").removeprefix("extras/") or name.startswith(".") for name in found.files):
+        raise Disagreement(f"names that lead elsewhere: {found.files}")
+    _ = found.validated

@@ -1,0 +1,65 @@
+"""Names of files that a pack asks to write: none leads out of the target, no two are one."""
+
+import os
+from collections.abc import Iterator
+
+from fuzz.target import Disagreement
+from packer.errors import Refused
+from packer.formats.filing.names import Names
+from packer.naming import Collisions, components, folded
+
+TOKENS = (
+    b"..",
+    b"/",
+    b"\\",
+    b"C:",
+    b"\\\\host",
+    b"\0",
+    b"\xc3\xa9",
+    b"e\xcc\x81",
+    b"\xef\xbd\x8f",
+    b"~1",
+    b"A",
+    b"a",
+    b".jpg",
+)
+MOST_BYTES = 6000
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"cat/a.jpg\ncat/A.jpg\ndog/b"
+    yield b"a\\..\\b\nC:\\x\n12:30:00.jpg"
+    yield "\u00e9/x\ne\u0301/x\nCON".encode()
+
+
+def check(data: bytes) -> None:
+    refusal: Refused | None = None
+    collisions, names = Collisions(), Names()
+    safe: dict[str, str] = {}
+    taken: set[str] = set()
+    for row, raw in enumerate(data.split(b"\n")[:20]):
+        path = raw.decode("utf-8", "surrogateescape")
+        (written,) = names.take(raw, row, [(".bmp",)])
+        components(written)
+        if folded(written) in taken:
+            raise Disagreement(f"{written!r} is given to two files")
+        taken.add(folded(written))
+        try:
+            parts = components(path)
+        except Refused as error:
+            refusal = error
+            continue
+        joined = b"/".join(parts)
+        if (
+            joined != raw
+            or os.path.normpath(joined) != joined
+            or joined.startswith((b"/", b".."))
+            and parts[0] == b".."
+        ):
+            raise Disagreement(f"{path!r} is {parts}")
+        if collisions.add(path) is None:
+            if folded(path) in safe:
+                raise Disagreement(f"{path!r} and {safe[folded(path)]!r} do not collide")
+            safe[folded(path)] = path
+    if refusal is not None:
+        raise refusal

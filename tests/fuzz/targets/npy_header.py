@@ -1,0 +1,50 @@
+"""npy as a picture: header and pixels, compared with NumPy's reader."""
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import pictures
+
+from fuzz.headers import check_header
+from fuzz.target import Disagreement
+from packer.decoders import npy
+
+TOKENS = (
+    b"\x93NUMPY\x01\0",
+    b"\x93NUMPY\x02\0",
+    b"\x93NUMPY\x03\0",
+    b"'descr': '<f4'",
+    b"'fortran_order': True",
+    b"(3, 4)",
+)
+TOKENS += (b"'|u1'", b"'>u2'", b"'|b1'", b"'<f8'", b"'shape': (", b"), }")
+
+
+def seeds() -> Iterator[bytes]:
+    small = pictures.colours(height=3, width=4)
+    for array in (
+        small,
+        small[:, :, 0],
+        small.astype(">u2"),
+        np.asfortranarray(small[:, :, 1].astype("<f4")),
+        small > 9,
+    ):
+        yield pictures.npy(array)
+    file = io.BytesIO()
+    np.lib.format.write_array(file, small, version=(2, 0))
+    yield file.getvalue()
+
+
+def check(data: bytes) -> None:
+    found = check_header(data, compare=False)
+    if found.format != "npy":
+        return
+    pixels = npy.decode(data, found)
+    try:
+        expected = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except ValueError as error:
+        raise Disagreement(f"NumPy does not read it: {error}") from error
+    same = pixels.shape == expected.shape and pixels.dtype == expected.dtype.newbyteorder("=")
+    if not same or pixels.tobytes() != expected.astype(pixels.dtype).tobytes():
+        raise Disagreement(f"{pixels.shape} {pixels.dtype}, and of NumPy {expected.shape} {expected.dtype}")

@@ -1,0 +1,65 @@
+"""The zip directory and headers of an .npz file, compared with zipfile and NumPy."""
+
+import io
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import packs
+
+from fuzz.scratch import written
+from fuzz.target import Disagreement
+from packer.formats.stacking import npz
+from packer.formats.stacking.layout import arrays
+from packer.formats.stacking.mapping import Rows, mapping
+from packer.schema import Schema
+
+_SAMPLES = 2
+_SCHEMA = Schema(packs.SCHEMA.fields[:3])
+_ARRAYS = {array.name("."): array for field in _SCHEMA for array in arrays(field, _SAMPLES)}
+TOKENS = (
+    b"PK\x03\x04",
+    b"PK\x01\x02",
+    b"PK\x05\x06",
+    b"PK\x06\x06",
+    b"PK\x06\x07",
+    b"\xff\xff\xff\xff",
+    b"\x01\0\x14\0",
+)
+TOKENS += (b"packer.json", b"label.npy", b"\x93NUMPY\x01\0", b"key.data.npy")
+MOST_BYTES = 4096
+
+
+def seeds() -> Iterator[bytes]:
+    values = {"key.data": b"ab", "key.offsets": np.array([0, 1, 2], "<i8").tobytes(), "blob.data": b""}
+    values |= {"blob.offsets": bytes(24), "label": bytes(16)}
+    with tempfile.TemporaryDirectory() as folder:
+        contents = {name: (_ARRAYS[name], bytearray(value)) for name, value in values.items()}
+        npz.save(Path(folder) / "a.npz", contents, schema=_SCHEMA, samples=_SAMPLES)
+        yield (Path(folder) / "a.npz").read_bytes()
+
+
+def check(data: bytes) -> None:
+    path = written("fuzz.npz", data)
+    with path.open("rb") as file, mapping(path, file.fileno(), readahead=True) as mapped:
+        places = npz.places(path, mapped, file, _ARRAYS, schema=_SCHEMA, samples=_SAMPLES)
+        rows = Rows(path, mapped, schema=_SCHEMA, places={_ARRAYS[name]: place for name, place in places.items()})
+    for name, place in places.items():
+        expected = _with_numpy(data, name)
+        if expected is not None and expected != data[place.offset : place.offset + place.size_bytes]:
+            raise Disagreement(f"array {name} lies elsewhere for NumPy")
+    for row in range(_SAMPLES):
+        for value in rows.read(row, _SCHEMA.names).values():
+            bytes(value)
+
+
+def _with_numpy(data: bytes, name: str) -> bytes | None:
+    """The array's bytes; None where zipfile finds fault with its crc32, which the manifest's sha256 stands for."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            return found[name].tobytes()
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return None

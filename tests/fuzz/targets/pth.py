@@ -1,0 +1,72 @@
+"""The zip directory of a .pth part, and the records in it, compared with zipfile."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+import packs
+
+from fuzz.scratch import written
+from fuzz.target import Disagreement
+from packer.formats.pth import Reader
+from packer.formats.stacking.layout import end_record
+
+_SAMPLES = 2
+TOKENS = (
+    b"PK\x03\x04",
+    b"PK\x01\x02",
+    b"PK\x05\x06",
+    b"PK\x06\x06",
+    b"PK\x06\x07",
+    b"\xff\xff\xff\xff",
+    b"\x01\0\x14\0",
+)
+TOKENS += (b"a/data/0", b"a/data.pkl", b"a/byteorder", b"little", b'{"fields": ')
+MOST_BYTES = 4096
+
+
+def seeds() -> Iterator[bytes]:
+    """As torch lays it out, without torch; once with 64 bit sizes, as it does."""
+    records = packs.records(_SAMPLES)
+    stored = {"data.pkl": b"", "byteorder": b"little", "version": b"3\n", "data/0": end_record(packs.SCHEMA, _SAMPLES)}
+    number = 1
+    for name in packs.SCHEMA.names:
+        values = [record[name] for record in records]
+        stored[f"data/{number}"] = b"".join(values)
+        number += 1
+        if name in ("key", "blob"):
+            ends = [0, len(values[0]), len(values[0]) + len(values[1])]
+            stored[f"data/{number}"] = b"".join(end.to_bytes(8, "little") for end in ends)
+            number += 1
+    for large in (False, True):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in stored.items():
+                with archive.open(zipfile.ZipInfo(f"a/{name}"), "w", force_zip64=large) as entry:
+                    entry.write(data)
+        yield file.getvalue()
+
+
+def check(data: bytes) -> None:
+    path = written("fuzz.pth", data)
+    reader = Reader(path, packs.SCHEMA, samples=_SAMPLES)
+    try:
+        label = b"".join(bytes(reader.read(row, ["label"])["label"]) for row in range(_SAMPLES))
+        for row in range(_SAMPLES):
+            for value in reader.read(row, packs.SCHEMA.names).values():
+                bytes(value)
+    finally:
+        reader.close()
+    expected = _with_zipfile(data, "data/5")
+    if expected is not None and expected != label:
+        raise Disagreement("another label for zipfile")
+
+
+def _with_zipfile(data: bytes, name: str) -> bytes | None:
+    """An entry's bytes; None where zipfile finds fault with its crc32, which the manifest's sha256 stands for."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        try:
+            return next(archive.read(info) for info in archive.infolist() if info.filename.endswith(name))
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            return None

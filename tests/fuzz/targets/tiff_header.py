@@ -1,0 +1,45 @@
+"""TIFF directories, of 32 and 64 bit, and the tags that OpenCV must not see."""
+
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+import pictures
+
+from fuzz.headers import check_header
+from fuzz.target import Disagreement
+from packer.decoders import tiff
+from packer.decoders.sniffing import check_end
+
+TOKENS = (
+    b"II*\0",
+    b"MM\0*",
+    b"II+\0\x08\0\0\0",
+    b"MM\0+\0\x08\0\0",
+    b"\x00\x01",
+    b"\x01\x01",
+    b"\x11\x01",
+    b"\x52\x01",
+)
+
+
+def seeds() -> Iterator[bytes]:
+    small = pictures.colours(height=5, width=7)
+    yield pictures.with_pillow(small, "TIFF")
+    yield pictures.with_pillow(small[:, :, 0].copy(), "TIFF")
+    yield pictures.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5)
+    yield pictures.with_opencv(small[:, :, 0].astype(np.float32), ".tiff")
+    yield pictures.with_orientation(pictures.with_pillow(small, "TIFF"), 6)
+    yield pictures.with_pillow(small, "TIFF", big_tiff=True)
+    yield pictures.with_pillow(np.dstack([small, small[:, :, 0]]), "TIFF", tiffinfo={338: 2})
+
+
+def check(data: bytes) -> None:
+    found = check_header(
+        data, compare=False
+    )  # Pillow takes the last of a tag that stands there twice, libtiff the first
+    if found.format == "tiff":
+        check_end(data, found)
+        stored = tiff.as_stored(data)
+        if (again := tiff.header(stored))._replace(orientation=1) != found._replace(orientation=1):
+            raise Disagreement(f"{found}, and as it is stored {again}")
