@@ -250,7 +250,13 @@ def test_scenes_that_the_table_lacks_are_marked_and_counted(root: Path) -> None:
     assert "3 scenes not in z.txt: object_id -1, category empty" in source.notes
 
 
-@pytest.mark.parametrize("line", ["0100 27 Cup pcdb_0002", "0101 x Cup pcdb_0002", "0101 1 Cup", "0101 -1 Cup b"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("0100 27 Cup pcdb_0002", "0101 x Cup pcdb_0002", "0101 1 Cup", "0101 -1 Cup b"),
+        *(f"0101 {'9' * digits} Cup b" for digits in (19, 5000)),
+    ],
+)
 def test_a_line_that_does_not_fit_the_table_is_an_error_or_skipped(root: Path, line: str) -> None:
     (root / "processedData/z.txt").write_text(f"0100 26 Cup pcdb_0002\n{line}\n")
     with pytest.raises(BadInput, match="z.txt:2: cannot read the table"):

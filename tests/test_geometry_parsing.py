@@ -33,3 +33,8 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_a_geometry_that_does_not_fit_says_itself_why() -> None:
     with pytest.raises(Refused, match="at least 1 pixel"):
         parse("Resize(0, 3)")
+
+
+def test_a_size_beyond_all_pictures_is_refused_before_it_is_divided() -> None:
+    with pytest.raises(Refused, match="at most 1048576"):
+        parse(f"Resize(1{'0' * 400}, 1)")

@@ -87,8 +87,13 @@ class Journal:
 
     def _finished(self, line: dict[str, Any]) -> Finished:
         try:
-            return Finished(**{**line, "part": Part(**line["part"])})
-        except (TypeError, KeyError) as error:
+            part, skipped, incomplete = (
+                Part.from_json(line["part"]),
+                _pairs(line["skipped"]),
+                _pairs(line["incomplete"]),
+            )
+            return Finished(part, _count(line["bytes_in"]), _count(line["bytes_out"]), skipped, incomplete)
+        except (KeyError, TypeError, ValueError) as error:
             raise self._damaged() from error
 
     def _is_there(self, done: Finished) -> bool:
@@ -111,7 +116,7 @@ class Journal:
             self.work.cut(_JOURNAL, len(whole))
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged() from error
         if not all(isinstance(line, dict) for line in lines):
             raise self._damaged()
@@ -141,3 +146,16 @@ class Journal:
         with self._lock:
             self.work.append_line(_JOURNAL, json.dumps(asdict(done)).encode())
             self.finished[done.part.name] = done
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected a count, found {value!r:.40}")
+    return value
+
+
+def _pairs(value: Any) -> list[list[str]]:
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    if not (pairs and all(isinstance(text, str) for pair in value for text in pair)):
+        raise TypeError(f"expected keys with reasons, found {value!r:.40}")
+    return list(value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from packer.errors import Refused
 from packer.geometry.view import View
 
-_MOST_PX = 1 << 20  # each way; a typing error, not a picture
+MOST_PX = 1 << 20  # each way; a typing error, not a picture
 
 
 class Geometry(ABC):
@@ -26,7 +26,7 @@ class Geometry(ABC):
 def as_size(size: int | tuple[int, int], what: str) -> tuple[int, int]:
     """`size` or (height, width) in px as a pair; raises Refused."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(isinstance(length, int) and 1 <= length <= _MOST_PX for length in pair):
+    if len(pair) != 2 or not all(isinstance(length, int) and 1 <= length <= MOST_PX for length in pair):
         raise Refused(f"{what}: size {size!r}: expected a whole number of px, or a pair (height, width)")
     return pair[0], pair[1]
 

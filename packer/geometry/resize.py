@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packer.errors import Refused
-from packer.geometry.base import Geometry
+from packer.geometry.base import MOST_PX, Geometry
 from packer.geometry.view import View
 
 _WANTED_SIZE = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
@@ -25,8 +25,11 @@ class Resize(Geometry):
 
     def __post_init__(self) -> None:
         for length in (self.height, self.width):
-            if length is not None and not (isinstance(length, int) and length >= 1):
-                raise Refused(f"resize to {self.height}x{self.width}: expected whole numbers, at least 1 pixel")
+            if length is not None and not (isinstance(length, int) and 1 <= length <= MOST_PX):
+                raise Refused(
+                    f"resize to {self.height!s:.40}x{self.width!s:.40}: expected whole numbers, at least 1 pixel "
+                    f"and at most {MOST_PX}"
+                )
 
     @classmethod
     def parse(cls, text: str) -> "Resize":

@@ -49,6 +49,11 @@ class Part:
     bytes: int
     sha256: str
 
+    @classmethod
+    def from_json(cls, item: dict[str, Any]) -> "Part":
+        """From a JSON object; raises KeyError, TypeError or ValueError for one that packer did not write."""
+        return cls(_file_name(item["name"]), _count(item["samples"]), _count(item["bytes"]), _digest(item["sha256"]))
+
 
 @dataclass(frozen=True)
 class IndexFile:
@@ -186,7 +191,7 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
             schema=Schema.from_json(data["schema"]),
             options=_options(data["options"]),
             source=_source(data["source"]),
-            parts=_distinct([_part(item) for item in data["parts"]]),
+            parts=_distinct([Part.from_json(item) for item in data["parts"]]),
             index=_distinct([_index_file(item) for item in data["index"]]),
             written_by=_text(data["written_by"]),
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
@@ -241,10 +246,6 @@ def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"expected a list, found {value!r:.40}")
     return value
-
-
-def _part(item: dict[str, Any]) -> Part:
-    return Part(_file_name(item["name"]), _count(item["samples"]), _count(item["bytes"]), _digest(item["sha256"]))
 
 
 def _index_file(item: dict[str, Any]) -> IndexFile:

@@ -30,6 +30,7 @@ SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")
 _BACKGROUND = re.compile(r"pcdb[0-9]{4}r\.png")
 _TABLE = "z.txt"
+_MOST_DIGITS = 18
 _ROLES = {"r.png": "rgb", "d.tiff": "depth", "d.tif": "depth", ".txt": "cloud"}
 _ROLES |= {"cpos.txt": "grasps_file", "cneg.txt": "grasps_negative_file"}
 _GRASPS = {"grasps": "grasps_file", "grasps_negative": "grasps_negative_file"}
@@ -272,7 +273,8 @@ def _read_table(folder: InputFolder, tables: Sequence[str], *, strict: bool) -> 
         path, text = folder.root / name, folder.read(name).decode("utf-8-sig", errors="surrogateescape")
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
-            fits = len(words) == 4 and words[1].isascii() and words[1].isdigit()
+            # an id is stored as int64
+            fits = len(words) == 4 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= _MOST_DIGITS
             if fits and objects.setdefault(words[0], (int(words[1]), words[2])) == (int(words[1]), words[2]):
                 continue
             if words and strict:

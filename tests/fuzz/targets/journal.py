@@ -22,7 +22,7 @@ TOKENS = (
     b"\n",
 )
 TOKENS += (b'"name":"a/../b"', b'"name":[]', b'"name":"a\\u0000"', b"[[[[[[[[", b"true", b"\\ud800")
-MOST_BYTES = 2048
+MOST_BYTES = 6000
 
 
 def seeds() -> Iterator[bytes]:

@@ -23,7 +23,7 @@ TOKENS = (
     b":depth",
     b"./",
 )
-MOST_BYTES = 1024
+MOST_BYTES = 6000
 
 
 def seeds() -> Iterator[bytes]:

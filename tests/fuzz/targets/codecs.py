@@ -1,0 +1,66 @@
+"""Records as codecs decode them: raw, number, npy, json, text, bmp."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pictures
+
+from fuzz.target import Disagreement
+from packer import codecs
+from packer.codecs.base import Codec
+from packer.errors import PackerError
+from packer.schema import Field
+
+_FIELDS = (
+    Field("a", "image", "raw", dtype="uint8", shape=(None, None, 3)),
+    Field("a", "depth", "raw:float16", dtype="float32"),
+    Field("a", "points", "raw", dtype="float32", shape=(None, 4, 2)),
+    Field("a", "number", "raw", dtype="int64", shape=(None, None)),
+    Field("a", "number", "number", dtype="bool", shape=(3,)),
+    Field("a", "depth", "npy"),
+    Field("a", "json", "json"),
+    Field("a", "text", "text"),
+    Field("a", "image", "bmp"),
+)
+TOKENS = (
+    b"\xff\xff\xff\xff",
+    b"\0\0\0\0",
+    b"\0\0\0\x80",
+    b"\x93NUMPY\x01\0",
+    b"[[[[[[[[",
+    b"1e999",
+    b"NaN",
+    b'{"a":1,"a":2}',
+)
+MOST_BYTES = 2048
+
+
+def seeds() -> Iterator[bytes]:
+    """One byte that says which field, and a record."""
+    small = pictures.colours(height=3, width=5)
+    depth = small[:, :, 0].astype(np.float32)
+    values = (small, depth, np.zeros((2, 4, 2), np.float32), np.zeros((2, 3), np.int64), np.array([True, False, True]))
+    for number, value in enumerate((*values, depth, {"a": [1, 2.5, "x", None]}, "text", small)):
+        yield bytes((number,)) + _codec(_FIELDS[number]).encode(value)
+
+
+def _codec(field: Field) -> Codec:
+    name = field.codec.partition(":")[0]
+    return codecs.load(name).Codec(field)
+
+
+def check(data: bytes) -> None:
+    if not data or data[0] >= len(_FIELDS):
+        return
+    codec = _codec(_FIELDS[data[0]])
+    value = codec.decode(data[1:])
+    if isinstance(value, np.ndarray):
+        if codec.field.kind != "json" and tuple(codec.shape(data[1:]) or ()) != value.shape:
+            raise Disagreement(f"shape {value.shape}, announced {codec.shape(data[1:])}")
+        return
+    try:
+        again = codec.decode(codec.encode(value))
+    except PackerError as error:
+        raise Disagreement(f"{value!r:.80} decodes, and does not encode: {error}") from error
+    if again != value:
+        raise Disagreement(f"{value!r:.80} comes back as {again!r:.80}")

@@ -1,0 +1,62 @@
+"""Index files that an attacker wrote, their sizes and hashes right: keys, order, crc32 and columns."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import hostile
+import packs
+
+from fuzz import scratch
+from packer.pack.opening import Pack
+from packer.pack.samples import SampleReader
+
+_SAMPLES = 3
+TOKENS = (
+    b"\x93NUMPY\x01\0",
+    b"'<u8'",
+    b"'<u4'",
+    b"'|u1'",
+    b"(3,)",
+    b"(3, 4)",
+    b"(0,)",
+    b"\xff" * 8,
+    b"\x80" + bytes(7),
+)
+MOST_BYTES = 1024
+
+
+@functools.cache
+def _pack() -> tuple[Path, dict[str, bytes]]:
+    """A sound pack, and its index files."""
+    folder = scratch.folder() / "indexed"
+    packs.make_pack(folder, _SAMPLES, parts=1)
+    return folder, {path.name: path.read_bytes() for path in sorted((folder / "index").iterdir())}
+
+
+def seeds() -> Iterator[bytes]:
+    """One byte that says which file, and its content."""
+    for number, content in enumerate(_pack()[1].values()):
+        yield bytes((number,)) + content
+
+
+def check(data: bytes) -> None:
+    folder, files = _pack()
+    names = list(files)
+    if not data or data[0] >= len(names):
+        return
+    for name, content in files.items():
+        (folder / "index" / name).write_bytes(data[1:] if name == names[data[0]] else content)
+    hostile.reseal(folder)
+    pack = Pack(folder)
+    try:
+        samples = SampleReader(pack, None)
+        for key in ("sample-00000", "sample-00002", "", "\x7f", "sample-00001"):
+            try:
+                pack.index.index_of(key)
+            except KeyError:
+                continue
+        for index in range(len(pack)):
+            samples.sample(index)
+    finally:
+        pack.close()
