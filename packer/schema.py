@@ -29,6 +29,7 @@ DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
 )
+KEY = "key"  # the field that names a sample
 MOST_FIELDS = 10_000
 _MOST_LENGTHS = 8
 _MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
@@ -142,6 +143,9 @@ class Schema:
         names = self.names
         if len(set(names)) != len(names):
             raise Refused(f"field names are not unique: {', '.join(names):.200}")
+        for field in self.fields:
+            if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
+                raise Refused(f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text")
 
     @property
     def names(self) -> tuple[str, ...]:

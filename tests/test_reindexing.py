@@ -142,6 +142,13 @@ def test_parts_with_one_key_twice_make_no_index(tmp_path: Path) -> None:
         reindex(folder)
 
 
+def test_parts_without_keys_make_no_index(tmp_path: Path) -> None:
+    schema = replace(packs.SCHEMA, fields=(replace(packs.SCHEMA["key"], name="renamed"), *packs.SCHEMA.fields[1:]))
+    packs.make_pack(tmp_path / "pack", [{**packs.record(0), "renamed": b"a"}], schema=schema, parts=1)
+    with pytest.raises(CorruptPack, match="part-00000.lmdb: its samples have no field 'key'"):
+        reindex(tmp_path / "pack")
+
+
 def test_an_index_folder_that_is_a_link_is_refused(folder: Path) -> None:
     (folder / "index").rename(folder.parent / "moved")
     (folder / "index").symlink_to(folder.parent / "moved")

@@ -98,6 +98,12 @@ def test_two_fields_of_one_name_are_refused() -> None:
         Schema((Field("x", "text", "text"), Field("x", "json", "json")))
 
 
+@pytest.mark.parametrize(("kind", "codec"), [("image", "encoded"), ("text", "raw"), ("number", "number")])
+def test_a_key_is_text_as_the_index_has_it(kind: str, codec: str) -> None:
+    with pytest.raises(Refused, match="field 'key' has kind"):
+        Schema((Field("key", kind, codec),))
+
+
 def test_fields_are_found_by_name_and_in_order() -> None:
     schema = Schema((Field("b", "text", "text"), Field("a", "json", "json")))
     assert schema.names == ("b", "a")

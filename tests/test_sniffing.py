@@ -107,6 +107,7 @@ def test_memory_of_any_kind_is_read() -> None:
         (pictures.bomb(2**31 - 1, 2**31 - 1), "the limit is 100 MP"),
         (pictures.npy(np.zeros((2, 3, 2), np.uint8)), "its shape is (2, 3, 2)"),
         (pictures.npy(np.zeros((2, 3), "S4")), "array of numbers"),
+        (pictures.npy(np.zeros((2, 3), "u1")).replace(b"\x01\0", b"\x01\x2b", 1), "unknown version 1.43"),
         (b"P5 2 2 100\n1234", "samples up to 100"),
     ],
 )

@@ -213,6 +213,12 @@ def test_a_field_has_one_size_only_where_the_schema_says_all_of_it(codec: str, s
         assert [array.name(".") for array in arrays(field, 5)] == ["x.data", "x.offsets"]
 
 
+def test_an_array_of_what_is_no_number_is_refused() -> None:
+    for codec in ("raw:foo", "number:O", "raw:S9", "raw:datetime64"):
+        with pytest.raises(Refused, match=f"codec '{codec}': expected one of uint8"):
+            one_value(Field("x", "number", codec, shape=(2,)))
+
+
 @given(found=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_an_end_record_of_any_other_bytes_is_refused(found: bytes) -> None:
     with pytest.raises(CorruptPack):

@@ -30,9 +30,9 @@ def header(buffer: Buffer) -> Header:
 
 def _read(buffer: Buffer) -> tuple[int, np.dtype[Value], bool, tuple[int, ...], str]:
     """Offset of the data, stored dtype, whether the order is Fortran's, shape, name of the dtype."""
-    version, _, short = struct.unpack_from("<BBH", buffer, 6)
-    if version not in (1, 2, 3):
-        raise damaged("npy", f"unknown version {version}, expected 1 to 3")
+    version, minor, short = struct.unpack_from("<BBH", buffer, 6)
+    if version not in (1, 2, 3) or minor:
+        raise damaged("npy", f"unknown version {version}.{minor}, expected 1.0, 2.0 or 3.0")
     start = 10 if version == 1 else 12
     length = short if version == 1 else struct.unpack_from("<I", buffer, 8)[0]
     match = _HEADER.fullmatch(bytes(buffer[start : start + min(length, 4096)]))

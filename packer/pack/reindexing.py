@@ -24,6 +24,7 @@ from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
 from packer.pack.storage import file_sha256
+from packer.schema import KEY
 
 NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
 
@@ -90,6 +91,10 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> Piece:
 
     piece = Piece(manifest.schema)
     names = manifest.schema.names
+    if KEY not in names:
+        raise CorruptPack(
+            f"{path}: its samples have no field 'key', so no index can be made; pack again from the source"
+        )
     with handles.table.pinned(key, make) as reader:
         for row in range(part.samples):
             record = reader.read(row, names)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import CorruptPack
-from packer.schema import Field, Schema
+from packer.errors import CorruptPack, Refused
+from packer.schema import DTYPES, Field, Schema
 
 _BARE_CODECS = ("number", "raw")  # they store the numbers of a fixed shape and nothing else
 MOST_END_BYTES = 60_000  # an HDF5 attribute holds less than 64 KiB
@@ -52,6 +52,8 @@ def one_value(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     dtype = argument or field.dtype
     if codec not in _BARE_CODECS or dtype is None or field.shape is None:
         return None
+    if dtype not in DTYPES:
+        raise Refused(f"field {field.name!r}: codec {field.codec!r:.80}: expected one of {', '.join(DTYPES)}")
     shape = tuple(length for length in field.shape if length is not None)
     return (np.dtype(dtype).newbyteorder("<"), shape) if len(shape) == len(field.shape) else None
 
