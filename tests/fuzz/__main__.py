@@ -11,6 +11,7 @@ from fuzz import campaign
 from fuzz.minimising import minimised
 from fuzz.target import CORPUS, judge, load, name_of, names
 
+_MOST_KEPT_BYTES = 2048  # of one input that goes into the repository
 _DEFAULT = Path(__file__).parents[2] / ".fuzz"
 
 
@@ -80,7 +81,7 @@ def _try(wanted: list[str], inputs: tuple[Path, ...]) -> None:
 def _keep(name: str, corpus: Path) -> None:
     target = load(name)
     candidates = {path.read_bytes() for path in (corpus / name / "corpus").glob("*")}
-    candidates = {data for data in candidates if judge(target, data) is None}
+    candidates = {data for data in candidates if len(data) <= _MOST_KEPT_BYTES and judge(target, data) is None}
     folder = CORPUS / name
     there = {path.read_bytes() for path in target.kept}
     kept = [data for data in minimised(target, candidates | there) if data not in there]
