@@ -32,7 +32,7 @@ _DEFAULT = Path(__file__).parents[2] / ".fuzz"
 @click.option(
     "--keep", is_flag=True, help="Put the small inputs that reach further into tests/fuzz/corpus; no fuzzing."
 )
-def command(  # noqa: PLR0913
+def command(
     targets: tuple[str, ...],
     every: bool,
     listing: bool,
