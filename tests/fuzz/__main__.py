@@ -103,6 +103,8 @@ def _run(wanted: list[str], corpus: Path, *, seconds: int, jobs: int, engine: st
         click.echo(_row(result), err=True)
         return result
 
+    for name in wanted:
+        load(name)  # threads that import at once meet modules half made
     with ThreadPoolExecutor(jobs) as pool:
         results = [result for result in pool.map(one, wanted) if result is not None]
     click.echo(f"{'target':<12} {'engine':<10} {'seconds':>8} {'executions':>11} {'corpus':>7} {'findings':>9}")
