@@ -60,7 +60,10 @@ def planted(monkeypatch: pytest.MonkeyPatch, guilt: str) -> Target:
     ("guilt", "kind"),
     [
         ("raise KeyError(data)", "exception"),
-        ("from packer.errors import Refused; raise Refused('two\\nlines')", "exception"),
+        (
+            "from packer.errors import Refused; raise type('Lines', (Refused,), {'__str__': lambda self: '\\x1b[2J'})",
+            "exception",
+        ),
         ("from fuzz.target import Disagreement; raise Disagreement('other')", "disagreement"),
         ("raise MemoryError", "memory"),
     ],

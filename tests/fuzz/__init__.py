@@ -3,7 +3,7 @@
 A target is one file of `tests/fuzz/targets`, found by listing the folder:
 
     check(data: bytes) -> None          gives `data` to a parser of packer. The contract: it returns or raises a
-                                        PackerError with a message of one line. Anything else is a finding: another
+                                        PackerError that a terminal can show. Anything else is a finding: another
                                         exception, a signal, more than 5 s of processor time, more than 512 MiB beyond
                                         what the process had. Where another library reads the same thing, `check`
                                         compares, and raises Disagreement.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 import packer
-from packer.errors import BadInputs, PackerError
+from packer.errors import PackerError
 
 TARGETS = Path(__file__).parent / "targets"
 CORPUS = Path(__file__).parent / "corpus"
@@ -101,7 +101,7 @@ def judge(target: Target, data: bytes) -> Finding | None:
         with _bounded():
             target.check(data)
     except PackerError as error:
-        if "\n" not in str(error) or isinstance(error, BadInputs):
+        if str(error).isprintable() or error.reasons:  # those are a line each
             return None
         return _finding(target, data, "exception", error)
     except MemoryError as error:
