@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 import packer
-from packer.errors import PackerError
+from packer.errors import OutOfMemory, PackerError
 
 TARGETS = Path(__file__).parent / "targets"
 CORPUS = Path(__file__).parent / "corpus"
@@ -100,6 +100,8 @@ def judge(target: Target, data: bytes) -> Finding | None:
     try:
         with _bounded():
             target.check(data)
+    except OutOfMemory as error:
+        return _finding(target, data, "memory", error)
     except PackerError as error:
         if str(error).isprintable() or error.reasons:  # those are a line each
             return None

@@ -7,6 +7,7 @@ from fuzz.target import Disagreement
 from packer.errors import PackerError
 from packer.sources import cornell
 from packer.sources.adding import sidecars, splits
+from packer.sources.parsing.input_folder import InputFolder
 
 TOKENS = (
     b"# ",
@@ -35,7 +36,7 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     folder = scratch.folder()
-    path = folder / "file.txt"
+    opened, path = InputFolder(folder), folder / "file.txt"
     path.write_bytes(data)
     refusal: PackerError | None = None
     names = list(splits._lines(path))
@@ -43,10 +44,10 @@ def check(data: bytes) -> None:
         raise Disagreement(f"{names}")
     text = data.decode("utf-8", "replace")
     for read in (
-        lambda: cornell._read_table(folder, ["file.txt"], strict=True),
-        lambda: cornell._read_table(folder, ["file.txt"], strict=False),
-        lambda: sidecars._value(path, "json"),
-        lambda: sidecars._value(path, "text"),
+        lambda: cornell._read_table(opened, ["file.txt"], strict=True),
+        lambda: cornell._read_table(opened, ["file.txt"], strict=False),
+        lambda: sidecars._value(opened, path.name, "json"),
+        lambda: sidecars._value(opened, path.name, "text"),
         lambda: sidecars.Sidecar.parse(text).field,
         lambda: splits.Split.parse(text),
     ):
