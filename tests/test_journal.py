@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from packer.conversion.journal import Journal
+from packer.conversion.journal import NAMES, Journal
 from packer.errors import CorruptPack
+from packer.files.work_folder import work_folder
 
 SOUND: dict[str, Any] = {"bytes_in": 9, "bytes_out": 9, "skipped": [["a", "b"]], "incomplete": []}
 PART: dict[str, Any] = {"name": "part-00000.lmdb", "samples": 2, "bytes": 4, "sha256": "0" * 64}
@@ -15,12 +16,13 @@ PART: dict[str, Any] = {"name": "part-00000.lmdb", "samples": 2, "bytes": 4, "sh
 
 def begun(folder: Path, line: str) -> Journal:
     """A journal with that line for its one part, which is there."""
-    for name in ("pack", "pieces"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / PART["name"]).write_bytes(b"1234")
-    (folder / "journal").write_text(json.dumps({"fingerprint": "f"}) + "\n" + line + "\n")
-    journal = Journal(folder)
-    journal.begin("f", restart=False)
+    with work_folder(folder / "work", NAMES) as work:
+        for name in ("pack", "pieces"):
+            (folder / "work" / name).mkdir()
+            (folder / "work" / name / PART["name"]).write_bytes(b"1234")
+        (folder / "work/journal").write_text(json.dumps({"fingerprint": "f"}) + "\n" + line + "\n")
+        journal = Journal(work)
+        journal.begin("f", restart=False)
     return journal
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from packer.errors import CorruptPack, UnsafePath
+from packer.files.text import printable
 from packer.machine import Machine
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
@@ -32,7 +33,7 @@ def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pa
     except UnsafePath as error:
         if stage != "auto":
             raise
-        warnings.warn(f"{folder}: read where it is, not from memory: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(printable(f"{folder}: read where it is, not from memory: {error}"), RuntimeWarning, stacklevel=2)
         descriptor = None
     if descriptor is None:
         return Pack(folder, verify=verify)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fuzz import scratch
 from fuzz.target import Disagreement
-from packer.conversion.journal import Finished, Journal
+from packer.conversion.journal import NAMES, Finished, Journal
+from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
 
 TOKENS = (
@@ -35,18 +36,19 @@ def seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as above:
         folder = Path(above) / "work"
-        for name in ("pack", "pieces"):
-            (folder / name).mkdir(parents=True)
-            (folder / name / "part-00000.lmdb").write_bytes(b"1234")
-            (folder / name / "left over").write_bytes(b"")
         (Path(above) / "kept").write_bytes(b"")
-        (folder / "journal").write_bytes(data)
-        journal = Journal(folder)
-        try:
-            journal.begin("f", restart=False)
-        finally:
-            if not (Path(above) / "kept").exists():
-                raise Disagreement("a file outside of the work folder is gone")
+        with work_folder(folder, NAMES) as work:
+            for name in ("pack", "pieces"):
+                (folder / name).mkdir()
+                (folder / name / "part-00000.lmdb").write_bytes(b"1234")
+                (folder / name / "part-00007.lmdb").write_bytes(b"")  # unfinished: swept away
+            (folder / "journal").write_bytes(data)
+            journal = Journal(work)
+            try:
+                journal.begin("f", restart=False)
+            finally:
+                if not (Path(above) / "kept").exists():
+                    raise Disagreement("a file outside of the work folder is gone")
         for name, done in journal.finished.items():
             if name != done.part.name or (name, done.part.bytes) != ("part-00000.lmdb", 4):
                 raise Disagreement(f"{name!r} is taken for a finished part")
