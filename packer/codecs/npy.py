@@ -46,7 +46,7 @@ class Codec(base.Codec):
             raise BadInput(f"a depth of {value.shape[1]}x{value.shape[0]} px holds nothing; leave it out")
         file = io.BytesIO()
         array = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
-        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        np.save(file, array, allow_pickle=False)
         return file.getvalue()
 
     def decode(

@@ -181,7 +181,7 @@ def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
     """The array as an ordinary image file: jpeg where the source was lossy, else png; depth as .npy."""
     if field.kind == "depth":
         file = io.BytesIO()
-        np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
         return file.getvalue()
     codec = _LOSSY if lossy and field.kind == "image" else "png"
     shape = (None, None, 3) if field.kind == "image" else (None, None)

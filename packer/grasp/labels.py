@@ -98,7 +98,7 @@ def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoo
     column = np.trunc(-sin * down + cos * across + c0) - left
     row = np.trunc(grown * (row - middle) + middle)
     column = np.trunc(grown * (column - middle) + middle)
-    return np.stack([row, column], axis=-1).astype(np.int64)
+    return np.asarray(np.stack([row, column], axis=-1), np.int64)
 
 
 def drawn(points: Ints) -> Drawn:

@@ -123,5 +123,5 @@ def _shape(value: object) -> tuple[int, int]:
     if isinstance(value, bytes):
         header = sniff(value)
         return header.height, header.width
-    shape = np.shape(value)  # type: ignore[call-overload]
+    shape = np.asarray(value).shape
     return int(shape[0]), int(shape[1])

@@ -214,7 +214,7 @@ class _Extraction:
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         file = io.BytesIO()
-        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        np.save(file, array, allow_pickle=False)
         return file.getvalue()
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from packer.errors import CorruptPack
 from packer.pack.storage import failing, open_file
 
+_format: Any = np.lib.format  # has types since NumPy 2.3
 _MAGIC = b"\x93NUMPY\x01\x00"
 _MOST_OF_NONE = 1 << 40
 _HEADER = re.compile(
@@ -27,8 +28,8 @@ _HEADER = re.compile(
 
 def write_header(file: BinaryIO, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
     """Magic and header of a C-ordered array, as NumPy writes them."""
-    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
+    header = {"descr": _format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    _format.write_array_header_1_0(file, header)
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:

@@ -61,7 +61,7 @@ def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     along = np.stack([cos, sin], axis=1) * opening[:, None] / 2
     across = np.stack([-sin, cos], axis=1) * jaw[:, None] / 2
     ends = [center - along - across, center + along - across, center + along + across, center - along + across]
-    return np.stack(ends, axis=1).astype(np.float32)
+    return np.asarray(np.stack(ends, axis=1), np.float32)
 
 
 def recognise(names: Sequence[str]) -> str | None:

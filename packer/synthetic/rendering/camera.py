@@ -69,7 +69,7 @@ class Camera:
         """Length of the direction through each pixel, float32 (H, W): distance from the pinhole per depth."""
         y, x = np.ogrid[: self.size[0], : self.size[1]]
         squares = ((x - self.centre[0]) / self.focal) ** 2 + ((y - self.centre[1]) / self.focal) ** 2
-        return np.sqrt(1 + squares).astype(np.float32)
+        return np.asarray(np.sqrt(1 + squares), np.float32)
 
     def table_to_picture(self) -> Vector:
         """Homography (3, 3) from (x, y, 1) on the table to homogeneous pixels."""

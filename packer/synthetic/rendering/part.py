@@ -122,7 +122,8 @@ class Part:
 
 
 def _hit_box(origin: Planes, direction: Planes, *, half: tuple[float, float, float]) -> Plane:
-    near, far = -_FAR, _FAR
+    near: Plane | np.float32 = -_FAR
+    far: Plane | np.float32 = _FAR
     for o, d, h in zip(origin, direction, half, strict=True):
         inverse = 1 / d
         first, second = (np.float32(-h) - o) * inverse, (np.float32(h) - o) * inverse
@@ -147,7 +148,7 @@ def _hit_cone(origin: Planes, direction: Planes, *, radius: float, growth: float
     b = ox * dx + oy * dy - slope * at_origin * dz
     c = ox * ox + oy * oy - at_origin * at_origin
     root = np.sqrt(b * b - a * c)
-    best = _FAR
+    best: Plane | np.float32 = _FAR
     for t in ((-b - root) / a, (-b + root) / a):
         z = oz + t * dz
         valid = (np.abs(z) <= np.float32(half)) & (t > _NEAR)  # the cone's other sheet is beyond the half height

@@ -99,7 +99,7 @@ class Shadow:
         y = (self._low[1] + (np.arange(rows)[:, None] + 0.5) * self._cell).astype(np.float32)
         distance = np.full(self._shape, np.inf, np.float32)
         for part in parts:
-            t = part.hit(part.to_local((x, y, np.float32(0))), _turned(part, towards.astype(np.float32)))
+            t = part.hit(part.to_local((x, y, np.zeros((), np.float32))), _turned(part, towards.astype(np.float32)))
             np.minimum(distance, t, out=distance)
         return np.isfinite(distance).astype(np.float32), distance
 
