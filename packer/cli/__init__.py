@@ -80,7 +80,8 @@ def _code() -> int:
         _tell(f"packer: {error}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
-        cause = error if isinstance(error, Interrupted) else error.__cause__
+        # click 8.1 raises Abort without a cause
+        cause = error if isinstance(error, Interrupted) else error.__cause__ or error.__context__
         echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
         return cause.exit_code if isinstance(cause, Interrupted) else 130
     except BrokenPipeError:
