@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from packer.decoders import libjpeg
+from packer.errors import MissingPackage
 from packer.pack import handles
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
@@ -20,6 +23,29 @@ settings.load_profile("packer")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell without job control makes what it starts in the background, and every child of it, deaf to Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which libturbojpeg the run has: that of the system, none, or that of a test package; see `libraries`."""
+    said = "the libturbojpeg that PyTurboJPEG finds: the system's, none, or pylibjxl's"
+    parser.addoption("--libturbojpeg", choices=("system", "absent", "bundled"), default="system", help=said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A module of the same name stands before PyTurboJPEG's, here and in whatever is started from here."""
+    choice = config.getoption("--libturbojpeg")
+    if choice != "system":
+        folder = str(Path(__file__).parent / "shims" / choice)
+        sys.path.insert(0, folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+
+
+def pytest_report_header() -> str:
+    """The library that decodes JPEG in this run."""
+    try:
+        return f"JPEG: {libjpeg.describe(libjpeg.library())}"
+    except MissingPackage as error:
+        return f"JPEG: {error}"
 
 
 def pytest_collection_finish() -> None:

@@ -171,6 +171,13 @@ def test_a_format_does_not_know_pictures() -> None:
             assert not found & {"cv2", "PIL", "turbojpeg", "simplejpeg"}, name
 
 
+def test_no_test_leans_on_the_jpeg_library_that_happens_to_be_here() -> None:
+    """Functions of `libjpeg.library()` are not patched, as who patches them knows one library; `libraries.Noted` is."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if path.name != Path(__file__).name:
+            assert "libjpeg.library()" not in path.read_text(), f"{path.name}: libraries.LIBRARIES has each"
+
+
 def test_there_is_no_cycle() -> None:
     graph = {name_of(path): own_imports(path) for path in FILES}
     done: set[str] = set()

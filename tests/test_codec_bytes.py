@@ -18,6 +18,8 @@ from packer.errors import BadInput, CorruptRecord, DamagedImage, Refused
 from packer.schema import Field
 from tests import pictures
 
+pytestmark = pytest.mark.jpeg
+
 
 def codec(kind: str, name: str, **details: Any) -> Codec:
     module = codecs.load(name.partition(":")[0])

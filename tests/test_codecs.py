@@ -22,6 +22,8 @@ from packer.schema import KINDS, PIXEL_KINDS, Field
 from packer.warping import warp
 from tests import pictures
 
+pytestmark = pytest.mark.jpeg
+
 NAMES = codecs.names()
 TEXT = st.text(st.characters(exclude_categories=[]), max_size=40).filter(
     lambda text: not any("\ud800" <= c <= "\udfff" for c in text)

@@ -23,6 +23,8 @@ from packer.datasets import LMDBDataset, PackDataset
 from packer.errors import BadIndex, CorruptPack, CorruptRecord, Refused, UnknownKey
 from packer.pack import handles
 
+pytestmark = pytest.mark.jpeg
+
 
 @pytest.fixture
 def cornell(tmp_path: Path) -> Path:

@@ -17,6 +17,8 @@ from packer.parallel import ordered_map
 from packer.warping import warp
 from tests import pictures
 
+pytestmark = pytest.mark.jpeg
+
 LOSSLESS = pictures.lossless()
 DEPTHS = pictures.depths()
 JPEGS = pictures.jpegs()

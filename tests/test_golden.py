@@ -28,6 +28,8 @@ from packer.pack.manifest import VERSION
 from packer.schema import KINDS
 from scripts import make_golden
 
+pytestmark = pytest.mark.jpeg
+
 CONTAINERS = {
     "lmdb": "lmdb",
     "hdf5": "hdf5",

@@ -28,6 +28,9 @@ from packer.measure.profile import LASTING, STAGES, Profile, profile
 from packer.measure.tune import Plan
 from packer.pack.opening import Pack
 from packer.warping import image
+from tests.libraries import EACH_LIBRARY, LIBRARIES, Noted
+
+pytestmark = pytest.mark.jpeg
 
 GEOMETRIES = [None, CenterCrop(16), RandomResizedCrop(16), HorizontalFlip(1.0)]
 
@@ -52,14 +55,15 @@ def pack(tmp_path: Path) -> Path:
 # ---- the stages
 
 
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geometry: Any) -> None:
+def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geometry: Any, library: str) -> None:
     """The clock moves by what is injected and by nothing else: every stage is exact."""
     clock = Clock()
     slowed(monkeypatch, clock, lmdb.Reader, "read", 0.003)
     slowed(monkeypatch, clock, Pack, "compare", 0.0005)
-    for name in ("decode", "prepare"):  # at once, or in two steps
-        slowed(monkeypatch, clock, libjpeg.library(), name, 0.007)
+    decoding = Noted(LIBRARIES[library], lambda call, how: clock.sleep(0.007))  # at once, or in two steps
+    monkeypatch.setattr(libjpeg, "library", lambda: decoding)
     slowed(monkeypatch, clock, image, "put", 0.002)
     slowed(monkeypatch, clock, image, "warp", 0.002)
     dataset = packer.open(

@@ -1,9 +1,5 @@
 """JPEGs through views: what is decoded is what the view shows, and the pixels are those of the whole picture."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +12,9 @@ from packer.geometry.resize import stretched
 from packer.geometry.rotate import rotated
 from packer.warping import warp
 from tests import cropping, pictures
+from tests.libraries import EACH_LIBRARY, LIBRARIES, Noted
+
+pytestmark = pytest.mark.jpeg
 
 PICTURE = pictures.colours(height=150, width=210)
 FILES = {
@@ -72,20 +71,15 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
     return float(10 * np.log10(255**2 / max(1e-9, np.mean((one.astype(float) - other) ** 2))))
 
 
+@pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("scale", [1, 2, 4])
 @pytest.mark.parametrize("name", ["kept", "with intervals", "4:4:4"])
 def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
-    name: str, scale: int, monkeypatch: pytest.MonkeyPatch
+    name: str, scale: int, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-
-    def noting(original: Callable[..., Any], *given: Any, eighths: int = 8, **how: bool) -> Any:
-        asked.append(eighths)
-        return original(*given, eighths=eighths, **how)
-
-    for method in ("decode", "prepare"):
-        original = getattr(libjpeg.library(), method)
-        monkeypatch.setattr(libjpeg.library(), method, partial(noting, original))
+    noted = Noted(LIBRARIES[library], lambda call, how: asked.append(how.get("eighths", 8)))
+    monkeypatch.setattr(libjpeg, "library", lambda: noted)
     box = (8, 16, 128, 160)
     size = round(128 / scale / 1.2), round(160 / scale / 1.2)
     whole = np.asarray(Image.fromarray(decode(FILES[name], "image")))
