@@ -20,6 +20,8 @@ from packer.machine import Machine
 from packer.measure import doctor
 from packer.measure.doctor import PACKAGES, Finding, findings
 
+pytestmark = pytest.mark.jpeg
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -43,6 +45,7 @@ def test_a_machine_in_order_has_no_problem(tmp_path: Path, monkeypatch: pytest.M
     assert [finding for finding in found if finding.problem] == []
     names = [finding.name for finding in found]
     assert names[:2] == ["packer", "numpy"]
+    assert names[names.index("tqdm") + 1] == "HDF5"
     assert names[-7:] == ["decoder", "cores", "memory", "shared memory", "open files", "start method", "staged"]
 
 
@@ -120,11 +123,22 @@ def test_the_decoder_says_why_it_is_the_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no libturbojpeg.so.0", usable[-1]]))
     second = doctor.decoder()
     assert second.found.startswith(usable[-1].name)
-    assert second.found.endswith("(since the one before it does not work: no libturbojpeg.so.0)")
+    assert "(since the one before it does not work: no libturbojpeg.so.0; with libturbojpeg0 " in second.found
     assert second.problem == ""
     monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no this", "no that"]))
     none = doctor.decoder()
     assert (none.problem, none.fix) == ("no JPEG library works: no this; no that", "pip install simplejpeg")
+
+
+def test_an_hdf5_with_known_holes_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a distribution builds a new h5py with its old HDF5."""
+    calls = [SimpleNamespace(version=SimpleNamespace(hdf5_version="1.14.6"))]
+    monkeypatch.setattr(doctor, "import_or_explain", lambda module, needed_by: calls[0])
+    (old,) = doctor.hdf5()
+    assert old.problem.startswith("h5py calls HDF5 1.14.6, expected at least 2.0: ")
+    assert old.fix == "pip install --force-reinstall --only-binary h5py 'h5py>=3.16'"
+    calls[0] = SimpleNamespace(version=SimpleNamespace(hdf5_version="2.1.0-2"))
+    assert list(doctor.hdf5()) == [Finding("HDF5", "2.1.0-2")]
 
 
 def test_a_gpu_that_torch_does_not_see_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

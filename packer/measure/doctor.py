@@ -20,11 +20,11 @@ from packer.staging.place import Place
 
 # distribution -> module, and the oldest version that packer works with; those of setup.cfg
 PACKAGES = {
-    "numpy": ("numpy", "1.26"),
+    "numpy": ("numpy", "2.0"),
     "torch": ("torch", "2.6"),
-    "opencv-python": ("cv2", "4.12"),
+    "opencv-python": ("cv2", "5.0.0.93"),
     "lmdb": ("lmdb", "2.1.1"),
-    "h5py": ("h5py", "3.10"),
+    "h5py": ("h5py", "3.16"),
     "click": ("click", "8.1"),
     "tqdm": ("tqdm", "4.66"),
 }
@@ -33,6 +33,9 @@ _OPENCVS = (
     *("opencv-python", "opencv-python-headless"),
     *("opencv-contrib-python", "opencv-contrib-python-headless"),
 )
+# the oldest without the holes that setup.cfg names; who builds h5py may give it another than its wheels have
+_LEAST_HDF5 = "2.0"
+_NO_GAIN = "with libturbojpeg0 it would take 1.00 to 1.03 of the time"  # docs/benchmarks.md, scripts/bench libraries
 _LEAST_SHARED_BYTES = 1 << 30  # 8 workers, 2 batches each, of 128 float32 images of 224x224 are 1.2 GB
 _LEAST_FILES = 1024
 
@@ -52,6 +55,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
     yield Finding("packer", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     for name in PACKAGES:
         yield package(name)
+    yield from hdf5()
     yield from opencvs(_installed(_OPENCVS))
     yield gpu(Path("/dev"))
     yield decoder()
@@ -103,6 +107,20 @@ def _installed(names: tuple[str, ...]) -> list[str]:
     return found
 
 
+def hdf5() -> Iterator[Finding]:
+    """The HDF5 library that h5py calls: it parses files in this process, whoever wrote them."""
+    try:
+        found = import_or_explain("h5py", "packer").version.hdf5_version
+    except ImportError:  # said of h5py
+        return
+    if _numbers(found) < _numbers(_LEAST_HDF5):
+        problem = f"h5py calls HDF5 {found}, expected at least {_LEAST_HDF5}: a planted file can harm older ones"
+        fix = f"pip install --force-reinstall --only-binary h5py 'h5py>={PACKAGES['h5py'][1]}'"
+        yield Finding("HDF5", found, problem, fix)
+        return
+    yield Finding("HDF5", found)
+
+
 def opencvs(names: list[str]) -> Iterator[Finding]:
     """A finding where several packages bring OpenCV."""
     if len(names) > 1:
@@ -135,7 +153,7 @@ def decoder() -> Finding:
         if isinstance(found, str):
             reasons.append(found)
             continue
-        why = f"since the one before it does not work: {'; '.join(reasons)}" if reasons else "first choice"
+        why = f"since the one before it does not work: {'; '.join(reasons)}; {_NO_GAIN}" if reasons else "first choice"
         return Finding("decoder", f"{libjpeg.describe(found)} ({why})")
     return Finding("decoder", "none", f"no JPEG library works: {'; '.join(reasons)}", "pip install simplejpeg")
 
