@@ -19,6 +19,7 @@ from packer.decoders import libjpeg
 from packer.machine import Machine
 from packer.measure import doctor
 from packer.measure.doctor import PACKAGES, Finding, findings
+from packer.staging.place import Place
 
 pytestmark = pytest.mark.jpeg
 
@@ -204,11 +205,11 @@ def test_few_open_files_are_a_problem() -> None:
 def test_copies_are_counted_and_a_folder_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
     machine = made_up(tmp_path / "m")
     assert doctor.staged(machine).found == "nothing"
-    folder = machine.shared_memory / f"packer-{os.geteuid()}"
-    (folder / ("0" * 64)).mkdir(parents=True)
-    folder.chmod(0o700)
+    place = Place(machine.shared_memory)
+    with place.locked(None):
+        (place.folder / ("0" * 64)).mkdir()
     assert doctor.staged(machine).found.startswith("1 packs in ")
-    folder.chmod(0o777)
+    place.folder.chmod(0o777)
     assert "its mode is 777" in doctor.staged(machine).problem
 
 

@@ -38,6 +38,30 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"/" for path in paths}
 
 
+def swap(place: Path, name: str, target: Path, chosen: random.Random) -> None:
+    """Put a link in the place of a folder, for a moment or for good; through no link itself: that would do the harm."""
+    *above, last = name.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    root = os.open(place, flags)
+    descriptor = os.dup(root)
+    try:
+        for folder in above:
+            inner = os.open(folder, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        os.rename(last, "aside", src_dir_fd=descriptor, dst_dir_fd=root)
+        os.symlink(target, last, dir_fd=descriptor)
+        if chosen.random() < 0.7:
+            time.sleep(chosen.random() * 0.003)
+        if chosen.random() < 0.8:
+            os.unlink(last, dir_fd=descriptor)
+            if chosen.random() < 0.6:
+                os.rename("aside", last, src_dir_fd=root, dst_dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+        os.close(root)
+
+
 def attack(place: Path, target: Path, count: Path, seed: int) -> int:
     """A child that swaps folders of `place` for links to `target` until it is killed; counts its swaps in a file."""
     pid = fork()
@@ -47,22 +71,11 @@ def attack(place: Path, target: Path, count: Path, seed: int) -> int:
     counter = os.open(count, os.O_WRONLY | os.O_CREAT)
     done = 0
     while os.getppid() != 1:
-        path = place / chosen.choice(_SWAPPED)
-        aside = place / "aside"
-        with suppress(OSError):
-            os.rename(path, aside)
-            os.symlink(target, path)
+        with suppress(OSError):  # it is not there just now
+            swap(place, chosen.choice(_SWAPPED), target, chosen)
             done += 1
             os.pwrite(counter, b"%d" % done, 0)
-            if chosen.random() < 0.7:
-                time.sleep(chosen.random() * 0.003)
-            if chosen.random() < 0.5:
-                os.unlink(path)
-                os.rename(aside, path)
-        if path.is_symlink() and chosen.random() < 0.8:
-            with suppress(OSError):
-                os.unlink(path)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(place / "aside", ignore_errors=True)
     os._exit(0)
 
 

@@ -140,6 +140,6 @@ def test_what_another_user_put_in_the_place_is_refused_and_stays(shared: Path, h
     assert str(anns) in said
     assert "Traceback" not in said
     found = values(shared, _ANN)
-    assert (found.kind, found.error) == ("error", "Refused"), found
+    assert (found.kind, found.error) == ("error", "UnsafePath"), found
     assert (anns / "keep.txt").read_text() == "of Ben"
     assert sorted(os.listdir(anns)) == ["keep.txt"]

@@ -11,6 +11,7 @@ from packer.conversion.journal import NAMES
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
 from packer.errors import PackExists, Refused
+from packer.files.storage_errors import failing
 from packer.files.work_folder import work_folder
 from packer.pack.foreign import check_whole
 from packer.pack.manifest import Manifest
@@ -87,7 +88,8 @@ def convert(
 
 
 def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
-    root, place = source.root.resolve(), target.resolve()
+    with failing(target, "ask for the folder"):  # links that change while they are followed
+        root, place = source.root.resolve(), target.resolve()
     if place == root or root in place.parents:
         raise Refused(f"{target}: lies inside the source {source.root}; choose a folder beside it")
     if not os.path.lexists(target):

@@ -16,6 +16,7 @@ import numpy as np
 from packer import codecs, decoders
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
+from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.naming import Collisions, components
 from packer.pack.extras import Extras
@@ -84,7 +85,9 @@ def extract(
 
 
 def _check_target(folder: Path, target: Path) -> None:
-    if folder.resolve() in (target.resolve(), *target.resolve().parents):
+    with failing(target, "ask for the folder"):  # links that change while they are followed
+        place = target.resolve()
+    if folder.resolve() in (place, *place.parents):
         raise Refused(f"{target}: lies inside the pack {folder}; choose a folder beside it")
     if os.path.lexists(target):
         raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
