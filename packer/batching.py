@@ -70,7 +70,7 @@ class Ragged(list[Any]):
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise Refused(
             f"field {name!r}: pictures of {len(shapes)} shapes in one batch ({named}): pass a "
-            "geometry that gives them one size, such as geometry=Resize(224, 224) or RandomResizedCrop(224) of "
+            "geometry that gives them one size, such as geometry=Resize((224, 224)) or RandomResizedCrop(224) of "
             "packer.geometry, or pack them with --resize WxH"
         )
 

@@ -211,8 +211,8 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
     assert sorted(sampling.files) == sorted(root.rglob("*.jpg"))
     assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == ([None, "56", "32"], [None, "56"])
     assert sampling.sizes(parse("RandomResizedCrop(56)"), None) == ([None, "64"], [None])
-    assert sampling.sizes(parse("Resize(400, 400)"), None) == ([None], [None])
-    assert sampling.sizes(parse("Resize(400, 400)"), ["64", "20x10"]) == ([None, "64", "20x10"], [None, "64", "20x10"])
+    assert sampling.sizes(parse("Resize((400, 400))"), None) == ([None], [None])
+    assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == ([None, "64", "20x10"], [None, "64", "20x10"])
 
 
 def test_large_pictures_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_wa
         packed(root, tmp_path / "one.pack")
         root = Path("one.pack")
     before = sorted(tmp_path.rglob("*"))
-    question = Question(root, geometry="Resize(24, 24)", sizes=("48", "40x30"), seconds=300.0)
+    question = Question(root, geometry="Resize((24, 24))", sizes=("48", "40x30"), seconds=300.0)
     found = advise(question, say=click.echo)
     assert sorted(tmp_path.rglob("*")) == before  # nothing is left behind
     assert list(found.left_out) == []
@@ -413,7 +413,7 @@ def compared(folder: Path, kind: str, *, rounds: int = 5) -> dict[str, list[floa
     """
     assert run("synth", kind, folder / "set", "--samples", "240" if kind == "folder" else "60").returncode == 0
     through = Setting("Loader", usable_cores(), 32)
-    geometry = "Resize(224, 224)"
+    geometry = "Resize((224, 224))"
     rehearsal, sampling = Rehearsal(folder, through, parse(geometry)), Sampling(opened(folder / "set"))
     sizes, good = sampling.sizes(parse(geometry), None)
     ratios: dict[str, list[float]] = {}

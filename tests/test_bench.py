@@ -125,7 +125,7 @@ def test_pictures_of_many_sizes_are_told_to_need_a_geometry(tmp_path: Path) -> N
     root = trees.image_folder(tmp_path / "in")
     done = run("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("on the command line: --geometry 'Resize(224, 224)'")
+    assert done.stderr.splitlines()[-1].endswith("on the command line: --geometry 'Resize((224, 224))'")
     done = run(
         "bench",
         root,
@@ -134,7 +134,7 @@ def test_pictures_of_many_sizes_are_told_to_need_a_geometry(tmp_path: Path) -> N
         "--epochs",
         "1",
         "--geometry",
-        "Resize(16, 16)",
+        "Resize((16, 16))",
         "--samples",
         "3",
         "--loader",
@@ -170,7 +170,7 @@ def test_every_sample_is_counted_whatever_a_batch_holds(tmp_path: Path, kind: st
     root = trees.BUILDERS[kind](tmp_path / "in")
     packed(root, tmp_path / "out.pack")
     for path in (root, tmp_path / "out.pack"):
-        dataset: Any = Subject(path, geometry=Resize(20, 20)).open()
+        dataset: Any = Subject(path, geometry=Resize((20, 20))).open()
         found = bench.epochs(Setting(loader, 1 if loader == "Loader" else 0, 3).make(dataset), 2, len(dataset))
         assert found["samples"] == 2 * len(dataset)
 

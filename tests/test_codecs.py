@@ -197,7 +197,7 @@ def test_values_without_pixels_have_no_view_no_out_and_pixels_have_both(case: Ca
     field = case.codec.field
     if field.kind not in PIXEL_KINDS:
         with pytest.raises(Refused):
-            case.codec.decode(stored, view=Resize(2, 2).view(4, 4))
+            case.codec.decode(stored, view=Resize((2, 2)).view(4, 4))
         if not is_array(case.codec.decode(stored)) and field.kind != "number":
             with pytest.raises(Refused):
                 case.codec.decode(stored, out=np.zeros(3, np.uint8))
@@ -206,7 +206,7 @@ def test_values_without_pixels_have_no_view_no_out_and_pixels_have_both(case: Ca
         return
     pixels = case.codec.decode(stored)
     # without antialias: with it, a JPEG is decoded at a smaller scale, which tests/test_viewing.py is about
-    resize = Resize(9, 11, antialias=False)
+    resize = Resize((9, 11), antialias=False)
     view = upright(5, *pixels.shape[:2]).then(resize.view(pixels.shape[1], pixels.shape[0]))
     expected = warp(pixels, view, field.kind, invalid=field.invalid)
     out = np.zeros_like(expected)

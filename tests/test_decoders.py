@@ -222,7 +222,7 @@ def test_what_is_returned_is_no_view_of_the_buffer(name: str) -> None:
 
 def test_a_view_is_applied_after_decoding() -> None:
     pixels = decode(JPEGS["baseline 420"], "image")
-    view = upright(6, *pixels.shape[:2]).then(Resize(20, 30).view(pixels.shape[1], pixels.shape[0]))
+    view = upright(6, *pixels.shape[:2]).then(Resize((20, 30)).view(pixels.shape[1], pixels.shape[0]))
     out = np.zeros((20, 30, 3), np.uint8)
     for decoder in NAMES:
         assert decode(JPEGS["baseline 420"], "image", decoder=decoder, view=view, out=out) is out
@@ -231,7 +231,7 @@ def test_a_view_is_applied_after_decoding() -> None:
 
 def test_a_view_of_a_depth_knows_what_is_invalid() -> None:
     file, depth = DEPTHS["tiff"]
-    view = Resize(18, 26).view(*depth.shape)
+    view = Resize((18, 26)).view(*depth.shape)
     expected = warp(depth, view, "depth", invalid=-1.0)
     assert np.array_equal(decode(file, "depth", view=view, invalid=-1.0), expected)
     assert (expected == -1).any() and (expected[expected != -1] > 0.4).all()

@@ -10,7 +10,7 @@ from packer.geometry.parsing import parse
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("Resize(224, 224)", Resize(224, 224)),
+        ("Resize((224, 224))", Resize((224, 224))),
         (" RandomResizedCrop(96, scale=(0.5, 1), antialias=False) ", RandomResizedCrop(96, (0.5, 1), antialias=False)),
         ("RandomResizedCrop(8), HorizontalFlip(p=1.0)", Compose(RandomResizedCrop(8), HorizontalFlip(1.0))),
         ("RandomRotate(choices=(0, 90)),", RandomRotate(choices=(0, 90))),
@@ -38,3 +38,5 @@ def test_a_geometry_that_does_not_fit_says_itself_why() -> None:
 def test_a_size_beyond_all_pictures_is_refused_before_it_is_divided() -> None:
     with pytest.raises(Refused, match="at most 1048576"):
         parse(f"Resize(1{'0' * 400}, 1)")
+    with pytest.raises(Refused, match="a whole number of px, at least 1"):
+        parse("Resize((0, 3))")

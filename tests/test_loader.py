@@ -58,7 +58,7 @@ def check_batch(batch: dict[str, Any], samples: list[dict[str, Any]]) -> None:
             assert all(same(value, each) for value, each in zip(values, wanted, strict=True)), name
 
 
-@pytest.mark.parametrize("geometry", [None, Resize(32, 32), RANDOM])
+@pytest.mark.parametrize("geometry", [None, Resize((32, 32)), RANDOM])
 @pytest.mark.parametrize("name", [*formats.names(), "jpeg"])
 def test_batches_are_the_samples(root: Path, name: str, geometry: Any) -> None:
     dataset = packer.open(root / f"{name}.pack")
@@ -137,7 +137,7 @@ def test_pictures_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> N
         with pytest.raises(Refused, match=r"'image'.*geometry="):
             next(iter(Loader(packer.open(sizes, **how), 3)))
     assert [batch["image"].shape[-2] for batch in Loader(dataset)] == [20, 30, 40]
-    for geometry in (Resize(32, 32), RandomResizedCrop(32), Compose(Resize(40), RandomCrop(32))):
+    for geometry in (Resize((32, 32)), RandomResizedCrop(32), Compose(Resize(40), RandomCrop(32))):
         (batch,) = Loader(dataset, 3, geometry=geometry)
         assert tuple(batch["image"].shape) == (3, 3, 32, 32)
 
@@ -241,9 +241,9 @@ def test_splits_and_data_set_geometry(tmp_path: Path) -> None:
     split = Field("split", "number", "number", dtype="int64", shape=(), classes=("train", "val"))
     samples = [{**posed.scene(number), "split": number % 2} for number in range(6)]
     posed.write(tmp_path / "out.pack", samples, Schema((*posed.schema().fields, split)))
-    dataset = packer.open(tmp_path / "out.pack", split="val", geometry=Resize(16, 16))
+    dataset = packer.open(tmp_path / "out.pack", split="val", geometry=Resize((16, 16)))
     (batch,) = Loader(dataset, 3)
     assert batch["key"] == ["scene 0001", "scene 0003", "scene 0005"]
     assert tuple(batch["image"].shape) == (3, 3, 16, 16)
-    (batch,) = Loader(dataset, 3, geometry=Resize(8, 8))
+    (batch,) = Loader(dataset, 3, geometry=Resize((8, 8)))
     assert tuple(batch["image"].shape) == (3, 3, 8, 8)

@@ -87,7 +87,7 @@ def test_a_codec_that_is_slow_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     clock = Clock()
     slowed(monkeypatch, clock, opencv, "colour", 0.02)
     slowed(monkeypatch, clock, opencv, "stored", 0.03)
-    dataset = packer.open(tmp_path / "out.pack", fields=("rgb", "depth", "grasps"), geometry=Resize(20, 20))
+    dataset = packer.open(tmp_path / "out.pack", fields=("rgb", "depth", "grasps"), geometry=Resize((20, 20)))
     found = profile(dataset, range(4), clock=clock)
     assert found.of("decode") == pytest.approx(50.0)
     assert found.seconds["decode", "depth"] == pytest.approx(0.12)
@@ -98,7 +98,7 @@ def test_raw_pixels_under_a_geometry_are_all_warping(tmp_path: Path, monkeypatch
     packed(photos(tmp_path / "in", 4), tmp_path / "out.pack", codecs=(("image", "raw"),))
     clock = Clock()
     slowed(monkeypatch, clock, image, "warp", 0.004)
-    found = profile(packer.open(tmp_path / "out.pack", geometry=Resize(8, 8)), range(4), clock=clock)
+    found = profile(packer.open(tmp_path / "out.pack", geometry=Resize((8, 8))), range(4), clock=clock)
     assert {stage: found.of(stage) for stage in STAGES if found.of(stage)} == {"warp": pytest.approx(4.0)}
 
 

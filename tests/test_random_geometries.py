@@ -34,7 +34,7 @@ from packer.geometry import (
 GEOMETRIES: dict[str, Geometry] = {
     "resize": Resize(100),
     "shrink": Resize(40),
-    "stretch": Resize(90, 70),
+    "stretch": Resize((90, 70)),
     "bilinear": Resize(45, antialias=False),
     "centre": CenterCrop(50),
     "centre, padded": CenterCrop((70, 100)),
@@ -244,7 +244,9 @@ def test_a_geometry_is_a_value(name: str) -> None:
         *(lambda: RandomResizedCrop(9, ratio=(0, 1)), lambda: RandomCrop(9, padding=-1), lambda: HorizontalFlip(1.5)),
         *(lambda: RandomRotate((20, 10)), lambda: RandomRotate(choices=(math.nan,)), lambda: RandomZoom(0, 1)),
         *(lambda: Resize(0), lambda: Compose("flip"), lambda: RandomCrop(2.5), lambda: CenterCrop("9")),
-        *(lambda: Resize(2.5), lambda: Resize((224, 224))),  # type: ignore[arg-type]
+        *(lambda: Resize(2.5), lambda: Resize(224, 224), lambda: Resize((224,)), lambda: Resize("224")),
+        *(lambda: RandomResizedCrop(9, scale=0.5), lambda: RandomResizedCrop(9, ratio="1"), lambda: RandomZoom("a", 1)),
+        *(lambda: RandomRotate("9"), lambda: RandomRotate(choices=90), lambda: RandomRotate((1, 2, 3))),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any) -> None:

@@ -118,7 +118,7 @@ def test_the_result_is_never_the_arrays_memory(kind: str) -> None:
 @pytest.mark.parametrize("size", [(6, 8), (12, 17), (30, 40), (6, 40), (30, 8)])
 def test_out_is_filled_and_an_inexact_one_refused(kind: str, size: tuple[int, int]) -> None:
     array = sample(kind)
-    view = Resize(*size).view(*array.shape[:2])
+    view = Resize(size).view(*array.shape[:2])
     expected = warp(array, view, kind)
     out = np.zeros((*size, *array.shape[2:]), array.dtype)
     assert warp(array, view, kind, out=out) is out
@@ -132,7 +132,7 @@ def test_out_is_filled_and_an_inexact_one_refused(kind: str, size: tuple[int, in
 def test_a_gradient_stays_where_the_matrix_puts_it(size: tuple[int, int]) -> None:
     height, width = 64, 90
     y, x = np.mgrid[:height, :width].astype(np.float64)
-    view = Resize(*size).view(height, width)
+    view = Resize(size).view(height, width)
     inverse = np.linalg.inv(np.vstack([view.array, [0, 0, 1]]))
     v, u = np.mgrid[: size[0], : size[1]]
     expected_x = inverse[0, 0] * u + inverse[0, 2]
@@ -150,7 +150,7 @@ def test_a_gradient_stays_where_the_matrix_puts_it(size: tuple[int, int]) -> Non
 def test_an_image_less_than_half_as_large_is_the_area_mean(height: int, width: int, rows: int, columns: int) -> None:
     rows, columns = min(rows, height // 2), min(columns, width)
     array = sample("image", height=height, width=width)
-    found = warp(array, Resize(rows, columns).view(height, width), "image")
+    found = warp(array, Resize((rows, columns)).view(height, width), "image")
     row_weights, column_weights = covered(array, (rows, columns))
     expected = np.einsum("ry,yxc,kx->rkc", row_weights, array.astype(float), column_weights)
     assert np.abs(found - expected).max() <= 1
@@ -159,14 +159,14 @@ def test_an_image_less_than_half_as_large_is_the_area_mean(height: int, width: i
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 60), st.integers(1, 60))
 def test_a_mask_is_the_source_pixel_under_each_centre(height: int, width: int, rows: int, columns: int) -> None:
     mask = sample("mask", height=height, width=width)
-    found = warp(mask, Resize(rows, columns).view(height, width), "mask")
+    found = warp(mask, Resize((rows, columns)).view(height, width), "mask")
     assert np.array_equal(found, centre(mask, (rows, columns)))
 
 
 @pytest.mark.parametrize("size", [(31, 49), (5, 9), (5, 51), (223, 301)])
 def test_a_mask_is_what_pillow_and_opencv_give(size: tuple[int, int]) -> None:
     mask = sample("mask", height=47, width=63)  # odd to odd: no centre falls on an edge, where those two differ
-    found = warp(mask, Resize(*size).view(47, 63), "mask")
+    found = warp(mask, Resize(size).view(47, 63), "mask")
     assert np.array_equal(found, np.asarray(Image.fromarray(mask).resize(size[::-1], Image.Resampling.NEAREST)))
     assert np.array_equal(found, cv2.resize(mask, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT))
 
@@ -189,7 +189,7 @@ def test_a_smaller_depth_is_the_mean_of_its_valid_pixels(
     if dtype == "uint16":
         invalid = 0.0 if invalid is not None else None
     depth[holes] = np.nan if invalid is None and dtype != "uint16" else invalid or 0
-    found = warp(depth, Resize(*size).view(height, width), "depth", invalid=invalid)
+    found = warp(depth, Resize(size).view(height, width), "depth", invalid=invalid)
     expected = masked_mean(depth, size, invalid=invalid) if size != depth.shape else depth.astype(float)
     missing = np.isnan(expected) if size != depth.shape else np.zeros(size, bool)
     assert found.dtype == depth.dtype
@@ -206,7 +206,7 @@ def test_a_larger_depth_has_no_value_that_was_not_there(height: int, width: int,
     depth = sample("depth", height=height, width=width)
     depth[::2, ::3] = -1
     size = (height + more, width + wider)
-    found = warp(depth, Resize(*size).view(height, width), "depth", invalid=-1.0)
+    found = warp(depth, Resize(size).view(height, width), "depth", invalid=-1.0)
     assert np.array_equal(found, centre(depth, size))
 
 
@@ -215,33 +215,33 @@ def test_holes_never_bleed_into_depth(hole: float) -> None:
     depth = np.full((60, 80), 2.0, np.float32)
     depth[20:41, 10:51] = hole
     for size in ((25, 33), (25, 160), (120, 33), (120, 160)):
-        found = warp(depth, Resize(*size).view(60, 80), "depth", invalid=-1.0)
+        found = warp(depth, Resize(size).view(60, 80), "depth", invalid=-1.0)
         assert set(np.unique(found[np.isfinite(found)]).tolist()) <= {2.0, -1.0}
         assert 0.15 < np.mean(found != 2.0) < 0.22
 
 
 def test_zero_is_an_ordinary_depth_unless_it_is_invalid() -> None:
     depth = np.array([[0, 4], [4, 4]], np.uint16)
-    view = Resize(1, 1).view(2, 2)
+    view = Resize((1, 1)).view(2, 2)
     assert warp(depth, view, "depth").tolist() == [[3]]
     assert warp(depth, view, "depth", invalid=0).tolist() == [[4]]
-    assert warp(depth[:, :1], Resize(1, 1).view(2, 1), "depth", invalid=0).tolist() == [[4]]
-    assert warp(np.array([[0, 0, 4]], np.uint16), Resize(1, 1).view(1, 3), "depth", invalid=0).tolist() == [[0]]
+    assert warp(depth[:, :1], Resize((1, 1)).view(2, 1), "depth", invalid=0).tolist() == [[4]]
+    assert warp(np.array([[0, 0, 4]], np.uint16), Resize((1, 1)).view(1, 3), "depth", invalid=0).tolist() == [[0]]
 
 
 def test_nothing_valid_gives_nan_where_no_value_was_named() -> None:
     depth = np.full((4, 4), np.nan, np.float16)
     depth[0, 0] = 1
-    found = warp(depth, Resize(2, 2).view(4, 4), "depth")
+    found = warp(depth, Resize((2, 2)).view(4, 4), "depth")
     assert found.dtype == np.float16 and np.isnan(found).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_axis_may_shrink_while_the_other_grows(kind: str) -> None:
     array = sample(kind, height=20, width=10)
-    found = warp(array, Resize(5, 30).view(20, 10), kind)
-    half = warp(array, Resize(5, 10).view(20, 10), kind)
-    assert np.array_equal(found, warp(half, Resize(5, 30).view(5, 10), kind))
+    found = warp(array, Resize((5, 30)).view(20, 10), kind)
+    half = warp(array, Resize((5, 10)).view(20, 10), kind)
+    assert np.array_equal(found, warp(half, Resize((5, 30)).view(5, 10), kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,7 +249,7 @@ def test_turning_and_scaling_is_turning_then_scaling(kind: str) -> None:
     array = sample(kind, height=20, width=30)
     for orientation in range(1, 9):
         turn = upright(orientation, 20, 30)
-        size = Resize(8, 11).view(*turn.size)
+        size = Resize((8, 11)).view(*turn.size)
         at_once, in_turn = warp(array, turn.then(size), kind), warp(warp(array, turn, kind), size, kind)
         if kind == "image":
             assert np.abs(at_once.astype(int) - in_turn).max() <= 1  # OpenCV rounds a mirrored picture the other way
@@ -285,5 +285,5 @@ def test_a_kind_without_pixels_and_a_wrong_rank_are_refused() -> None:
 
 def test_pictures_of_one_channel_and_one_pixel_keep_their_shape() -> None:
     gray = pictures.grays()[:, :, None]
-    assert warp(gray, Resize(5, 6).view(*gray.shape[:2]), "image").shape == (5, 6, 1)
-    assert warp(np.zeros((1, 1, 3), np.uint8), Resize(3, 2).view(1, 1), "image").shape == (3, 2, 3)
+    assert warp(gray, Resize((5, 6)).view(*gray.shape[:2]), "image").shape == (5, 6, 1)
+    assert warp(np.zeros((1, 1, 3), np.uint8), Resize((3, 2)).view(1, 1), "image").shape == (3, 2, 3)

@@ -16,7 +16,7 @@ from packer.files.terminal import echo
     "--geometry",
     metavar="TEXT",
     help="What training does with pictures, such as 'RandomResizedCrop(224), HorizontalFlip()', which is the default; "
-    "for sets with labels in px: quarter turns, a zoom, Resize(300, 300).",
+    "for sets with labels in px: quarter turns, a zoom, Resize((300, 300)).",
 )
 @click.option(
     "--size",

@@ -166,7 +166,7 @@ def _with_codec(field: Field, codec: str, options: Options) -> Field:
     outgrown = options.resize is not None and None not in (field.shape or (None,))  # of a pack resized once before
     if (codec != field.codec or outgrown) and field.kind in PIXEL_KINDS:
         resize = Resize.parse(options.resize) if options.resize else None
-        size: Shape = (resize.height, resize.width) if resize and resize.width else (None, None)
+        size: Shape = resize.fixed if resize and resize.fixed else (None, None)
         shape = (*size, 3) if field.kind == "image" else size
         untyped = "float32" if codec == "raw" else None  # other codecs hold a dtype per value
         dtype = "uint8" if field.kind != "depth" else field.dtype or untyped

@@ -23,15 +23,24 @@ class Geometry(ABC):
         """The view for a picture of that size in px. random: `draws` numbers, 0 <= r < 1. Raises BadInput."""
 
 
-def as_size(size: int | tuple[int, int], what: str) -> tuple[int, int]:
+def as_size(size: object, what: str) -> tuple[int, int]:
     """`size` or (height, width) in px as a pair; raises Refused."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(pair) != 2 or not all(isinstance(length, int) and 1 <= length <= MOST_PX for length in pair):
         raise Refused(f"{what}: size {size!r}: expected a whole number of px, or a pair (height, width)")
     return pair[0], pair[1]
+    lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= _MOST_PX]
+    if len(pair) != 2 or len(lengths) != 2:
+        raise Refused(f"{what}: size {size!r}: expected a whole number of px, at least 1, or a pair (height, width)")
+    return lengths[0], lengths[1]
 
 
-def as_range(low: float, high: float, what: str, *, least: float = float("-inf"), most: float = float("inf")) -> None:
-    """Raise Refused unless least <= low <= high <= most."""
-    if not least <= low <= high <= most:
-        raise Refused(f"{what}: ({low}, {high}): expected {least} <= low <= high <= {most}")
+def as_range(
+    given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
+) -> tuple[float, float]:
+    """A pair of numbers least <= low <= high <= most; raises Refused."""
+    pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
+    if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:
+        raise Refused(f"{what}: {given!r}: expected a pair (low, high) with {least:g} <= low <= high <= {most:g}")
+    return numbers[0], numbers[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from packer.errors import Refused
 from packer.geometry.base import MOST_PX, Geometry
+from packer.geometry.base import Geometry, as_size
 from packer.geometry.view import View
 
 _WANTED_SIZE = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
@@ -13,14 +14,13 @@ _WANTED_SIZE = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Resize(Geometry):
-    """Scale to exactly (height, width), or, with one number, the shorter side to it with the aspect ratio kept.
+    """Scale to a size, as torchvision's Resize does.
 
-    The longer side is int(length * N / shorter), as torchvision's Resize has it. Smaller pictures are enlarged.
-    antialias: see View.
+    size: (height, width) in px, exactly; or one number, to which the shorter side is scaled with the aspect ratio kept:
+    the longer side is then int(length * size / shorter). Smaller pictures are enlarged. antialias: see View.
     """
 
-    height: int
-    width: int | None = None
+    size: int | tuple[int, int]
     antialias: bool = True
 
     def __post_init__(self) -> None:
@@ -30,6 +30,12 @@ class Resize(Geometry):
                     f"resize to {self.height!s:.40}x{self.width!s:.40}: expected whole numbers, at least 1 pixel "
                     f"and at most {MOST_PX}"
                 )
+        as_size(self.size, "Resize")
+        if not isinstance(self.antialias, bool):  # Resize(224, 320), say
+            raise Refused(
+                f"Resize({self.size!r}, {self.antialias!r}): expected one size, (height, width) for both: "
+                f"Resize(({self.size!r}, {self.antialias!r}))"
+            )
 
     @classmethod
     def parse(cls, text: str) -> "Resize":
@@ -37,16 +43,23 @@ class Resize(Geometry):
         match = _WANTED_SIZE.fullmatch(text)
         if match is None:
             raise Refused(f"resize {text!r}: expected N (shorter side in px) or WxH, such as 256 or 640x480")
-        return cls(int(match[2]), int(match[1]) if match[1] else None)
+        height, width = int(match[2]), int(match[1]) if match[1] else None
+        if 0 in (height, width):
+            raise Refused(f"resize {text!r}: expected sides of at least 1 px, such as 256 or 640x480")
+        return cls(height if width is None else (height, width))
+
+    @property
+    def fixed(self) -> tuple[int, int] | None:
+        """(height, width) of every result; None where they follow from the picture."""
+        return None if isinstance(self.size, int) else as_size(self.size, "Resize")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The view for a picture of that size; no random number is used."""
-        if self.width is not None:
-            size = (self.height, self.width)
-        elif height <= width:
-            size = (self.height, int(width * self.height / height))
+        if isinstance(self.size, int):
+            shorter = self.size
+            size = (shorter, width * shorter // height) if height <= width else (height * shorter // width, shorter)
         else:
-            size = (int(height * self.height / width), self.height)
+            size = as_size(self.size, "Resize")
         return stretched(0, 0, height, width, size=size, antialias=self.antialias)
 
 

@@ -31,8 +31,8 @@ class RandomResizedCrop(Geometry):
 
     def __post_init__(self) -> None:
         as_size(self.size, "RandomResizedCrop")
-        as_range(*self.scale, "RandomResizedCrop: scale", least=1e-6, most=1.0)
-        as_range(*self.ratio, "RandomResizedCrop: ratio", least=1e-3, most=1e3)
+        as_range(self.scale, "RandomResizedCrop: scale", least=1e-6, most=1.0)
+        as_range(self.ratio, "RandomResizedCrop: ratio", least=1e-3, most=1e3)
 
     @cached_property
     def _constants(self) -> tuple[tuple[int, int], float, float, float]:

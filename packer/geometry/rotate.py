@@ -24,9 +24,10 @@ class RandomRotate(Geometry):
     draws = 1
 
     def __post_init__(self) -> None:
-        as_range(*self._range(), "RandomRotate: degrees", least=-1e6, most=1e6)
-        if not all(math.isfinite(angle) for angle in self.choices):
-            raise Refused(f"RandomRotate: choices {self.choices}: expected angles in degrees")
+        as_range(self._range(), "RandomRotate: degrees", least=-1e6, most=1e6)
+        angles = self.choices if isinstance(self.choices, (tuple, list)) else (None,)
+        if not all(isinstance(angle, (int, float)) and math.isfinite(angle) for angle in angles):
+            raise Refused(f"RandomRotate: choices {self.choices!r}: expected angles in degrees, such as (0, 90)")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The view for a picture of that size."""
@@ -36,9 +37,9 @@ class RandomRotate(Geometry):
         return rotated(low + random[0] * (high - low), height, width)
 
     def _range(self) -> tuple[float, float]:
-        if isinstance(self.degrees, tuple):
-            return self.degrees
-        return -self.degrees, self.degrees
+        if isinstance(self.degrees, (int, float)):
+            return -self.degrees, self.degrees
+        return self.degrees
 
 
 def rotated(degrees: float, height: int, width: int) -> View:

@@ -20,7 +20,7 @@ class RandomZoom(Geometry):
     draws = 1
 
     def __post_init__(self) -> None:
-        as_range(self.low, self.high, "RandomZoom", least=1e-3, most=1e3)
+        as_range((self.low, self.high), "RandomZoom", least=1e-3, most=1e3)
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """The view for a picture of that size."""

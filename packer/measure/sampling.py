@@ -27,7 +27,7 @@ _LOOKED_AT = 8  # samples whose pictures are looked at
 _SIZED = 2000  # samples whose files are asked for their size
 _BYTES = {"image": 3, "depth": 4, "mask": 1}
 PHOTOS = "RandomResizedCrop(224), HorizontalFlip()"
-LABELLED = "RandomRotate(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize(300, 300)"
+LABELLED = "RandomRotate(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class Setting:
         except Refused as error:
             if "shapes in one batch" not in str(error):
                 raise
-            raise Refused(f"{error}; on the command line: --geometry 'Resize(224, 224)'") from error
+            raise Refused(f"{error}; on the command line: --geometry 'Resize((224, 224))'") from error
 
     @property
     def short(self) -> str:
