@@ -1,7 +1,10 @@
 """torch data sets over packs: random access, picklable, the same under fork, spawn, forkserver and threads."""
 
+import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +16,8 @@ from torch.utils.data import Dataset, get_worker_info
 
 from packer.batching import Batch, as_pil, as_torch
 from packer.decoders import DCTS
-from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey
-from packer.geometry import Geometry
+from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey, WrongType
+from packer.geometry import Geometry, draw
 from packer.keys import Keys
 from packer.loading.assembly import Assembly, Filler, Take, take_new
 from packer.pack import manifest as manifests
@@ -30,6 +33,28 @@ Transform = Callable[[Any], Any]
 Indices = Sequence[int] | npt.NDArray[np.int64]
 
 
+class RandomStream:
+    """The geometry of one sample that packer.Loader makes, and its random numbers: of (seed, epoch, sample index) alone.
+
+    A `__getitem__` of a subclass may read several samples to make one; each further read takes the numbers that follow.
+    """
+
+    def __init__(self, geometry: Geometry | None, *, seed: int, epoch: int, index: int) -> None:
+        self.geometry = geometry
+        self._key = seed, epoch, np.asarray([index], np.int64)
+        self._taken = 0
+
+    def take(self) -> list[float]:
+        """As many numbers 0 <= r < 1 as the geometry draws."""
+        count = self.geometry.draws if self.geometry is not None else 0
+        self._taken += count
+        numbers: list[float] = draw(*self._key, self._taken)[0, self._taken - count :].tolist() if count else []
+        return numbers
+
+
+_reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("reading", default=None)
+
+
 class PackDataset(Dataset[Any]):
     """The samples of a pack of any format, as dicts.
 
@@ -42,11 +67,24 @@ class PackDataset(Dataset[Any]):
     | number | int or float; arrays as a tensor | as an array | as an array |
     | text, json, bytes | as they are  |                    |            |
 
+    A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
+    packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
+
     Everything that is returned is the caller's own memory. The object holds the folder and the options, nothing open:
     it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as grey or stale pixels.
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
+    decodes_batches: ClassVar[bool] = True  # False where a subclass makes samples in its own way: then one by one
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        order = cls.__mro__
+
+        def place(name: str) -> int:
+            return next(place for place, each in enumerate(order) if name in vars(each))
+
+        cls.decodes_batches = place("assembly") <= min(place("__getitem__"), place("sample"))
 
     def __init__(
         self,
@@ -80,7 +118,7 @@ class PackDataset(Dataset[Any]):
         if dct not in DCTS:
             raise Refused(f"dct={dct!r}: expected one of {', '.join(DCTS)}")
         if geometry is not None and not isinstance(geometry, Geometry):
-            raise Refused(f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize(224, 224)")
+            raise Refused(f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize((224, 224))")
         self.path = Path(path).absolute()
         self.geometry = geometry
         self.transform = transform
@@ -151,11 +189,30 @@ class PackDataset(Dataset[Any]):
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        return self.sample(index, self.geometry, self._random([index])[0])
+        try:
+            at = operator.index(index)
+        except TypeError:
+            raise WrongType(
+                f"{self.path}: index {index!r:.60}: expected a whole number; for a range of samples "
+                "torch.utils.data.Subset(dataset, range(...)), for a key dataset[dataset.index_of(key)]"
+            ) from None
+        reading = _reading.get()
+        if reading is not None and reading[0] is self:
+            return self.sample(at, reading[1].geometry, reading[1].take())
+        return self.sample(at, self.geometry, self._random([at])[0])
+
+    @contextmanager
+    def reading(self, stream: RandomStream) -> Iterator[None]:
+        """Let `[index]` take geometry and random numbers from `stream`, in this thread; packer.Loader's way in."""
+        token = _reading.set((self, stream))
+        try:
+            yield
+        finally:
+            _reading.reset(token)
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
-        if self.transform is not None or self.output != "torch":
+        if not self.decodes_batches or self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
         if self._shared is None and get_worker_info() is not None:
             self._shared = SharedMemory()
@@ -177,7 +234,10 @@ class PackDataset(Dataset[Any]):
 
     def places(self, indices: Indices) -> npt.NDArray[np.int64]:
         """Where the samples stand in the pack; raises BadIndex."""
-        given = np.asarray(indices, np.int64)
+        given = np.asarray(indices)
+        if given.dtype.kind not in "iu" and given.size:
+            raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
+        given = given.astype(np.int64, copy=False)
         outside = (given < -self._count) | (given >= self._count)
         if outside.any():
             raise self._bad_index(int(given[outside][0]))

@@ -5,6 +5,7 @@
         PackExists 2          (FileExistsError)
         MissingPackage 2      (ImportError)
         UnsafePath 2          a link, a file or another's folder in the place of packer's own
+        WrongType 2           (TypeError)
       BadIndex 2              (IndexError)
       UnknownKey 2            (KeyError)
       BadInput 3              a file of the source is damaged or does not fit (ValueError)
@@ -72,6 +73,10 @@ class UnsafePath(Refused):
 
     Nothing in it is touched.
     """
+
+
+class WrongType(Refused, TypeError):
+    """An argument of a type that cannot be meant."""
 
 
 class BadIndex(PackerError, IndexError):

@@ -1,5 +1,6 @@
 """GraspDataset: training items of GG-CNN and GR-ConvNet from a pack, in the place of their data set classes."""
 
+import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,17 +12,18 @@ import torch
 
 from packer.batching import Batch
 from packer.datasets import Indices, PackDataset, Transform
-from packer.errors import Refused
+from packer.errors import Refused, WrongType
 from packer.geometry import Geometry, draw
 from packer.grasp import labels
 from packer.grasp.assembly import NAMES, Form, GraspAssembly, normalised
 from packer.grasp.items import DEPTH, RGB, Item, ItemReader, label_field
-from packer.grasp.splits import Split
+from packer.grasp.splits import SPLITS, Split
 from packer.grasp.styles import widest
 from packer.grasp.turn_and_zoom import TurnAndZoom
 from packer.loading.assembly import Take, take_new
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
+from packer.schema import PIXEL_KINDS
 
 PIXELS = ("float32", "uint8")
 _OPTIONS = ("decoder", "dct", "verify")
@@ -67,6 +69,8 @@ class GraspDataset(PackDataset):
             raise Refused(f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset")
         if not (isinstance(output_size, int) and output_size >= 1):
             raise Refused(f"output_size={output_size!r}: expected a whole number of px")
+        if not (split is None or isinstance(split, (str, *SPLITS))):
+            raise WrongType(f"split={split!r}: expected a name, or one of packer.grasp's, such as Cut(0, 0.9)")
         schema = manifests.read(Path(path)).schema
         fields = [name for name, wanted in ((RGB, include_rgb), (DEPTH, include_depth)) if wanted]
         if DEPTH in schema and include_depth and schema[DEPTH].invalid is not None:
@@ -88,6 +92,12 @@ class GraspDataset(PackDataset):
         super().__init__(path, fields, geometry=TurnAndZoom(random_rotate, random_zoom), **known, **options)
         self.as_tuple = NAMES
         self.transform = transform
+        if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):
+            warnings.warn(
+                f"{self.path}: its pictures are kept as files, which are decoded whole for every item; "
+                f"packer convert --preset {style} makes a pack of the same items that trains several times as fast",
+                stacklevel=2,
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_means": None}

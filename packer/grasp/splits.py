@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import Refused, UnknownKey
+from packer.errors import Refused, UnknownKey, WrongType
 from packer.geometry import shuffled
 from packer.pack.opening import Pack
 from packer.sources.base import read_file
@@ -37,6 +37,9 @@ class Cut:
     rotate: float = 0.0
 
     def __post_init__(self) -> None:
+        numbers = (self.start, self.end, self.rotate)
+        if not all(isinstance(number, (int, float)) for number in numbers):
+            raise WrongType(f"{self}: expected numbers from 0 to 1")
         if not (0 <= self.start <= self.end <= 1 and 0 <= self.rotate <= 1):
             raise Refused(f"{self}: expected 0 <= start <= end <= 1 and 0 <= rotate <= 1")
 
@@ -92,6 +95,7 @@ class Listed:
             raise UnknownKey(f"{self.file}: {error}") from error
 
 
+SPLITS = (Cut, Fold, Listed)
 Split = Cut | Fold | Listed
 
 

@@ -1,7 +1,7 @@
 """Jobs of the engine: a batch decoded at once, and a batch of samples that a Python function sees one by one."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from packer.errors import PackerError
 from packer.files.text import printable
@@ -10,7 +10,7 @@ from packer.loading.collating import Collator, bytes_of
 
 _SMALL_SLICES = 4  # per thread: they keep all threads busy to the end of a batch; each costs some microseconds
 
-GetSample = Callable[[int, Sequence[float]], Any]
+Random = TypeVar("Random")  # what a sample's random numbers come from
 Where = Callable[[int], str]
 
 
@@ -49,16 +49,16 @@ class DecodeJob:
         return batch, bytes_of(batch)
 
 
-class SampleJob:
+class SampleJob(Generic[Random]):
     """Samples made by a function of (index, random numbers), put together as torch's default collate does."""
 
     def __init__(
         self,
         indices: Sequence[int],
-        random: Sequence[Sequence[float]],
+        random: Sequence[Random],
         collator: Collator,
         *,
-        get: GetSample,
+        get: Callable[[int, Random], Any],
         where: Where,
     ) -> None:
         """get: the sample of an index and random numbers. where: what to say of an index in an error."""

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from packer.datasets import PackDataset
-from packer.errors import Refused
+from packer.errors import Refused, WrongType
 from packer.geometry import Geometry
 from packer.loading import samplers
 from packer.loading.assembly import take_from
@@ -288,6 +288,8 @@ def _check(dataset: Any, threads: int | None, workers: int, prefetch_bytes: int 
         raise Refused(f"workers={workers!r}: expected a whole number, 0 for threads alone")
     if workers and (threads is not None or prefetch_bytes is not None):
         raise Refused("workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes")
+    if isinstance(dataset, (str, bytes, bytearray, os.PathLike)):  # a sequence of letters, to Python
+        raise WrongType(f"dataset: expected a data set, found {dataset!r:.60}; packer.open(...) makes one of a pack")
     if not isinstance(dataset, Sized):
         raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
 

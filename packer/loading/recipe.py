@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset, Subset
 
-from packer.datasets import PackDataset
+from packer.datasets import PackDataset, RandomStream
 from packer.geometry import Geometry, draw
 from packer.loading.assembly import Take
 from packer.loading.collating import Collator
@@ -34,11 +34,13 @@ class Recipe:
         self._seed = seed
         pack = self._dataset if isinstance(self._dataset, PackDataset) else None
         self._is_pack = pack is not None
+        self._is_overridden = pack is not None and not pack.decodes_batches
         self._geometry = geometry or (pack.geometry if pack else None)
         self._transform = transform
-        as_tuple = pack.as_tuple if pack and not transform else None
+        as_tuple = pack.as_tuple if pack and not transform and not self._is_overridden else None
         self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
-        self._decodes = pack is not None and not transform and not pack.transform and pack.output == "torch"
+        plain = pack is not None and not transform and not pack.transform and pack.output == "torch"
+        self._decodes = plain and not self._is_overridden
         self._take = take
 
     def begin(self, steps: Steps) -> Callable[[], Job | None]:
@@ -56,7 +58,10 @@ class Recipe:
         return job.finish()[0]
 
     def _job(self, step: Step) -> Job:
-        indices, random = self._of_dataset(step.indices), self._random(step)
+        indices = self._of_dataset(step.indices)
+        if self._is_overridden:
+            return SampleJob(indices.tolist(), self._streams(step), self._collator, get=self._own, where=self._where)
+        random = self._random(step)
         if not self._decodes:
             return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
         dataset: Any = self._dataset
@@ -74,6 +79,17 @@ class Recipe:
         numbers: list[list[float]] = draw(self._seed, step.passes, step.indices, draws).tolist()
         return numbers
 
+    def _streams(self, step: Step) -> list[RandomStream]:
+        steps = zip(step.passes.tolist(), step.indices.tolist(), strict=True)
+        return [RandomStream(self._geometry, seed=self._seed, epoch=epoch, index=index) for epoch, index in steps]
+
+    def _own(self, index: int, stream: RandomStream) -> Any:
+        """One sample of a pack's data set that has a `__getitem__` of its own."""
+        dataset: Any = self._dataset
+        with dataset.reading(stream):
+            sample = dataset[index]
+        return self._transform(sample) if self._transform else sample
+
     def _sample(self, index: int, random: Sequence[float]) -> Any:
         """One sample for a Python function, or of another data set."""
         dataset: Any = self._dataset
@@ -82,7 +98,7 @@ class Recipe:
 
     def _where(self, index: int) -> str:
         dataset: Any = self._dataset
-        if not self._is_pack:
+        if not self._is_pack or self._is_overridden:  # whose indices may be others than the pack's
             return f"in sample {index} of {dataset!r}"
         return f"in sample {index} of {dataset.path}, key {dataset.key(index)!r}"
 
