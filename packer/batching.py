@@ -6,7 +6,7 @@ tensors: its table of collate functions, which torch documents as the place for 
 In a worker process the tensors lie in shared memory from the start: nothing is copied on the way to the trainer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from packer.errors import Refused
 from packer.registry import import_or_explain
-from packer.schema import PIXEL_KINDS, Field
+from packer.schema import PIXEL_KINDS, Field, Schema
 
 
 class Row(dict[str, Any]):
@@ -114,3 +114,36 @@ def as_pil(field: Field, value: Any) -> Any:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
     return image.fromarray(np.ascontiguousarray(value))
+
+
+def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """A decoded sample with pictures, boxes and points as torchvision's tv_tensors; raises MissingPackage, Refused.
+
+    A depth is a Mask: what moves pictures moves it, without mixing its values, and what changes colours leaves it.
+    """
+    tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
+    sizes = [sample[field.name].shape[:2] for field in schema if field.kind in PIXEL_KINDS]
+    made: dict[str, Any] = {}
+    for field in schema:
+        value = as_torch(field, sample[field.name])
+        if field.kind == "image":
+            value = tv.Image(value)
+        elif field.kind in ("depth", "mask"):
+            value = tv.Mask(value)
+        elif field.kind in ("boxes", "points") and sizes:
+            if len(set(sizes)) > 1:
+                raise Refused(
+                    f'field {field.name!r}: its pictures have {len(set(sizes))} sizes, and output="tv" has one for '
+                    "its coordinates: choose one picture with fields=, or use packer.geometry"
+                )
+            if field.kind == "boxes":
+                value = tv.BoundingBoxes(value + 0.5, format="XYXY", canvas_size=sizes[0])
+            elif hasattr(tv, "KeyPoints"):
+                value = tv.KeyPoints(value + 0.5, canvas_size=sizes[0])
+            else:
+                raise Refused(
+                    f"field {field.name!r}: points move with the picture from torchvision 0.23 on; pip install -U "
+                    "torchvision, or leave the field out with fields="
+                )
+        made[field.name] = value
+    return made

@@ -5,36 +5,42 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from packer.batching import Batch, as_pil, as_torch
+from packer.batching import Batch, as_pil, as_torch, as_tv
 from packer.decoders import DCTS
 from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey, WrongType
+from packer.escapes import printable
 from packer.geometry import Geometry, draw
-from packer.keys import Keys
+from packer.lazy_sequence import LazySequence
 from packer.loading.assembly import Assembly, Filler, Take, take_new
 from packer.pack import manifest as manifests
 from packer.pack.opening import Pack
 from packer.pack.samples import SampleReader
 from packer.registry import import_or_explain
-from packer.schema import Schema
+from packer.schema import PIXEL_KINDS, Schema
 from packer.sharing import SharedMemory
 from packer.staging.reading import open_staged
 
-OUTPUTS = ("torch", "numpy", "pil")
+if TYPE_CHECKING:
+    from packer.sheets.notebook import Drawing
+
+OUTPUTS = ("torch", "numpy", "pil", "tv")
+_SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Indices = Sequence[int] | npt.NDArray[np.int64]
 
 
 class RandomStream:
-    """The geometry of one sample that packer.Loader makes, and its random numbers: of (seed, epoch, sample index) alone.
+    """The geometry of one sample that packer.Loader makes, and its random numbers: of (seed, epoch, index) alone.
 
     A `__getitem__` of a subclass may read several samples to make one; each further read takes the numbers that follow.
     """
@@ -58,14 +64,19 @@ _reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("re
 class PackDataset(Dataset[Any]):
     """The samples of a pack of any format, as dicts.
 
-    | kind   | output="torch"          | "numpy"            | "pil"      |
-    |--------|-------------------------|--------------------|------------|
-    | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   |
-    | depth  | float32 (1, H, W)       | (H, W)             | mode F     |
-    | mask   | uint8 (H, W)            | (H, W)             | mode L     |
-    | points | float32 (..., 2), x, y in px of the picture that is returned  | | |
-    | number | int or float; arrays as a tensor | as an array | as an array |
-    | text, json, bytes | as they are  |                    |            |
+    | kind   | output="torch"          | "numpy"            | "pil"      | "tv": tv_tensors' |
+    |--------|-------------------------|--------------------|------------|-------------------|
+    | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   | Image             |
+    | depth  | float32 (1, H, W)       | (H, W)             | mode F     | Mask              |
+    | mask   | uint8 (H, W)            | (H, W)             | mode L     | Mask              |
+    | boxes  | float32 (N, 4), x0, y0, x1, y1 | as torch    | as numpy   | BoundingBoxes     |
+    | points | float32 (..., 2), x, y in px of the picture that is returned | | | KeyPoints      |
+    | number | int or float; arrays as a tensor | as an array | as an array | as torch        |
+    | text, json, bytes | as they are  |                    |            |                   |
+
+    "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move pictures, boxes and points as one; of
+    plain tensors they move the first alone. The coordinates are those of torchvision, whose pixel centres lie at 0.5,
+    1.5, ...; elsewhere they lie at 0, 1, ...
 
     A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
     packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
@@ -135,6 +146,7 @@ class PackDataset(Dataset[Any]):
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
         self._shared: SharedMemory | None = None  # in a worker process
+        self._targets: list[int] | None = None
         self._count = len(self._chosen(self.reader()))
 
     # ---- opening: per process, on first use
@@ -181,7 +193,7 @@ class PackDataset(Dataset[Any]):
         return np.flatnonzero(pack.index.column("split") == names.index(split))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None}
+        return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None, "_targets": None}
 
     # ---- samples
 
@@ -256,7 +268,9 @@ class PackDataset(Dataset[Any]):
         return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
 
     def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
-        if self.output != "numpy":
+        if self.output == "tv":
+            sample = as_tv(reader.schema, sample)
+        elif self.output != "numpy":
             convert = as_torch if self.output == "torch" else as_pil
             sample = {field.name: convert(field, sample[field.name]) for field in reader.schema}
         if self.as_tuple is None:
@@ -296,18 +310,80 @@ class PackDataset(Dataset[Any]):
             raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
         return int(found[0])
 
-    def keys(self) -> Keys:
+    def keys(self) -> Sequence[str]:
         """The keys of all samples, in order: a sequence that holds no Python object per sample."""
-        return Keys(self.key, len(self))
+        return LazySequence(self.key, len(self))
 
     def key(self, index: int) -> str:
         """The key of one sample."""
         reader = self.reader()
         return reader.pack.index.key(self._place(reader, index))
 
+    # ---- as torchvision's ImageFolder has it
+
+    @property
+    def targets(self) -> list[int]:
+        """The label of every sample, in order; raises AttributeError where there is no field `label`."""
+        if self._targets is None:
+            if "label" not in self.reader().pack.schema:
+                raise AttributeError(f"{self!r} has no field 'label', so no targets")
+            self._targets = self.column("label").tolist()
+        return self._targets
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class name; empty where there are none."""
+        return {name: value for value, name in enumerate(self.classes)}
+
+    @property
+    def samples(self) -> Sequence[tuple[str, int]]:
+        """(key, label) of every sample, made when it is asked for; the key is the path in the packed folder."""
+        return LazySequence(lambda index: (self.key(index), self.targets[index]), len(self))
+
+    @property
+    def imgs(self) -> Sequence[tuple[str, int]]:
+        """The same as `samples`."""
+        return self.samples
+
+    # ---- to look at
+
+    def show(self, index: int) -> "Drawing":
+        """A picture of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
+
+        Raises BadIndex, CorruptPack.
+        """
+        from packer.sheets.notebook import draw_samples  # noqa: PLC0415  training does without it
+
+        return draw_samples(self.path, [self.key(index)])
+
     def __repr__(self) -> str:
         split = f", split={self.split!r}" if self.split else ""
-        return f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples)"
+        fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
+        size = sum(part.bytes for part in self.reader().pack.manifest.parts) / 1e6
+        return printable(
+            f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields})"
+        )
+
+    def _repr_html_(self) -> str:
+        from packer.sheets.notebook import html_table  # noqa: PLC0415  as above
+
+        split = f", split {self.split}" if self.split else ""
+        shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []
+        title = f"{type(self).__name__}: {self.path}{split}, {len(self)} samples"
+        return html_table(title, self._described(), self.path, shown)
+
+    def _described(self) -> list[tuple[str, str, str]]:
+        """Name, what its values are, and codec of each field."""
+        found = []
+        for field in self.schema:
+            unknown = ("H", "W") if field.kind in PIXEL_KINDS else ("N",) * len(field.shape or ())
+            lengths = [str(length or letter) for length, letter in zip_longest(field.shape or (), unknown)]
+            what = field.kind + (f" ({', '.join(lengths)})" if field.shape else "")
+            if field.classes:
+                names = [*field.classes[:_SHOWN], *["..."] * (len(field.classes) > _SHOWN)]
+                what = f"of {len(field.classes)} classes ({', '.join(names)})"
+            found.append((field.name, what, field.codec))
+        return found
 
 
 class LMDBDataset(PackDataset):

@@ -212,7 +212,10 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
     assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == ([None, "56", "32"], [None, "56"])
     assert sampling.sizes(parse("RandomResizedCrop(56)"), None) == ([None, "64"], [None])
     assert sampling.sizes(parse("Resize((400, 400))"), None) == ([None], [None])
-    assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == ([None, "64", "20x10"], [None, "64", "20x10"])
+    assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == (
+        [None, "64", "20x10"],
+        [None, "64", "20x10"],
+    )
 
 
 def test_large_pictures_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

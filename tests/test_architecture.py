@@ -38,7 +38,7 @@ LAYERS = (
         "files",
         "gathering",
         "geometry",
-        "keys",
+        "lazy_sequence",
         "machine",
         "naming",
         "schema",
