@@ -120,6 +120,8 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """A decoded sample with pictures, boxes and points as torchvision's tv_tensors; raises MissingPackage, Refused.
 
     A depth is a Mask: what moves pictures moves it, without mixing its values, and what changes colours leaves it.
+    torchvision flips points about (width - 1) / 2, as here, where pixel centres are whole numbers, but boxes about
+    width / 2: for it they lie between the pixels, half a pixel further.
     """
     tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
     sizes = [sample[field.name].shape[:2] for field in schema if field.kind in PIXEL_KINDS]
@@ -139,7 +141,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
             if field.kind == "boxes":
                 value = tv.BoundingBoxes(value + 0.5, format="XYXY", canvas_size=sizes[0])
             elif hasattr(tv, "KeyPoints"):
-                value = tv.KeyPoints(value + 0.5, canvas_size=sizes[0])
+                value = tv.KeyPoints(value, canvas_size=sizes[0])
             else:
                 raise Refused(
                     f"field {field.name!r}: points move with the picture from torchvision 0.23 on; pip install -U "

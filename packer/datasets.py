@@ -75,8 +75,8 @@ class PackDataset(Dataset[Any]):
     | text, json, bytes | as they are  |                    |            |                   |
 
     "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move pictures, boxes and points as one; of
-    plain tensors they move the first alone. The coordinates are those of torchvision, whose pixel centres lie at 0.5,
-    1.5, ...; elsewhere they lie at 0, 1, ...
+    plain tensors they move the first alone. Its boxes have pixel centres at 0.5, 1.5, ...; everything else has them at
+    0, 1, ...
 
     A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
     packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
