@@ -5,12 +5,15 @@ from packer.grasp.inputs import as_input
 from packer.grasp.matching import angle_difference, iou, is_right
 from packer.grasp.prediction import best_grasp
 from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
+from packer.grasp.reference import GGCNNDataset, GRConvNetDataset
 from packer.grasp.splits import Cut, Fold, Listed
 from packer.grasp.turn_and_zoom import TurnAndZoom
 
 __all__ = [
     "Cut",
     "Fold",
+    "GGCNNDataset",
+    "GRConvNetDataset",
     "GraspDataset",
     "Listed",
     "TurnAndZoom",
