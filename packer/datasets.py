@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, get_worker_info
 from packer.batching import Batch, as_pil, as_torch, as_tv
 from packer.decoders import DCTS
 from packer.errors import BadIndex, CorruptPack, Refused, UnknownKey, WrongType
-from packer.escapes import printable
+from packer.files.text import printable
 from packer.geometry import Geometry, draw
 from packer.lazy_sequence import LazySequence
 from packer.loading.assembly import Assembly, Filler, Take, take_new

@@ -13,6 +13,7 @@ import torch
 from packer.batching import Batch
 from packer.datasets import Indices, PackDataset, Transform
 from packer.errors import Refused, WrongType
+from packer.files.text import printable
 from packer.geometry import Geometry, draw
 from packer.grasp import labels
 from packer.grasp.assembly import NAMES, Form, GraspAssembly, normalised
@@ -93,11 +94,11 @@ class GraspDataset(PackDataset):
         self.as_tuple = NAMES
         self.transform = transform
         if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):
-            warnings.warn(
+            text = (
                 f"{self.path}: its pictures are kept as files, which are decoded whole for every item; "
-                f"packer convert --preset {style} makes a pack of the same items that trains several times as fast",
-                stacklevel=2,
+                f"packer convert --preset {style} makes a pack of the same items that trains several times as fast"
             )
+            warnings.warn(printable(text), stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_means": None}

@@ -5,7 +5,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from packer.escapes import printable
+from packer.files.text import printable
 from packer.pack.storage import failing
 from packer.sheets.png import draw_png
 from packer.sheets.sheet import Wanted, make_sheet
