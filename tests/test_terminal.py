@@ -219,14 +219,14 @@ OF_SOURCES: dict[str, Lines] = {
 SLOW: dict[str, Lines] = {
     "advise": lambda at, source: [(source, "--seconds", "1"), (source, "--geometry", EVIL), (source, "--size", EVIL)],
     "bench": lambda at, source: [
-        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize(8, 8)", "--csv", "-"),
+        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))", "--csv", "-"),
         (source, "--workers", "1", "--epochs", "1", "--batch", "2"),
         *[(source, "--geometry", EVIL), (source, "--fields", EVIL), (source, "--workers", EVIL)],
     ],
     "tune": lambda at, source: [
         *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--csv", "-", "--batch", "2")],
         *[(source, "--step", EVIL), (source, "--step", f"{EVIL}:x"), (source, "--transform", f"os:{EVIL}")],
-        (source, "--workers", "1", "--epochs", "1", "--rounds", "1", "--geometry", "Resize(8, 8)", "--batch", "2"),
+        (source, "--workers", "1", "--epochs", "1", "--rounds", "1", "--geometry", "Resize((8, 8))", "--batch", "2"),
     ],
     "profile": lambda at, source: [(source, "--transform", f"os:{EVIL}"), (source, "--geometry", EVIL)],
 }
@@ -445,7 +445,7 @@ path, source = {path!r}, {source!r}
 try:
     found = packer.open(path)
     print(repr(found), repr(packer.Loader(found, 2)))
-    monitored = packer.monitor(packer.Loader(found, 2, geometry=packer.geometry.Resize(8, 8)))
+    monitored = packer.monitor(packer.Loader(found, 2, geometry=packer.geometry.Resize((8, 8))))
     for batch in monitored:
         pass
     print(monitored.report())

@@ -26,12 +26,12 @@ class Geometry(ABC):
 def as_size(size: object, what: str) -> tuple[int, int]:
     """`size` or (height, width) in px as a pair; raises Refused."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(isinstance(length, int) and 1 <= length <= MOST_PX for length in pair):
-        raise Refused(f"{what}: size {size!r}: expected a whole number of px, or a pair (height, width)")
-    return pair[0], pair[1]
-    lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= _MOST_PX]
+    lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
-        raise Refused(f"{what}: size {size!r}: expected a whole number of px, at least 1, or a pair (height, width)")
+        raise Refused(
+            f"{what}: size {size!s:.80}: expected a whole number of px, at least 1 and at most {MOST_PX}, or a pair of "
+            "them, (height, width)"
+        )
     return lengths[0], lengths[1]
 
 

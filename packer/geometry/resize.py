@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packer.errors import Refused
-from packer.geometry.base import MOST_PX, Geometry
 from packer.geometry.base import Geometry, as_size
 from packer.geometry.view import View
 
@@ -24,17 +23,11 @@ class Resize(Geometry):
     antialias: bool = True
 
     def __post_init__(self) -> None:
-        for length in (self.height, self.width):
-            if length is not None and not (isinstance(length, int) and 1 <= length <= MOST_PX):
-                raise Refused(
-                    f"resize to {self.height!s:.40}x{self.width!s:.40}: expected whole numbers, at least 1 pixel "
-                    f"and at most {MOST_PX}"
-                )
         as_size(self.size, "Resize")
         if not isinstance(self.antialias, bool):  # Resize(224, 320), say
             raise Refused(
-                f"Resize({self.size!r}, {self.antialias!r}): expected one size, (height, width) for both: "
-                f"Resize(({self.size!r}, {self.antialias!r}))"
+                f"Resize({self.size!r:.40}, {self.antialias!r:.40}): expected one size, (height, width) for both: "
+                f"Resize(({self.size!r:.40}, {self.antialias!r:.40}))"
             )
 
     @classmethod

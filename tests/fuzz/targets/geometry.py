@@ -44,7 +44,7 @@ MOST_BYTES = 512
 
 def seeds() -> Iterator[bytes]:
     yield b"RandomResizedCrop(224), HorizontalFlip()"
-    yield b"Resize(32, 48), CenterCrop(16), RandomCrop((8, 9))"
+    yield b"Resize((32, 48)), CenterCrop(16), RandomCrop((8, 9))"
     yield b"RandomRotate(10), RandomZoom(0.5, 1.5)"
     yield b"RandomResizedCrop(size=8, scale=(0.1, 1.0), ratio=(0.5, 2))"
 
