@@ -129,7 +129,7 @@ def test_equal_lengths_by_chance_change_no_type(dataset: PackDataset, ragged: st
 
 def test_pictures_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> None:
     dataset = packer.open(sizes)
-    message = r"'image'.*3x20x64, 3x30x64, 3x40x64.*geometry=Resize\(224, 224\) or RandomResizedCrop\(224\)"
+    message = r"'image'.*3x20x64, 3x30x64, 3x40x64.*geometry=Resize\(\(224, 224\)\) or RandomResizedCrop\(224\)"
     for options in ({}, {"transform": lambda sample: sample}, {"threads": 1}):
         with pytest.raises(Refused, match=message):
             next(iter(Loader(dataset, 3, **options)))  # type: ignore[arg-type]

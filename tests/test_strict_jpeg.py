@@ -195,7 +195,8 @@ def test_the_description_names_package_and_library() -> None:
     assert describe("opencv").startswith("OpenCV ")
     for name, library in LIBRARIES.items():
         package, _, version = libjpeg.describe(library).partition(", libjpeg-turbo ")
-        assert package.startswith(f"{name} ") and version[0].isdigit()
+        assert package.startswith(f"{name} ")
+        assert version[:1].isdigit() or (library.binary.startswith("_pylibjxl") and not version)  # which does not tell
 
 
 def fails(library: libjpeg.Library, file: bytes) -> tuple[bool, bool]:
