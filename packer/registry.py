@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 # distribution that brings a module, where the names differ
-_DISTRIBUTIONS = {"cv2": "opencv-python", "turbojpeg": '"PyTurboJPEG<2"'}
+_DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "Pillow", "pillow_heif": "pillow-heif", "turbojpeg": '"PyTurboJPEG<2"'}
 _NOT_MEMBERS = ("__init__", "base")
 
 

@@ -142,7 +142,7 @@ def test_scenes_without_a_picture_are_all_named(root: Path) -> None:
 
 
 def test_backgrounds_and_foreign_files_are_extras_and_counted(root: Path) -> None:
-    assert "1 background and 2 other files of no scene" in Source(root).notes
+    assert "1 background and 2 other files (.png 2) of no scene" in Source(root).notes
 
 
 def test_names_must_match_in_case_and_whole(tmp_path: Path) -> None:

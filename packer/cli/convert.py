@@ -11,7 +11,17 @@ from packer.conversion.presets import PRESETS
 from packer.files.terminal import echo
 
 _SHOWN = 20
-_SOURCE_OPTIONS = ("depth_from", "missing", "duplicates", "labels", "classes", "allow_empty", "follow_links")
+_SOURCE_OPTIONS = (
+    "depth_from",
+    "missing",
+    "duplicates",
+    "labels",
+    "classes",
+    "layout",
+    "allow_empty",
+    "decode_with",
+    "follow_links",
+)
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -119,6 +129,18 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
 )
+@click.option(
+    "--layout",
+    type=click.Choice(("auto", "class", "split/class", "split")),
+    help="folder: what the folders in SOURCE are: classes; splits (train, val) with classes in them, which become one "
+    "pack with the field split; splits without labels.  [default: classes, unless they are named otherwise]",
+)
+@click.option(
+    "--decode-with",
+    type=click.Choice(("none", "pillow")),
+    help="folder: decode pictures that packer does not read (HEIC, AVIF, GIF, JPEG 2000, TGA ...) with Pillow, stored "
+    "as PNG.  [default: they are refused]",
+)
 @click.option("--allow-empty", is_flag=True, default=None, help="folder: a class may have no image.")
 @click.option(
     "--follow-links",
@@ -224,7 +246,7 @@ def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
     if as_json:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": free}
-        print_json({**data, "left_out": [list(item) for item in source.left_out], "notes": plan.carried.notes})
+        print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": plan.carried.notes})
         return
     for note in plan.carried.notes:
         echo(f"  {note}")
@@ -232,5 +254,5 @@ def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
         echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
     echo(
         f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of about "
-        f"{size_text(size.pack_bytes)}; {len(source.left_out)} left out; {size_text(free)} free; nothing was written"
+        f"{size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(free)} free; nothing was written"
     )

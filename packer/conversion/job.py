@@ -232,7 +232,7 @@ class Job:
             parts=tuple(done.part for done in finished),
             index=index,
             written_by=f"packer {__version__}",
-            skipped=(*self.plan.source.left_out, *skipped),
+            skipped=(*self.plan.left_out, *skipped),
             incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
             extras=extras.write(self.journal.pack, carried.sizes, carried.contents(self.plan.source)),
         ).sealed()
@@ -259,7 +259,7 @@ class Job:
         source, left = self.plan.source, self.plan.carried.left
         described: dict[str, object] = {
             "kind": source.kind,
-            "samples": len(source) + len(source.left_out),
+            "samples": len(source) + len(self.plan.left_out),
             "files": self.plan.file_count,
             "bytes": self.plan.source_bytes,
             "digest": self.plan.digest,

@@ -50,6 +50,11 @@ class Plan:
         return Resize.parse(self.options.resize) if self.options.resize else None
 
     @property
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """(key, reason) of all samples that are left out before anything is read."""
+        return (*self.source.left_out, *self.source.unread)
+
+    @property
     def moves_pixels(self) -> bool:
         """Whether stored pixels may lie elsewhere than in the source."""
         return self.options.resize is not None or self.options.exif == "rotate"
@@ -57,6 +62,8 @@ class Plan:
     @property
     def keeps_bytes(self) -> bool:
         """Whether every picture is stored as the bytes of its file, or as those of the pack that it comes from."""
+        if self.source.decodes:
+            return False
         pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
         if isinstance(self.source, PackSource):
             before = self.source.schema
@@ -79,7 +86,15 @@ class Plan:
 
 
 def make_plan(source: Source, options: Options) -> Plan:
-    """Settle everything; raises Refused for options that do not fit the source, BadInput for a file that vanished."""
+    """Settle everything.
+
+    Raises Refused for options that do not fit the source, BadInput for a file that vanished and for pictures that
+    nobody reads, unless bad samples are to be left out.
+    """
+    if source.unread and options.on_error == "raise":
+        raise BadInput(
+            f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
+        )
     if not len(source):
         raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
     formats.load(options.to)

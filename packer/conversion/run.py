@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from packer.conversion.job import Job, Progress
 from packer.conversion.journal import NAMES
 from packer.conversion.options import Options
-from packer.conversion.plan import make_plan
+from packer.conversion.plan import ORIENTATION, Plan, make_plan
+from packer.conversion.repacking import PackSource
 from packer.errors import PackExists, Refused
 from packer.files.storage_errors import failing
 from packer.files.work_folder import work_folder
 from packer.pack.foreign import check_whole
+from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
+from packer.pack.npy import map_file
 from packer.parallel import usable_cores
 from packer.sources.base import Source
+from packer.sources.parsing.scanning import counted
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Summary:
     """What a conversion did. bytes_in were read, bytes_out are on disk.
 
     skipped: (key, reason) of samples that are not in the pack. incomplete: (key, what is missing) of samples that are.
-    notes: what became of the files that are of no sample.
+    notes: what became of the files that are of no sample, and how many pictures are not upright.
     """
 
     samples: int
@@ -71,6 +77,7 @@ def convert(
         with job.saying_what_is_needed():
             resumed = sum(done.part.samples for done in job.journal.finished.values())
             manifest = job.build()
+            orientations = _about_orientations(job.journal.pack / INDEX, manifest, plan)
             _check_target(source, target, overwrite=overwrite)  # once more: a conversion takes hours
             job.publish(manifest, overwrite=overwrite)
     return Summary(
@@ -83,8 +90,24 @@ def convert(
         resumed_samples=resumed,
         skipped=manifest.skipped,
         incomplete=manifest.incomplete,
-        notes=plan.carried.notes,
+        notes=(*plan.carried.notes, *orientations),
     )
+
+
+def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str]:
+    """How many pictures lie otherwise than their EXIF orientation says; from the index, which has it of each."""
+    name = f"number-{ORIENTATION.name}.npy"
+    files = [file for file in manifest.index if file.name == name]
+    if not files or isinstance(plan.source, PackSource):
+        return []
+    orientations, _ = map_file(index / name, files[0].bytes)
+    turned = int(np.count_nonzero(orientations > 1))
+    if not turned:
+        return []
+    pictures = f"{turned} of {counted(manifest.samples, 'picture')} not upright by EXIF orientation"
+    if plan.options.exif == "rotate":
+        return [f"{pictures}: turned"]
+    return [f"{pictures}: left as they are; --exif rotate turns them"]
 
 
 def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ of each field is named. Pixels that were moved are compared with the original mo
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from packer import codecs, decoders, sources
 from packer.codecs.base import Buffer, Codec
+from packer.decoders import pillow
 from packer.errors import CorruptPack, PackerError, UnknownKey
 from packer.geometry import View
 from packer.naming import components
@@ -81,7 +82,7 @@ class Comparison:
                 continue
             try:
                 components(origin.path)
-                original = self._folder.read(origin.path)
+                original = self._original(index, origin)
                 with self._pack.record(index, (origin.name,)) as record:
                     problem = self._compare(index, origin, original, record[origin.name])
             except PackerError as error:
@@ -90,10 +91,20 @@ class Comparison:
             if problem:
                 yield f"{self._root / origin.path}: {self._pack.where(index, origin.name)}: {problem}"
 
+    def _original(self, index: int, origin: Origin) -> bytes:
+        """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
+        name = self._pack.index.key(index)
+        if self._given.get("decode_with") != "pillow" or origin.field is None or origin.path != f"{name}.png":
+            return self._folder.read(origin.path)
+        pixels = pillow.decode(self._folder.read(name), name)
+        described = replace(origin.field, codec="png", dtype="uint8", shape=(None, None, 3))
+        data: bytes = codecs.load("png").Codec(described).encode(pixels)
+        return data
+
     def _compare(self, index: int, origin: Origin, original: bytes, value: Buffer) -> str | None:
         described = origin.field
         if origin.exact or described is None:
-            if value == original:
+            if value == original or self._is_decoded_alike(index, origin, original, value):
                 return None
             return f"differs: the file has {len(original)} bytes, the pack {len(value)}, expected the same bytes"
         codec = self._codec(described)
@@ -106,6 +117,13 @@ class Comparison:
         if described.kind not in PIXEL_KINDS:
             return None  # numbers made of a file: there is nothing to compare them with
         return self._pixels(index, described, original, stored=codec.decode(value))
+
+    def _is_decoded_alike(self, index: int, origin: Origin, original: bytes, value: Buffer) -> bool:
+        """Whether a picture that Pillow decoded has the same pixels, in a PNG that another version wrote otherwise."""
+        if origin.field is None or origin.path != f"{self._pack.index.key(index)}.png":
+            return False
+        decoder = decoders.Decoder(origin.field.kind)
+        return decoder(original).tobytes() == decoder(value).tobytes()
 
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
         view = None

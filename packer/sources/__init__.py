@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packer.errors import Refused
 from packer.registry import Registry
+from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.scanning import described, scan, shown
 
 registry = Registry(__name__, __path__[0], "source")
@@ -29,6 +30,13 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
         sentence = module.recognise(listing.names)
         if sentence is not None:
             return name, sentence
+    if not listing.names:
+        raise Refused(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
+    from packer.sources.parsing import unread_pictures  # noqa: PLC0415  NumPy, which `packer --help` does without
+
+    unread = unread_pictures.unread_pictures(InputFolder(root, follow_links), listing.names)
+    if unread:
+        raise Refused(f"{shown(str(root))}: no images: {unread_pictures.described(unread)}")
     raise Refused(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"

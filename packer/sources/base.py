@@ -2,8 +2,10 @@
 
 What a source may rely on and what others rely on:
 
-* Making one scans the folder (names only, no file is opened unless a table needs reading) and settles the schema, the
-  order and what is missing. It raises BadInput, naming all culprits, where files contradict each other.
+* Making one scans the folder (names only: no file is opened but tables, and the first bytes of files that may be
+  pictures though their names do not say so) and settles the schema, the order and what is missing. It raises BadInput,
+  naming all culprits, where files contradict each other. Pictures that it cannot read are in `unread`: whoever packs it
+  refuses them, or lists them as skipped.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
@@ -37,6 +39,9 @@ class Source(ABC):
     schema: Schema  # every field that this set has, with the codec that loses nothing
     notes: Sequence[str]  # what was found and what is missing, one line each, for the user
     left_out: Sequence[tuple[str, str]]  # (key, reason) of every sample that the user's choice leaves out
+    unread: Sequence[tuple[str, str]] = ()  # (key, reason) of pictures in formats that nobody reads
+    unread_message: str = ""  # how many of these there are of which format, and what to do
+    decodes: bool = False  # whether pictures are decoded here that are files for any other source
     follow_links: bool = False  # whether links out of the folder are followed, see packer.sources.parsing.input_folder
 
     @property
@@ -73,6 +78,10 @@ class Source(ABC):
     @abstractmethod
     def stem(self, index: int) -> Path:
         """The path that the sample's files begin with; a sidecar is `stem + suffix`."""
+
+    def value(self, index: int, name: str) -> Any:
+        """One field of a sample; reads no more of its files than needed. Raises as `source[index]` does."""
+        return self[index][name]
 
     def tables(self) -> tuple[Path, ...]:
         """Every file that was read when the source was made: lists that say something of many samples."""

@@ -24,7 +24,7 @@ from packer.sources import base
 from packer.sources.parsing.clouds import png_size, read_depth
 from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.labels import Labels, read_rectangles
-from packer.sources.parsing.scanning import counted, listed, scan, shown
+from packer.sources.parsing.scanning import counted, described, listed, scan, shown
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")
@@ -179,7 +179,7 @@ class Source(base.Source):
         names = [name.rpartition("/")[2] for name in others]
         backgrounds = sum(_BACKGROUND.fullmatch(name) is not None for name in names)
         if names:
-            rest = counted(len(names) - backgrounds, "other file")
+            rest = described([name for name in names if _BACKGROUND.fullmatch(name) is None], "other file")
             notes.append(f"{counted(backgrounds, 'background')} and {rest} of no scene")
         return notes
 

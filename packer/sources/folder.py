@@ -1,34 +1,44 @@
 """Folder: images in folders that are their classes (torchvision's ImageFolder), or images without labels.
 
-Fields: key (relative POSIX path), image (bytes of the file), label (int64; absent for images without classes).
-Classes are the names of the folders directly under the root, sorted; the order of the samples is ImageFolder's:
-class by class, inside it folder by folder and file by file, all sorted by code point
-(torchvision.datasets.folder: find_classes, make_dataset).
+Fields: key (relative POSIX path), image (bytes of the file), label (int64; absent for images without classes), split
+(int64; where the folders directly under the root are splits).
+Classes are the names of the folders directly under the root, sorted, or, below folders that are splits, of the folders
+in any of these; the order of the samples is ImageFolder's: class by class, inside it folder by folder and file by file,
+all sorted by code point (torchvision.datasets.folder: find_classes, make_dataset); splits one after the other, so that
+each has the order of an ImageFolder of its own.
+With `decode_with="pillow"` pictures that packer does not read are arrays, and the hidden field `files` tells them from
+kept files: `a.heic` is stored as the PNG `a.heic.png`.
 """
 
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from packer.errors import BadInput
+from packer.decoders import pillow
+from packer.errors import BadInput, DamagedImage, Refused
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources.parsing import layouts, unread_pictures
 from packer.sources.parsing.scanning import Listing, counted, described, linked, listed, scan, shown
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
+_SHOWN_CLASSES = 10
 
 
 def recognise(names: Sequence[str]) -> str | None:
-    """What an image folder with these files is; None where no file is an image."""
+    """What an image folder with these files is; None where no file is an image, of whatever format."""
     images = [name for name in names if _is_image(name)]
-    if not images:
+    others = sum(_is_unread(name) for name in names)
+    if not images and not others:
         return None
     classes = {name.partition("/")[0] for name in images if "/" in name}
     inside = f" in {counted(len(classes), 'folder')}" if classes else ""
-    return f"image folder: {counted(len(images), 'image')}{inside}"
+    more = f", {counted(others, 'picture')} in other formats" if others else ""
+    return f"image folder: {counted(len(images), 'image')}{inside}{more}"
 
 
 class Source(base.Source):
@@ -41,7 +51,9 @@ class Source(base.Source):
         root: Path,
         *,
         classes: str = "auto",
+        layout: str = "auto",
         allow_empty: bool = False,
+        decode_with: str = "none",
         ignore_suffixes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
@@ -49,48 +61,82 @@ class Source(base.Source):
 
         classes: `folders`: a label per folder directly under the root; `none`: no labels; `auto`: labels where
             every image lies in a folder, none where every image lies directly in the root.
+        layout: what the folders under the root are: `class`; `split/class`: splits with classes in them; `split`:
+            splits, without labels; `auto`: classes, unless they are named as splits, or as pictures and masks.
         allow_empty: whether a class may have no image.
+        decode_with: `pillow`: pictures that packer does not read are decoded by Pillow; `none`: nobody reads them.
         ignore_suffixes: ends of the names of files that are no samples although they may be images.
         follow_links: whether links out of the folder are followed.
-        Raises BadInput where there is no image, a class is empty or a second name of another, or `auto` finds images in
-        and beside folders.
+        Raises BadInput where there is no image, a class is empty or a second name of another, `auto` finds images in
+        and beside folders or folders that are no classes; Refused for a layout that contradicts classes;
+        MissingPackage where Pillow is asked for and is not there.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
+        base.check_choice("layout", layout, layouts.CHOICES)
+        base.check_choice("decode_with", decode_with, ("none", "pillow"))
+        _check_agree(layout, classes)
         self.root = root
         self.follow_links = follow_links
         listing = scan(root, follow_links=follow_links)
         ignored = tuple(ignore_suffixes)
         images = [name for name in listing.names if _is_image(name) and not name.endswith(ignored)]
+        rest = [name for name in listing.names if not _is_image(name) and not name.endswith(ignored)]
+        unread = unread_pictures.unread_pictures(self.folder, rest)
+        self.decodes = False
+        if decode_with == "pillow":
+            decoded = [name for name in unread if pillow.is_readable(name)]
+            pillow.check_installed(decoded)
+            images = sorted([*images, *decoded])
+            unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
+            self.decodes = bool(decoded)
         if not images:
+            found = unread_pictures.described(unread) if unread else f"found {described(listing.names)}"
             raise BadInput(
-                f"{shown(str(root))}: no images: found {described(listing.names)}, "
+                f"{shown(str(root))}: no images: {found}; "
                 f"expected names that end in {' '.join(SUFFIXES)}; give the folder that holds the images"
             )
-        loose = [name for name in images if "/" not in name]
-        self._classes: tuple[str, ...] = ()
-        self.left_out = []
-        if classes == "folders" or (classes == "auto" and not _is_flat(root, images, loose)):
-            self._classes = tuple(name for name in listing.folders if "/" not in name)
-            _check_second_names(root, listing)
-            self.left_out = [(name, "image lies directly in the root, in no class folder") for name in loose]
-            images = [name for name in images if "/" in name]
-            _check_classes(root, self._classes, images, allow_empty=allow_empty)
-        self._names = sorted(images, key=_imagefolder_order)
-        taken = {*images, *loose}
+        pictures = [*images, *unread]
+        layout = _settled(root, listing, pictures, layout=layout, classes=classes)
+        names = _Names(root, listing, pictures, layout)
+        if layout in ("class", "split/class"):
+            names.check(allow_empty=allow_empty)
+        taken = set(pictures)
+        left_out = {name: reason for name in images if (reason := names.reason(name))}
+        self._layout = layout
+        self._classes = {name: number for number, name in enumerate(names.classes)}
+        self._splits = {name: number for number, name in enumerate(names.splits)}
+        self._names = sorted((name for name in images if name not in left_out), key=self._order)
+        self.left_out = list(left_out.items())
+        self.unread = [(name, unread_pictures.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = unread_pictures.described(unread) if unread else ""
         self._extras = [name for name in listing.names if name not in taken]
-        self.schema = _schema(self._classes)
-        ignored_files = len(listing.names) - len(images) - len(self.left_out)
-        self.notes = [*listing.notes(), *_notes(self._names, self._classes, ignored_files)]
+        self.schema = _schema(names.classes, names.splits, decodes=self.decodes)
+        self.notes = [*listing.notes(), *self._found()]
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __getitem__(self, index: int) -> base.Sample:
         key = self.key(index)
-        sample: base.Sample = {"key": key, "image": self.read(key)}
+        data = self.read(key)
+        sample: base.Sample = {"key": key, "image": data}
+        if self.decodes:
+            is_decoded = not _is_image(key)
+            sample["image"] = _decoded(data, self.root / key) if is_decoded else data
+            sample["files"] = {"image": f"{key}.png" if is_decoded else key}
         if self._classes:
-            sample["label"] = np.int64(bisect_left(self._classes, key.partition("/")[0]))
+            sample["label"] = self.value(index, "label")
+        if self._splits:
+            sample["split"] = self.value(index, "split")
         return sample
+
+    def value(self, index: int, name: str) -> Any:
+        key = self.key(index)
+        if name == "label" and self._classes:
+            return np.int64(self._classes[self._class(key)])
+        if name == "split" and self._splits:
+            return np.int64(self._splits[key.partition("/")[0]])
+        return key if name == "key" else super().value(index, name)
 
     def key(self, index: int) -> str:
         return self._names[self.checked(index)]
@@ -104,14 +150,115 @@ class Source(base.Source):
     def extras(self) -> Sequence[str]:
         return self._extras
 
+    def _class(self, key: str) -> str:
+        return key.split("/")[1 if self._layout == "split/class" else 0]
+
+    def _order(self, name: str) -> tuple[int, str, str, str]:
+        folder, _, file = name.rpartition("/")
+        split = self._splits[name.partition("/")[0]] if self._splits else 0
+        return split, self._class(name) if folder else "", folder, file
+
+    def _found(self) -> list[str]:
+        """The notes."""
+        classes = counted(len(self._classes), "class") if self._classes else "no classes"
+        notes = [f"{counted(len(self), 'image')}, {classes}"]
+        if self._splits:
+            counts = Counter(name.partition("/")[0] for name in self._names)
+            notes.append("splits: " + ", ".join(f"{shown(name)} {counts[name]}" for name in self._splits))
+        if self._classes:
+            counts = Counter(map(self._class, self._names))
+            first = [f"{shown(name)} {counts[name]}" for name in list(self._classes)[:_SHOWN_CLASSES]]
+            more = len(self._classes) - len(first)
+            notes.append(f"classes: {', '.join(first)}{f', ... and {more} more' if more else ''}")
+        if self._splits and self._classes:
+            notes += self._not_in_every_split()
+        if self.decodes:
+            decoded = [name for name in self._names if not _is_image(name)]
+            notes.append(f"decoded by Pillow, stored as PNG: {described(decoded, 'picture')}")
+        if self._extras:
+            notes.append(f"{described(self._extras, 'other file')}: no images, or sidecars of images")
+        return notes
+
+    def _not_in_every_split(self) -> list[str]:
+        there = {(name.partition("/")[0], self._class(name)) for name in self._names}
+        notes = []
+        for split in self._splits:
+            absent = [name for name in self._classes if (split, name) not in there]
+            if absent:
+                notes.append(f"split {shown(split)} has no image of {counted(len(absent), 'class')}: {listed(absent)}")
+        return notes
+
+
+class _Names:
+    """Names of classes and splits of a settled layout, and which images have none."""
+
+    def __init__(self, root: Path, listing: Listing, pictures: Sequence[str], layout: str) -> None:
+        self._root = root
+        self._listing = listing
+        self._pictures = pictures
+        self._layout = layout
+        self._depth = 2 if layout == "split/class" else 1 if layout in ("class", "split") else 0
+        self.splits: tuple[str, ...] = ()
+        self.classes: tuple[str, ...] = ()
+        if layout.startswith("split"):
+            self.splits = layouts.ordered_splits({name.partition("/")[0] for name in pictures if "/" in name})
+        if layout == "class":
+            self.classes = tuple(name for name in listing.folders if "/" not in name)
+        elif layout == "split/class":
+            inner = (name.split("/") for name in listing.folders if name.count("/") == 1)
+            self.classes = tuple(sorted({name for split, name in inner if split in self.splits}))
+
+    def reason(self, name: str) -> str | None:
+        """Why an image is left out, None for one that is a sample."""
+        above = name.count("/")
+        if above >= self._depth:
+            return None
+        if not above:
+            noun = "class" if self._layout == "class" else "split"
+            return f"image lies directly in the root, in no {noun} folder"
+        return f"image lies directly in {shown(name.partition('/')[0])}, in no class folder"
+
+    def check(self, *, allow_empty: bool) -> None:
+        """Raise BadInput for classes that are links to others, that are none, or that have no image."""
+        _check_second_names(self._root, self._listing)
+        if self._layout == "split/class":
+            layouts.check_inner_classes(self._root, self.classes)
+        level = self._depth - 1
+        labelled = [name for name in self._pictures if name.count("/") > level]
+        filled = {name.split("/")[level] for name in labelled}
+        _check_classes(self._root, self.classes, filled, allow_empty=allow_empty)
+
+
+def _check_agree(layout: str, classes: str) -> None:
+    wants_none = {"class": False, "split/class": False, "split": True}.get(layout)
+    if classes != "auto" and wants_none is not None and wants_none != (classes == "none"):
+        raise Refused(f"--layout {layout} and --classes {classes} contradict each other; leave --classes away")
+
+
+def _settled(root: Path, listing: Listing, pictures: Sequence[str], *, layout: str, classes: str) -> str:
+    """The layout with `auto` decided: `class`, `split/class`, `split`, or `flat` for no labels."""
+    if layout != "auto":
+        return layout
+    loose = [name for name in pictures if "/" not in name]
+    if classes == "none" or (classes == "auto" and _is_flat(root, pictures, loose)):
+        return "flat"
+    layouts.check_classes(root, listing, pictures)
+    return "class"
+
+
+def _decoded(data: bytes, path: Path) -> Any:
+    try:
+        return pillow.decode(data, path.name)
+    except DamagedImage as error:
+        raise BadInput(f"{path}: {error.message}") from error
+
 
 def _is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def _imagefolder_order(name: str) -> tuple[str, str, str]:
-    folder, _, file = name.rpartition("/")
-    return name.partition("/")[0] if folder else "", folder, file
+def _is_unread(name: str) -> bool:
+    return Path(name).suffix.lower() in unread_pictures.SUFFIXES
 
 
 def _is_flat(root: Path, images: Sequence[str], loose: Sequence[str]) -> bool:
@@ -134,8 +281,8 @@ def _check_second_names(root: Path, listing: Listing) -> None:
         )
 
 
-def _check_classes(root: Path, classes: Sequence[str], images: Iterable[str], *, allow_empty: bool) -> None:
-    filled = {name.partition("/")[0] for name in images}
+def _check_classes(root: Path, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool) -> None:
+    filled = set(filled)
     empty = [name for name in classes if name not in filled]
     if not filled:
         raise BadInput(
@@ -148,14 +295,12 @@ def _check_classes(root: Path, classes: Sequence[str], images: Iterable[str], *,
         )
 
 
-def _schema(classes: tuple[str, ...]) -> Schema:
+def _schema(classes: tuple[str, ...], splits: tuple[str, ...], *, decodes: bool) -> Schema:
     fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
     if classes:
         fields.append(Field("label", "number", "number", dtype="int64", shape=(), classes=classes))
+    if splits:
+        fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=splits))
+    if decodes:
+        fields.append(Field("files", "json", "json", hidden=True))
     return Schema(tuple(fields))
-
-
-def _notes(images: Sequence[str], classes: Sequence[str], ignored: int) -> list[str]:
-    found = f"{counted(len(images), 'image')}, {counted(len(classes), 'class') if classes else 'no classes'}"
-    rest = [f"{counted(ignored, 'other file')}: not an image, or a sidecar of one"] if ignored else []
-    return [found, *rest]

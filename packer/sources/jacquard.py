@@ -180,7 +180,7 @@ class Source(base.Source):
                 f"{counted(len(strange), 'view')} in a folder that is not named as its object, such as {first}"
             )
         if self._extras:
-            notes.append(f"{counted(len(self._extras), 'other file')} of no view")
+            notes.append(f"{described(self._extras, 'other file')} of no view")
         return notes
 
 

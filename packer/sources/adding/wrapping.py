@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
@@ -34,14 +35,20 @@ class Wrapped(base.Source):
         rows: Iterable[int],
         left_out: Sequence[tuple[str, str]],
         note: str,
+        unread: Sequence[tuple[str, str]] | None = None,
     ) -> None:
-        """Raises Refused where an added field has the name of another."""
+        """unread: those of the source's that stay; None for all.
+
+        Raises Refused where an added field has the name of another."""
         self.kind = source.kind
         self.root = source.root
         self.follow_links = source.follow_links
         self.schema = Schema((*source.schema, *addition.fields))
         self.notes = [*source.notes, note]
         self.left_out = [*source.left_out, *left_out]
+        self.unread = source.unread if unread is None else unread
+        self.unread_message = source.unread_message if self.unread else ""
+        self.decodes = source.decodes
         self._source = source
         self._addition = addition
         self._rows = array("q", rows)
@@ -53,6 +60,12 @@ class Wrapped(base.Source):
         row = self._row(index)
         sample = self._source[row]
         return sample | self._addition.values(sample, self._source, row)
+
+    def value(self, index: int, name: str) -> Any:
+        row = self._row(index)
+        if any(field.name == name for field in self._addition.fields):
+            return super().value(index, name)
+        return self._source.value(row, name)
 
     def key(self, index: int) -> str:
         return self._source.key(self._row(index))

@@ -52,6 +52,18 @@ class InputFolder:
             finally:
                 os.close(descriptor)
 
+    def start(self, name: str, count: int) -> bytes:
+        """The first bytes of the regular file at this relative path, at most so many; raises LeadsOut, BadInput."""
+        path = self.root / name
+        with _reading(path):
+            descriptor = self._open(name)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise _no_file(path)
+                return os.read(descriptor, count)
+            finally:
+                os.close(descriptor)
+
     def status(self, name: str) -> os.stat_result:
         """What the system says of the file at this relative path, links followed; raises LeadsOut, BadInput."""
         path = self.root / name

@@ -4,11 +4,14 @@ A folder is entered by its own path first. A link to a folder that is entered an
 of N folders would make 2^N. A link to a folder elsewhere is an error that says how to have it followed; followed, it is
 entered like the others, once. Which of several links to one folder counts depends on their paths alone (those that lie
 in the folder itself before those behind other links, then by name), never on the order of a listing.
+
+What desktops, editors and version control leave behind is no part of a data set: folders whose name begins with a dot,
+`__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini` are neither entered nor listed, but counted.
 """
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +20,9 @@ from packer.files.text import printable
 from packer.sources.parsing.input_folder import HOW_TO_FOLLOW, InputFolder
 
 _SHOWN = 20  # names in one message
+_KINDS = 10  # suffixes in one message
+_CLUTTER_FILES = (".ds_store", "thumbs.db", "desktop.ini")  # in lower case
+_CLUTTER_FOLDERS = ("__macosx",)
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class Listing:
     folders: every folder below the root that was entered, the empty ones too, sorted.
     loops: links that were not entered, because they lead to a folder that they lie in, sorted.
     repeats: links that were not entered, because they lead to another folder that was, and which that is, sorted.
+    clutter: what desktops and editors left behind -> how many of it were passed over.
     """
 
     root: Path
@@ -34,6 +41,7 @@ class Listing:
     folders: list[str]
     loops: list[str]
     repeats: list[tuple[str, str]]
+    clutter: Mapping[str, int] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """What the walk left out, one line each."""
@@ -43,6 +51,9 @@ class Listing:
         if self.repeats:
             twice = listed(f"{name} ({first})" for name, first in self.repeats)
             notes.append(f"links not entered, since the folder that they lead to is taken once already: {twice}")
+        if self.clutter:
+            kinds = ", ".join(f"{shown(name)} {count}" for name, count in sorted(self.clutter.items()))
+            notes.append(f"ignored, since desktops and editors make them: {kinds}")
         return notes
 
 
@@ -69,7 +80,9 @@ def scan(root: Path, *, follow_links: bool = False) -> Listing:
             f"{shown(str(root))}: {linked(len(walk.elsewhere), 'folder')} out of it: {listed(walk.elsewhere)}; "
             f"{HOW_TO_FOLLOW} takes what is there, or move the links away"
         )
-    return Listing(root, sorted(walk.names), sorted(walk.folders), sorted(walk.loops), sorted(walk.repeats))
+    return Listing(
+        root, sorted(walk.names), sorted(walk.folders), sorted(walk.loops), sorted(walk.repeats), dict(walk.clutter)
+    )
 
 
 _Identity = tuple[int, int]
@@ -91,6 +104,7 @@ class _Walk:
     elsewhere: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     seen: dict[_Identity, str] = field(default_factory=dict)
+    clutter: Counter[str] = field(default_factory=Counter)
 
     def follow(self, name: str, above: frozenset[_Identity]) -> None:
         """Enter a link to a folder, if it is to be entered."""
@@ -132,11 +146,24 @@ class _Walk:
                 self._pass_over(prefix[:-1], first if identity not in above else None)
                 continue
             self.seen.setdefault(identity, prefix[:-1])
+            files, inner, links = self._without_clutter(files, inner, links)
             self.names.extend(prefix + name for name in files)
             self.folders.extend(prefix + name for name in inner)
             inside = above | {identity}
             self.links.extend((prefix + name, inside) for name in links)
             pending.extend((f"{prefix}{name}/", inside) for name in inner)
+
+    def _without_clutter(
+        self, files: list[str], folders: list[str], links: list[str]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """The entries of a folder that belong to a data set; counts the others."""
+
+        def kept(names: list[str], *, is_folder: bool) -> list[str]:
+            kinds = [_clutter(name, is_folder=is_folder) for name in names]
+            self.clutter.update(kind for kind in kinds if kind is not None)
+            return [name for name, kind in zip(names, kinds, strict=True) if kind is None]
+
+        return kept(files, is_folder=False), kept(folders, is_folder=True), kept(links, is_folder=True)
 
     def _pass_over(self, name: str, first: str | None) -> None:
         self.folders.remove(name)
@@ -158,6 +185,15 @@ def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
             else:
                 (folders if entry.is_dir() else files).append(entry.name)
     return files, folders, links
+
+
+def _clutter(name: str, *, is_folder: bool) -> str | None:
+    """What kind of leftover an entry is, None for one that may belong to a data set."""
+    if is_folder:
+        return f"{name}/" if name.startswith(".") or name.lower() in _CLUTTER_FOLDERS else None
+    if name.startswith("._"):
+        return "._*"
+    return name if name.lower() in _CLUTTER_FILES else None
 
 
 def shown(name: str) -> str:
@@ -184,8 +220,11 @@ def linked(count: int, noun: str) -> str:
     return f"{counted(count, noun)} that {'is a link' if count == 1 else 'are links'}"
 
 
-def described(names: Iterable[str]) -> str:
-    """What kinds of file there are: `12 files (.txt 10, .pdf 2)`."""
+def described(names: Iterable[str], noun: str = "file") -> str:
+    """What kinds of file there are: `12 files (.txt 10, .pdf 2)`; those in order of the counts, then of the names."""
     suffixes = Counter(PurePosixPath(name).suffix.lower() or "no suffix" for name in names)
-    kinds = ", ".join(f"{shown(suffix)} {count}" for suffix, count in suffixes.most_common(5))
-    return counted(suffixes.total(), "file") + (f" ({kinds})" if kinds else "")
+    ordered = sorted(suffixes.items(), key=lambda pair: (-pair[1], pair[0]))
+    kinds = ", ".join(f"{shown(suffix)} {count}" for suffix, count in ordered[:_KINDS])
+    rest = sum(count for _, count in ordered[_KINDS:])
+    kinds += f", others {rest}" if rest else ""
+    return counted(suffixes.total(), noun) + (f" ({kinds})" if kinds else "")
