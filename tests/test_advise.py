@@ -375,7 +375,7 @@ def test_bad_samples_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["absent"], "absent: not a folder"),
+        (["absent"], "absent: does not exist"),
         (["photos", "--geometry", "Foo()"], "geometry 'Foo()'"),
         (["photos", "--size", "big"], "resize 'big': expected N"),
     ],

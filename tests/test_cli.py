@@ -88,7 +88,7 @@ def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 3)
     cases: dict[tuple[object, ...], str] = {
         ("convert", root): "Missing argument",
-        ("convert", tmp_path / "no", tmp_path / "out.pack"): "not a folder",
+        ("convert", tmp_path / "no", tmp_path / "out.pack"): "does not exist",
         ("convert", root, tmp_path / "out.pack", "--to", "lmbd"): "did you mean 'lmdb'?",
         ("convert", root, tmp_path / "out.pack", "--from", "imagenet"): "imagenet",
         ("convert", root, tmp_path / "out.pack", "--resize", "big"): "expected N",

@@ -9,11 +9,13 @@ from PIL import Image
 
 from packer.conversion.options import Options
 from packer.conversion.run import Summary, convert
+from packer.conversion.sourcing import Request
 from packer.errors import BadInput, Refused
 from packer.pack import manifest as manifests
+from packer.pack.comparison import Comparison
 from packer.sources.folder import Source
 from packer.sources.parsing.layouts import ordered_splits, split_rank
-from tests.trees import write
+from tests.trees import cornell, picture, write
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -202,3 +204,26 @@ def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
         (root / f"c/{number}.jpg").unlink()
     assert packed(root, tmp_path / "d").notes == ()
     assert manifests.read(tmp_path / "d").samples == 3
+
+
+def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", {f"{name}/1.png": picture(1) for name in ("ape", "cat", "dog")})
+    convert(Source(first), tmp_path / "first.pack", Options())
+    second = write(tmp_path / "second", {"dog/1.png": picture(2), "cat/2.png": picture(3)})
+    assert int(Source(second)[1]["label"]) == 1
+    request = Request(classes_from=tmp_path / "first.pack")
+    source, _ = request.open(second)
+    assert source.schema["label"].classes == ("ape", "cat", "dog")
+    assert {source.key(row): int(source[row]["label"]) for row in range(2)} == {"cat/2.png": 1, "dog/1.png": 2}
+    convert(source, tmp_path / "second.pack", Options(source=request.to_json(source)))
+    assert list(Comparison(tmp_path / "second.pack", second).problems()) == []
+    write(second, {"zebra/1.png": picture(4)})
+    with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
+        request.open(second)
+    with pytest.raises(Refused, match="no classes to number"):
+        Request(options={"classes": "none"}, classes_from=tmp_path / "first.pack").open(second)
+    convert(Source(second, classes="none"), tmp_path / "bare.pack", Options())
+    with pytest.raises(Refused, match="has no classes"):
+        Request(classes_from=tmp_path / "bare.pack").open(second)
+    with pytest.raises(Refused, match="source 'cornell' has no option --classes-from"):
+        Request(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))

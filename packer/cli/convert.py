@@ -105,8 +105,19 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     "--split",
     "splits",
     multiple=True,
-    metavar="NAME=FILE",
-    help="Pack only the samples that FILE lists (keys or paths, one a line), as split NAME.",
+    metavar="NAME=FILE|SHARE",
+    help="Pack only the samples that FILE lists (keys or paths, one a line), as split NAME; or random splits by "
+    "their shares: --split train=0.9 --split val=0.1.",
+)
+@click.option("--split-seed", type=int, metavar="N", help="Another draw of random splits.  [default: 0]")
+@click.option(
+    "--split-by", metavar="FIELD", help="Random splits keep together what has one value of FIELD (object_id)."
+)
+@click.option(
+    "--classes-from",
+    type=click.Path(path_type=Path),
+    metavar="PACK",
+    help="folder: number the classes as in another pack; one that it does not have is an error.",
 )
 @click.option(
     "--depth-from",
@@ -179,7 +190,15 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     from packer.conversion.sourcing import Request  # noqa: PLC0415
 
     given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
-    request = Request(options["kind"], given, options["sidecars"], options["splits"])
+    request = Request(
+        options["kind"],
+        given,
+        options["sidecars"],
+        options["splits"],
+        split_seed=options["split_seed"],
+        split_by=options["split_by"],
+        classes_from=options["classes_from"],
+    )
     if options["preset"]:
         request = request.preset(source)
     opened, found = request.open(source)

@@ -13,8 +13,10 @@ from packer.conversion.repacking import KIND, PackSource
 from packer.errors import Refused
 from packer.pack import manifest as manifests
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
-from packer.sources.adding.splits import Split, add_splits
+from packer.sources.adding.splits import Shares, add_shares, add_splits, parse_splits
 from packer.sources.base import Source, read_file
+
+_OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
 
 
 def link_options(follow_links: bool) -> dict[str, Any]:
@@ -26,32 +28,42 @@ def link_options(follow_links: bool) -> dict[str, Any]:
 class Request:
     """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
 
-    sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each.
+    sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
+    classes_from: a pack by whose classes the labels are numbered.
     """
 
     kind: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     sidecars: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
+    split_seed: int | None = None
+    split_by: str | None = None
+    classes_from: Path | None = None
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises Refused, BadInput."""
+        if not os.path.lexists(root):
+            raise Refused(f"{root}: does not exist; give the folder of the data set, or a pack")
         if not root.is_dir():
-            raise Refused(f"{root}: not a folder; give the folder of the data set")
+            raise Refused(f"{root}: is not a folder; give the folder of the data set, or a pack")
+        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
         if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
         options = self._options(module.Source, kind)
+        options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         source: Source = module.Source(root, **options)
         if sidecars:
             policy = self.options.get("missing", "error")
             source = add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error")
-        if self.splits:
-            source = add_splits(source, [Split.parse(text) for text in self.splits])
+        if isinstance(splits, Shares):
+            source = add_shares(source, splits)
+        elif splits:
+            source = add_splits(source, splits)
         return source, found
 
     def preset(self, root: Path) -> "Request":
@@ -61,13 +73,27 @@ class Request:
         kind = self.kind if self.kind != "auto" else self._detect(root)[0]
         return replace(self, kind=kind, options={**source_options(kind), **self.options})
 
+    def _known_classes(self, maker: type[Source], kind: str) -> dict[str, Any]:
+        """The classes of the pack of `classes_from`, as the option of a source."""
+        if self.classes_from is None:
+            return {}
+        if "known_classes" not in maker.options():
+            raise Refused(f"source {kind!r} has no option --classes-from: it has no classes")
+        schema = manifests.read(self.classes_from).schema
+        classes = schema["label"].classes if "label" in schema else None
+        if not classes:
+            raise Refused(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
+        return {"known_classes": tuple(classes)}
+
     def _detect(self, root: Path) -> tuple[str, str]:
         return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         self._options(PackSource, KIND)  # it has none
-        if self.sidecars or self.splits:
-            raise Refused(f"{root}: a pack takes no --sidecar and no --split; pack the original folder with them")
+        if self.sidecars or self.splits or self.classes_from:
+            raise Refused(
+                f"{root}: a pack takes no --sidecar, --split and --classes-from; pack the original folder with them"
+            )
         source = PackSource(root)
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
@@ -75,7 +101,7 @@ class Request:
         taken = set(maker.options())
         unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
         if unfit:
-            known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - {"ignore_suffixes"}))
+            known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - _OURS))
             raise Refused(f"source {kind!r} has no option --{unfit[0].replace('_', '-')}; it has: {known or 'none'}")
         return {name: value for name, value in self.options.items() if name in taken}
 
@@ -86,10 +112,14 @@ class Request:
         """
         if isinstance(source, PackSource):
             return {"kind": KIND, "pack_id": source.manifest.pack_id, "options": source.manifest.options}
-        splits = [Split.parse(text) for text in self.splits]
-        return {
+        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+        known = self._known_classes(sources.load(source.kind).Source, source.kind)
+        asked: dict[str, Any] = {
             "kind": source.kind,
-            "options": dict(self.options),
+            "options": {**self.options, **{name: list(classes) for name, classes in known.items()}},
             "sidecars": list(self.sidecars),
-            "splits": {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits},
         }
+        if isinstance(splits, Shares):
+            return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}
+        lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
+        return {**asked, "splits": lists}

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import BadInput
+from packer.errors import BadInput, Refused
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources.parsing.clouds import png_size, read_depth
@@ -118,6 +118,11 @@ class Source(base.Source):
         if self._has_objects:
             sample |= {"object_id": np.int64(scene.object_id), "category": scene.category}
         return sample
+
+    def value(self, index: int, name: str) -> Any:
+        scene = self._scenes[self.checked(index)]
+        known = {"key": scene.key, "object_id": np.int64(scene.object_id), "category": scene.category}
+        return known[name] if name in known and name in self.schema else super().value(index, name)
 
     def key(self, index: int) -> str:
         return self._scenes[self.checked(index)].key
@@ -231,6 +236,11 @@ def _scenes(root: Path, found: Mapping[str, Paths]) -> list[_Scene]:
         for key, paths in found.items()
         if "grasps_file" in paths
     ]
+    if not found:
+        raise Refused(
+            f"{shown(str(root))}: no Cornell scenes, expected files pcdNNNNr.png and pcdNNNNcpos.txt; give the folder "
+            "that holds the data set, or say another --from"
+        )
     if not scenes:
         raise BadInput(
             f"{shown(str(root))}: no Cornell scenes: found numbers {listed(sorted(found)) or 'none'}, "

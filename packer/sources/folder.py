@@ -55,6 +55,7 @@ class Source(base.Source):
         allow_empty: bool = False,
         decode_with: str = "none",
         ignore_suffixes: Sequence[str] = (),
+        known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
         """List the folder.
@@ -66,9 +67,10 @@ class Source(base.Source):
         allow_empty: whether a class may have no image.
         decode_with: `pillow`: pictures that packer does not read are decoded by Pillow; `none`: nobody reads them.
         ignore_suffixes: ends of the names of files that are no samples although they may be images.
+        known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
         follow_links: whether links out of the folder are followed.
-        Raises BadInput where there is no image, a class is empty or a second name of another, `auto` finds images in
-        and beside folders or folders that are no classes; Refused for a layout that contradicts classes;
+        Raises BadInput where a class is empty or a second name of another, `auto` finds images in and beside folders
+        or folders that are no classes; Refused where there is no image, for a layout that contradicts classes;
         MissingPackage where Pillow is asked for and is not there.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
@@ -91,7 +93,7 @@ class Source(base.Source):
             self.decodes = bool(decoded)
         if not images:
             found = unread_pictures.described(unread) if unread else f"found {described(listing.names)}"
-            raise BadInput(
+            raise Refused(
                 f"{shown(str(root))}: no images: {found}; "
                 f"expected names that end in {' '.join(SUFFIXES)}; give the folder that holds the images"
             )
@@ -100,17 +102,18 @@ class Source(base.Source):
         names = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
             names.check(allow_empty=allow_empty)
+        numbered = _numbered_as(root, names.classes, tuple(known_classes), layout) if known_classes else names.classes
         taken = set(pictures)
         left_out = {name: reason for name in images if (reason := names.reason(name))}
         self._layout = layout
-        self._classes = {name: number for number, name in enumerate(names.classes)}
+        self._classes = {name: number for number, name in enumerate(numbered)}
         self._splits = {name: number for number, name in enumerate(names.splits)}
         self._names = sorted((name for name in images if name not in left_out), key=self._order)
         self.left_out = list(left_out.items())
         self.unread = [(name, unread_pictures.reason(kind)) for name, kind in unread.items()]
         self.unread_message = unread_pictures.described(unread) if unread else ""
         self._extras = [name for name in listing.names if name not in taken]
-        self.schema = _schema(names.classes, names.splits, decodes=self.decodes)
+        self.schema = _schema(numbered, names.splits, decodes=self.decodes)
         self.notes = [*listing.notes(), *self._found()]
 
     def __len__(self) -> int:
@@ -227,6 +230,24 @@ class _Names:
         labelled = [name for name in self._pictures if name.count("/") > level]
         filled = {name.split("/")[level] for name in labelled}
         _check_classes(self._root, self.classes, filled, allow_empty=allow_empty)
+
+
+def _numbered_as(root: Path, found: Sequence[str], known: tuple[str, ...], layout: str) -> tuple[str, ...]:
+    """The known classes; raises BadInput where one that was found is not among them."""
+    if layout not in ("class", "split/class"):
+        raise Refused(f"{shown(str(root))}: no classes to number as in another pack: the images have no labels")
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise BadInput(
+            f"{shown(str(root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not have: "
+            f"{listed(unknown)}; it has {_some(known)}; rename or remove the folders, or number the classes anew"
+        )
+    return known
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", ... and {len(names) - _SHOWN_CLASSES} more" if len(names) > _SHOWN_CLASSES else ""
+    return ", ".join(map(shown, names[:_SHOWN_CLASSES])) + more
 
 
 def _check_agree(layout: str, classes: str) -> None:

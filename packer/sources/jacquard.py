@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput
+from packer.errors import BadInput, Refused
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources.parsing.labels import Labels, read_rows
@@ -104,9 +105,9 @@ class Source(base.Source):
         listing = scan(root, follow_links=follow_links)
         found, self._extras = _collect(listing.names)
         if not found:
-            raise BadInput(
-                f"{shown(str(root))}: no Jacquard views: found {described(listing.names)}, "
-                "expected names such as 0_<object>_RGB.png; give the folder that holds the data set"
+            raise Refused(
+                f"{shown(str(root))}: no Jacquard views: found {described(listing.names)}, expected names such as "
+                "0_<object>_RGB.png; give the folder that holds the data set, or say another --from"
             )
         views, twice = _settle_duplicates(root, found, duplicates)
         self._views, incomplete = _settle_missing(root, views, missing)
@@ -132,6 +133,11 @@ class Source(base.Source):
         }
         pixels = {role: self.read(view.path(role)) for role in roles if role != "grasps_file"}
         return sample | pixels
+
+    def value(self, index: int, name: str) -> Any:
+        key = self.key(index)
+        known = {"key": key, "object_id": _object(key)}
+        return known[name] if name in known else super().value(index, name)
 
     def key(self, index: int) -> str:
         return self._views[self.checked(index)].key

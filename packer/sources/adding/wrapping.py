@@ -19,6 +19,10 @@ class Addition(ABC):
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
         """The added or changed fields of a sample; raises BadInput."""
 
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        """One of the added fields of a sample; raises BadInput."""
+        return self.values(source[row], source, row)[name]
+
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
         """The files that `values` reads."""
         return ()
@@ -64,7 +68,7 @@ class Wrapped(base.Source):
     def value(self, index: int, name: str) -> Any:
         row = self._row(index)
         if any(field.name == name for field in self._addition.fields):
-            return super().value(index, name)
+            return self._addition.value(self._source, row, name)
         return self._source.value(row, name)
 
     def key(self, index: int) -> str:
