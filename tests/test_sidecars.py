@@ -2,13 +2,23 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from packer.conversion.options import Options
+from packer.conversion.run import convert
+from packer.conversion.sourcing import Request
+from packer.datasets import LMDBDataset
 from packer.errors import BadIndex, BadInput, Refused
+from packer.pack.comparison import Comparison
+from packer.pack.extraction import extract
+from packer.sources import base, folder
 from packer.sources import cornell as cornell_source
-from packer.sources import folder
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
+from packer.sources.parsing.input_folder import LeadsOut
+from packer.sources.parsing.patterns import Pattern
 from tests.trees import cornell, depth, mask, picture, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
@@ -42,7 +52,7 @@ def test_parse_reads_name_suffix_and_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "depth", "depth=_d.tiff", "_d.tiff:depth", "d=:depth", "d=/x.png:mask", "d=x:boxes"]
+    "text", ["", "depth", "depth=_d.tiff", "_d.tiff:depth", "d=:depth", "d=/x.png:mask", "d=x:polygons"]
 )
 def test_parse_refuses_what_is_no_sidecar(text: str) -> None:
     with pytest.raises(Refused, match="expected"):
@@ -131,3 +141,160 @@ def test_a_wrapped_source_is_picklable(root: Path) -> None:
     copy = pickle.loads(pickle.dumps(source))
     assert [copy[index] for index in range(2)] == [source[index] for index in range(2)]
     assert copy.schema == source.schema
+
+
+def paired(tmp_path: Path) -> Path:
+    """Pictures and masks in folders of their own, one level deep."""
+    files = {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
+    return write(tmp_path / "set", {**files, **{f"masks/{n}.png": mask(n) for n in range(3)}})
+
+
+def opened(root: Path, *sidecars: str, **options: Any) -> base.Source:
+    return Request("folder", options, sidecars).open(root)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("masks/{stem}.png", "masks/c.d.png"),
+        ("masks/{name}.png", "masks/c.d.jpg.png"),
+        ("{folder}/m/{stem}.png", "a/b/m/c.d.png"),
+        ("m/{folder}/{stem}.png", "m/a/b/c.d.png"),
+        ("{parent}_{stem}.txt", "b_c.d.txt"),
+        ("../m/{stem}.png", "../m/c.d.png"),
+    ],
+)
+def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str) -> None:
+    pattern = Pattern(text)
+    assert pattern.path("a/b/c.d.jpg", "c.d") == path
+    assert pattern.matches(path)
+    assert not pattern.matches("a/b/c.d.jpg")
+    assert pattern.matches(pattern.path("c.d.jpg", "c.d"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("/etc/{stem}", "relative to the source"),
+        ("masks/{stme}.png", "expected the placeholders {stem}"),
+        ("masks/{stem}{", "expected the placeholders"),
+        ("masks/../../{stem}", "at the beginning only"),
+        ("{folder}/../{stem}", "at the beginning only"),
+        ("../{stem}.png", "name of a folder behind"),
+        ("../{parent}/{stem}.png", "name of a folder behind"),
+        ("../../{stem}", "name of a folder behind"),
+        ("masks//{stem}", "at the beginning only"),
+        ("./{stem}", "at the beginning only"),
+        ("{stem}/", "relative to the source"),
+        ("a\0/{stem}", "relative to the source"),
+    ],
+)
+def test_a_pattern_that_leads_elsewhere_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        Sidecar("mask", text, "mask")
+
+
+def test_masks_in_a_folder_beside_the_images(tmp_path: Path) -> None:
+    root = paired(tmp_path)
+    source = opened(root, "mask=masks/{stem}.png:mask", classes="none")
+    assert len(source) == 3
+    assert [source[n]["mask"] for n in range(3)] == [mask(n) for n in range(3)]
+    assert source[1]["files"] == {"image": "images/1.jpg", "mask": "masks/1.png"}
+    assert source.extras() == []
+    write(root, {"cat/1.jpg": b"", "dog/2.jpg": b"", "masks/cat/1.png": b"", "masks/dog/2.png": b""})
+    for n in range(3):
+        (root / f"images/{n}.jpg").unlink()
+    (root / "images").rmdir()
+    classes = opened(root, "mask=masks/{folder}/{stem}.png:mask")
+    assert classes.schema["label"].classes == ("cat", "dog")
+    assert [path.name for path in classes.files(1)] == ["2.jpg", "2.png"]
+
+
+def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    (root.parent / "masks/2.png").unlink()
+    (root.parent / "masks/2.png").symlink_to("1.png")
+    request = Request("folder", {}, ("mask=../masks/{stem}.png:mask",))
+    source, _ = request.open(root)
+    convert(source, tmp_path / "pack", Options(source=request.to_json(source)))
+    assert list(Comparison(tmp_path / "pack", root).problems()) == []
+    extract(tmp_path / "pack", tmp_path / "back")
+    assert (tmp_path / "back/masks/0.png").read_bytes() == mask(0)
+    assert (tmp_path / "back/masks/2.png").read_bytes() == mask(1)
+    assert (tmp_path / "back/0.jpg").read_bytes() == picture(0, suffix=".jpg")
+    write(root.parent, {"masks/0.png": mask(7)})
+    assert any("masks/0.png" in line for line in Comparison(tmp_path / "pack", root).problems())
+    write(root.parent, {"masks/0.png": b"no picture"})
+    with pytest.raises(BadInput, match=r"images/\.\./masks/0\.png: cannot pack"):
+        convert(source, tmp_path / "other", Options())
+
+
+def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    secret = write(tmp_path, {"secret.png": mask(5)}) / "secret.png"
+    (root.parent / "masks/1.png").unlink()
+    (root.parent / "masks/1.png").symlink_to(secret)
+    source = opened(root, "mask=../masks/{stem}.png:mask")
+    with pytest.raises(LeadsOut, match="masks/1.png: is a link out of the folder"):
+        source[1]
+    with pytest.raises(BadInput, match="1 of 3 samples cannot be packed, by reason of links"):
+        convert(source, tmp_path / "pack", Options())
+    assert opened(root, "mask=../masks/{stem}.png:mask", follow_links=True)[1]["mask"] == mask(5)
+
+
+def test_folders_above_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    with pytest.raises(Refused, match="there is no folder .*mask; mend the path"):
+        opened(root, "mask=../mask/{stem}.png:mask")
+    write(root, {"masks/x.txt": b""})
+    with pytest.raises(Refused, match="images has a masks too"):
+        opened(root, "mask=../masks/{stem}.png:mask", classes="none")
+
+
+def test_a_sidecar_that_matches_nothing_says_what_is_there(tmp_path: Path) -> None:
+    root = paired(tmp_path)
+    with pytest.raises(
+        Refused,
+        match=r"--sidecar mask=masks/\{stem\}_m.png matches nothing: 0 of 6 samples have such a file, for images/0.jpg "
+        r"expected masks/0_m.png; files like these are there: masks/0.png",
+    ):
+        opened(root, "mask=masks/{stem}_m.png:mask", classes="none", layout="auto", missing="skip")
+    with pytest.raises(Refused, match="--sidecar depth=_d.tiff matches nothing: 0 of 2 samples"):
+        folder_root = write(tmp_path / "flat", {"a.jpg": b"", "a_depth.tif": b"", "b.jpg": b""})
+        add_sidecars(folder.Source(folder_root, ignore_suffixes=("_depth.tif",)), [DEPTH])
+
+
+def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
+    files = {
+        "a.jpg": b"",
+        "a.txt": "1 2 3 4.5\n\n5,6,7,8\n",
+        "a.age": " 42.5\n",
+        "b.jpg": b"",
+        "b.txt": "",
+        "b.age": "1",
+    }
+    source = opened(write(tmp_path, files), "boxes=.txt:boxes", "age=.age:number")
+    sample = source[0]
+    assert sample["boxes"].tolist() == [[1, 2, 3, 4.5], [5, 6, 7, 8]]
+    assert (sample["boxes"].dtype, source[1]["boxes"].shape) == (np.float32, (0, 4))
+    assert sample["age"] == 42.5
+    assert source.value(1, "age") == 1
+    for text in ("1 2 3", "3 2 1 4", "1 2 x 4", "1 2 nan 4", "1_0 2 30 4"):
+        (tmp_path / "a.txt").write_text(text)
+        with pytest.raises(BadInput, match="a.txt: cannot read as boxes"):
+            source[0]
+    (tmp_path / "b.age").write_text("1 2")
+    with pytest.raises(BadInput, match="b.age: cannot read as number"):
+        source[1]
+
+
+def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
+    files = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": f"0 0 {n} {n}\n" * n for n in range(3)}
+    root = write(tmp_path / "data", {**files, **{f"{n}.age": str(n) for n in range(3)}})
+    request = Request("folder", {}, ("boxes=.txt:boxes", "age=.age:number"))
+    source, _ = request.open(root)
+    convert(source, tmp_path / "pack", Options(source=request.to_json(source)))
+    dataset = LMDBDataset(tmp_path / "pack")
+    assert dataset[2]["boxes"].tolist() == [[0, 0, 2, 2]] * 2
+    assert float(dataset[2]["age"]) == 2
+    assert list(Comparison(tmp_path / "pack", root).problems()) == []

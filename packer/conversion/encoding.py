@@ -98,7 +98,7 @@ class Encoder:
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
         if isinstance(files, dict) and name in files:
-            return str(self._source.root / files[name])
+            return str(self._source.original(files[name]))
         return str(self._source.files(index)[0])
 
     def _step(self, field: Field) -> _Step:

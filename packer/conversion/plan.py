@@ -252,7 +252,8 @@ class _Links:
     def state(self, index: int, name: str) -> tuple[int, int]:
         """Size and time of a file of a sample; 0 and the link's own time for a link that leads nowhere or out."""
         try:
-            status = self._folder.status(name)
+            folder, inside = self._source.place(name)
+            status = folder.status(inside)
         except BadInput as error:
             path = self._folder.root / name
             if not path.is_symlink():

@@ -27,8 +27,9 @@ from packer.pack.origins import Origin, Origins
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.adding.sidecars import Sidecar
-from packer.sources.base import Source
+from packer.sources.base import Source, place
 from packer.sources.parsing.input_folder import InputFolder
+from packer.sources.parsing.patterns import stored_path
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class Comparison:
         given = self._asked.get("options")
         self._given: dict[str, Any] = given if isinstance(given, dict) else {}
         self._folder = InputFolder(root, self._given.get("follow_links") is True)
+        asked = self._asked.get("sidecars")
+        parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
+        self._sidecars = {sidecar.name: sidecar for sidecar in parsed}
         moved = "matrix" in self._pack.schema
         self._matrices = self._pack.index.column("matrix") if moved else None
         self._sizes = self._pack.index.column("source_size") if moved else None
@@ -94,6 +98,11 @@ class Comparison:
     def _original(self, index: int, origin: Origin) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
         name = self._pack.index.key(index)
+        sidecar = self._sidecars.get(origin.name)
+        if sidecar is not None and sidecar.outside is not None:
+            above = sidecar.outside.removesuffix(stored_path(sidecar.outside))
+            folder, path = place(self._folder, (sidecar.outside,), above + origin.path)
+            return folder.read(path)
         if self._given.get("decode_with") != "pillow" or origin.field is None or origin.path != f"{name}.png":
             return self._folder.read(origin.path)
         pixels = pillow.decode(self._folder.read(name), name)
@@ -190,10 +199,8 @@ class Comparison:
             return None
         made = sources.load(str(kind)).Source
         options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
-        sidecars = self._asked.get("sidecars")
-        sidecars = sidecars if isinstance(sidecars, list) else []
         if "ignore_suffixes" in made.options():
-            options["ignore_suffixes"] = tuple(Sidecar.parse(str(text)).suffix for text in sidecars)
+            options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root, **options)
         return source
 

@@ -26,6 +26,7 @@ from packer.errors import BadIndex, Refused
 from packer.schema import Schema
 from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.input_folder import read_file as read_file
+from packer.sources.parsing.patterns import stored_path
 
 Sample = dict[str, Any]
 
@@ -42,6 +43,7 @@ class Source(ABC):
     unread: Sequence[tuple[str, str]] = ()  # (key, reason) of pictures in formats that nobody reads
     unread_message: str = ""  # how many of these there are of which format, and what to do
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
+    outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     follow_links: bool = False  # whether links out of the folder are followed, see packer.sources.parsing.input_folder
 
     @property
@@ -49,9 +51,22 @@ class Source(ABC):
         """The folder, whose files are read by one rule about links."""
         return InputFolder(self.root, self.follow_links)
 
+    def place(self, name: str) -> tuple[InputFolder, str]:
+        """The folder that the file at this relative path is read beneath, and its path in there."""
+        return place(self.folder, self.outside, name)
+
+    def original(self, stored: str) -> Path:
+        """Where the file lies that a pack names so: packs leave out what leads above the folder."""
+        for folder in self.outside:
+            name = stored_path(folder)
+            if stored.startswith(f"{name}/"):
+                return self.root / (folder + stored[len(name) :])
+        return self.root / stored
+
     def read(self, name: str) -> bytes:
         """The bytes of the file at this relative path; raises BadInput."""
-        return self.folder.read(name)
+        folder, path = self.place(name)
+        return folder.read(path)
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -101,6 +116,17 @@ class Source(ABC):
         if not 0 <= index < len(self):
             raise BadIndex(f"{self.root}: no sample {index}; there are {len(self)}, counted from 0")
         return index
+
+
+def place(folder: InputFolder, outside: Sequence[str], name: str) -> tuple[InputFolder, str]:
+    """The folder that a file is read beneath, and its path in there.
+
+    outside: folders above, such as `../masks`, whose files have such names.
+    """
+    for above in outside:
+        if name.startswith(f"{above}/"):
+            return InputFolder(folder.root / above, folder.follow_links), name[len(above) + 1 :]
+    return folder, name
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:

@@ -11,7 +11,8 @@ kept files: `a.heic` is stored as the PNG `a.heic.png`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from packer.errors import BadInput, DamagedImage, Refused
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources.parsing import layouts, unread_pictures
+from packer.sources.parsing.patterns import Pattern
 from packer.sources.parsing.scanning import Listing, counted, described, linked, listed, scan, shown
 
 SPECIFICITY = 0
@@ -66,7 +68,8 @@ class Source(base.Source):
             splits, without labels; `auto`: classes, unless they are named as splits, or as pictures and masks.
         allow_empty: whether a class may have no image.
         decode_with: `pillow`: pictures that packer does not read are decoded by Pillow; `none`: nobody reads them.
-        ignore_suffixes: ends of the names of files that are no samples although they may be images.
+        ignore_suffixes: ends of the names of files that are no samples although they may be images; with a
+            placeholder the pattern of their paths (packer.sources.parsing.patterns).
         known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
         follow_links: whether links out of the folder are followed.
         Raises BadInput where a class is empty or a second name of another, `auto` finds images in and beside folders
@@ -80,9 +83,16 @@ class Source(base.Source):
         self.root = root
         self.follow_links = follow_links
         listing = scan(root, follow_links=follow_links)
-        ignored = tuple(ignore_suffixes)
-        images = [name for name in listing.names if _is_image(name) and not name.endswith(ignored)]
-        rest = [name for name in listing.names if not _is_image(name) and not name.endswith(ignored)]
+        ignored = tuple(text for text in ignore_suffixes if "{" not in text)
+        patterns = [Pattern(text) for text in ignore_suffixes if "{" in text]
+        names = [
+            name
+            for name in listing.names
+            if not name.endswith(ignored) and not any(pattern.matches(name) for pattern in patterns)
+        ]
+        listing = _without_folders(listing, {pattern.top for pattern in patterns} - {None})
+        images = [name for name in names if _is_image(name)]
+        rest = [name for name in names if not _is_image(name)]
         unread = unread_pictures.unread_pictures(self.folder, rest)
         self.decodes = False
         if decode_with == "pillow":
@@ -99,21 +109,21 @@ class Source(base.Source):
             )
         pictures = [*images, *unread]
         layout = _settled(root, listing, pictures, layout=layout, classes=classes)
-        names = _Names(root, listing, pictures, layout)
+        meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
-            names.check(allow_empty=allow_empty)
-        numbered = _numbered_as(root, names.classes, tuple(known_classes), layout) if known_classes else names.classes
+            meant.check(allow_empty=allow_empty)
+        numbered = _numbered_as(root, meant.classes, tuple(known_classes), layout) if known_classes else meant.classes
         taken = set(pictures)
-        left_out = {name: reason for name in images if (reason := names.reason(name))}
+        left_out = {name: reason for name in images if (reason := meant.reason(name))}
         self._layout = layout
         self._classes = {name: number for number, name in enumerate(numbered)}
-        self._splits = {name: number for number, name in enumerate(names.splits)}
+        self._splits = {name: number for number, name in enumerate(meant.splits)}
         self._names = sorted((name for name in images if name not in left_out), key=self._order)
         self.left_out = list(left_out.items())
         self.unread = [(name, unread_pictures.reason(kind)) for name, kind in unread.items()]
         self.unread_message = unread_pictures.described(unread) if unread else ""
         self._extras = [name for name in listing.names if name not in taken]
-        self.schema = _schema(numbered, names.splits, decodes=self.decodes)
+        self.schema = _schema(numbered, meant.splits, decodes=self.decodes)
         self.notes = [*listing.notes(), *self._found()]
 
     def __len__(self) -> int:
@@ -248,6 +258,11 @@ def _numbered_as(root: Path, found: Sequence[str], known: tuple[str, ...], layou
 def _some(names: Sequence[str]) -> str:
     more = f", ... and {len(names) - _SHOWN_CLASSES} more" if len(names) > _SHOWN_CLASSES else ""
     return ", ".join(map(shown, names[:_SHOWN_CLASSES])) + more
+
+
+def _without_folders(listing: Listing, tops: Container[str | None]) -> Listing:
+    """The listing without the folders below these directly in the root: the files there belong to a sidecar."""
+    return replace(listing, folders=[name for name in listing.folders if name.partition("/")[0] not in tops])
 
 
 def _check_agree(layout: str, classes: str) -> None:

@@ -1,20 +1,27 @@
 """Sidecars: files beside each sample of any source, as further fields: `a.jpg` and `a_d.tiff` give image and depth.
 
-The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. Pictures may be
-any file that packer decodes, `.npy` too. Text is UTF-8; bytes are kept verbatim.
+The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
+placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources.parsing.patterns).
+Pictures may be any file that packer decodes, `.npy` too. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
+`x0 y0 x1 y1` in px of the picture, a number is a file that holds one.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 from packer.errors import BadInput, Refused
 from packer.schema import Field
 from packer.sources import base
 from packer.sources.adding.wrapping import Addition, Wrapped
-from packer.sources.parsing.input_folder import InputFolder
+from packer.sources.parsing.patterns import Pattern, stored_path
 from packer.sources.parsing.scanning import counted, listed, scan, shown
 
 _CODECS = {
@@ -24,13 +31,16 @@ _CODECS = {
     "bytes": "encoded",
     "text": "text",
     "json": "json",
+    "boxes": "raw:float32",
+    "number": "number",
 }
 _FILES = Field("files", "json", "json", hidden=True)
+_SIMILAR = 5  # names that a message offers
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """One added field: its name, the suffix of its files, its kind (image, depth, mask, bytes, text or json)."""
+    """One added field: its name, the suffix or pattern of its files, its kind."""
 
     name: str
     suffix: str
@@ -39,9 +49,10 @@ class Sidecar:
     def __post_init__(self) -> None:
         if self.kind not in _CODECS:
             raise Refused(f"sidecar {self.name!r}: unknown kind {self.kind!r}; expected one of {', '.join(_CODECS)}")
-        if not self.suffix or "/" in self.suffix or "\0" in self.suffix:
+        if self.pattern is None and (not self.suffix or "/" in self.suffix or "\0" in self.suffix):
             raise Refused(
-                f"sidecar {self.name!r}: suffix {self.suffix!r} cannot end a file name; expected such as _d.tiff"
+                f"sidecar {self.name!r}: suffix {self.suffix!r} cannot end a file name; expected such as _d.tiff, or "
+                "masks/{stem}.png for files in a folder of their own"
             )
 
     @classmethod
@@ -50,31 +61,62 @@ class Sidecar:
         name, equals, rest = text.partition("=")
         suffix, colon, kind = rest.rpartition(":")
         if not (equals and colon):
-            raise Refused(f"sidecar {text!r}: expected NAME=SUFFIX:KIND, such as depth=_d.tiff:depth")
+            raise Refused(
+                f"sidecar {text!r}: expected NAME=SUFFIX:KIND, such as depth=_d.tiff:depth or "
+                "mask=masks/{stem}.png:mask"
+            )
         return cls(name, suffix, kind)
 
     @property
     def field(self) -> Field:
         """The field that the sidecar adds; raises Refused for a name that no field can have."""
-        return Field(self.name, self.kind, _CODECS[self.kind])
+        codec = _CODECS[self.kind]
+        if self.kind == "boxes":
+            return Field(self.name, self.kind, codec, dtype="float32", shape=(None, 4))
+        if self.kind == "number":
+            return Field(self.name, self.kind, codec, dtype="float64", shape=())
+        return Field(self.name, self.kind, codec)
+
+    @cached_property
+    def pattern(self) -> Pattern | None:
+        """The pattern of its paths, None for a suffix."""
+        return Pattern(self.suffix) if "{" in self.suffix else None
+
+    @property
+    def outside(self) -> str | None:
+        """The folder above the source that its files lie in, such as `../masks`."""
+        return self.pattern.outside if self.pattern else None
+
+    def path(self, source: base.Source, row: int) -> str:
+        """The relative path of its file of a sample."""
+        stem = _relative(source.stem(row), source.root)
+        if self.pattern is None:
+            return stem + self.suffix
+        return self.pattern.path(_relative(source.files(row)[0], source.root), stem.rpartition("/")[2])
 
 
 def add_sidecars(source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error") -> base.Source:
-    """The source with a field per sidecar, and `files` (hidden: field -> relative path) where it had none.
+    """The source with the fields of the sidecar files.
 
-    missing: what a sample without one of the files is: `error`, or `skip`: left out.
+    missing: what a sample is that lacks a sidecar file: an `error`, or left out (`skip`).
     A source that takes every picture for a sample must be told to ignore the suffixes (folder: ignore_suffixes).
-    Raises BadInput, naming the samples, for files that are not there; Refused for a field name that is taken.
+    Raises BadInput, naming the samples, for files that are not there; Refused for a field name that is taken, for a
+    sidecar that no sample has, and for a folder above the source that is not there or is named as one in it.
     """
     base.check_choice("missing", missing, ("error", "skip"))
     addition = _Files(source, sidecars)
-    there = set(scan(source.root, follow_links=source.follow_links).names)
+    names = scan(source.root, follow_links=source.follow_links).names
+    there = {*names, *_outside_names(source, sidecars, names)}
     lacking: dict[int, str] = {}
+    absent_of: Counter[str] = Counter()
     for row in range(len(source)):
-        stem = _relative(source.stem(row), source.root)
-        absent = [stem + sidecar.suffix for sidecar in sidecars if stem + sidecar.suffix not in there]
+        absent = [(sidecar, path) for sidecar in sidecars if (path := sidecar.path(source, row)) not in there]
         if absent:
-            lacking[row] = ", ".join(absent)
+            lacking[row] = ", ".join(path for _, path in absent)
+            absent_of.update(sidecar.name for sidecar, _ in absent)
+    for sidecar in sidecars:
+        if len(source) and absent_of[sidecar.name] == len(source):
+            raise Refused(f"{shown(str(source.root))}: {_matches_nothing(source, sidecar, there)}")
     if lacking and missing == "error":
         raise BadInput(
             f"{shown(str(source.root))}: {counted(len(lacking), 'sample')} of {len(source)} lack a sidecar file: "
@@ -85,6 +127,44 @@ def add_sidecars(source: base.Source, sidecars: Sequence[Sidecar], *, missing: s
     return Wrapped(source, addition, rows=rows, left_out=left_out, note=_note(sidecars))
 
 
+def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
+    """Relative paths, which begin with `../`, of all files in the folders above the source that sidecars name."""
+    found: set[str] = set()
+    tops = {name.partition("/")[0] for name in names}
+    for sidecar in sidecars:
+        if sidecar.outside is None:
+            continue
+        folder = source.root / sidecar.outside
+        if not folder.is_dir():
+            raise Refused(f"sidecar {sidecar.name!r}: there is no folder {shown(str(folder))}; mend the path")
+        stored = stored_path(sidecar.outside)
+        others = {other.outside for other in sidecars if other.outside and stored_path(other.outside) == stored}
+        if stored in tops or len(others) > 1:
+            where = shown(str(source.root)) if stored in tops else "another sidecar"
+            raise Refused(
+                f"sidecar {sidecar.name!r}: {where} has a {shown(stored)} too, so that extract could not tell their "
+                "files apart; rename one"
+            )
+        inner = scan(folder, follow_links=source.follow_links).names
+        found.update(f"{sidecar.outside}/{name}" for name in inner)
+    return found
+
+
+def _matches_nothing(source: base.Source, sidecar: Sidecar, there: Iterable[str]) -> str:
+    """What to say of a sidecar that no sample has, with names that may be meant."""
+    expected = sidecar.path(source, 0)
+    main = {_relative(path, source.root) for path in source.files(0)}
+    stem = _relative(source.stem(0), source.root).rpartition("/")[2]
+    similar = sorted(name for name in there if name.rpartition("/")[2].startswith(stem) and name not in main)
+    beside = sorted(name for name in there if name.rpartition("/")[0] == expected.rpartition("/")[0])
+    offered = similar or [name for name in beside if name not in main]
+    like = f"files like these are there: {listed(offered[:_SIMILAR])}" if offered else "no file is named like it"
+    return (
+        f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
+        f"such a file, for {shown(source.key(0))} expected {shown(expected)}; {like}"
+    )
+
+
 class _Files(Addition):
     """Reads the sidecar files."""
 
@@ -93,25 +173,33 @@ class _Files(Addition):
         self._names_files = _FILES.name in source.schema
         fields = tuple(sidecar.field for sidecar in sidecars)
         self.fields = fields if self._names_files else (*fields, _FILES)
+        self.outside = tuple(dict.fromkeys(sidecar.outside for sidecar in sidecars if sidecar.outside))
         pictures = [field.name for field in source.schema if field.kind == "image"]
         self._main = pictures[0] if pictures else None
 
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
-        paths = dict(zip((sidecar.name for sidecar in self._sidecars), self.files(source, row), strict=True))
-        files = {name: _relative(path, source.root) for name, path in paths.items()}
+        paths = {sidecar.name: sidecar.path(source, row) for sidecar in self._sidecars}
+        files = {name: stored_path(path) for name, path in paths.items()}
         if self._names_files:
             files = {**sample[_FILES.name], **files}
         elif self._main is not None:
             files = {self._main: _relative(source.files(row)[0], source.root), **files}
-        read = {
-            sidecar.name: _value(source.folder, _relative(paths[sidecar.name], source.root), sidecar.kind)
-            for sidecar in self._sidecars
-        }
+        read = {sidecar.name: self._value(source, row, sidecar) for sidecar in self._sidecars}
         return {**read, _FILES.name: files}
 
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        for sidecar in self._sidecars:
+            if sidecar.name == name:
+                return self._value(source, row, sidecar)
+        return super().value(source, row, name)
+
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
-        stem = source.stem(row)
-        return tuple(stem.with_name(stem.name + sidecar.suffix) for sidecar in self._sidecars)
+        return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)
+
+    def _value(self, source: base.Source, row: int, sidecar: Sidecar) -> Any:
+        name = sidecar.path(source, row)
+        place = base.place(source.folder, (*source.outside, *self.outside), name)
+        return _value(place[0].read(place[1]), source.root / name, sidecar.kind)
 
 
 def _note(sidecars: Sequence[Sidecar]) -> str:
@@ -123,16 +211,40 @@ def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _value(folder: InputFolder, name: str, kind: str) -> Any:
-    data, path = folder.read(name), folder.root / name
+def _value(data: bytes, path: Path, kind: str) -> Any:
     try:
         if kind == "text":
             return data.decode("utf-8")
         if kind == "json":
             return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
+        if kind == "boxes":
+            return _boxes(data.decode("utf-8-sig"))
+        if kind == "number":
+            return np.float64(_number(data.decode("utf-8-sig").strip()))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{shown(str(path))}: cannot read as {kind}: {error}; mend the file or leave it out") from error
     return data
+
+
+def _boxes(text: str) -> Any:
+    """Lines of four numbers, separated by spaces or commas; blank lines are skipped."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.replace(",", " ").split()
+        if not words:
+            continue
+        row = [_number(word) for word in words]
+        if len(row) != 4 or row[0] > row[2] or row[1] > row[3]:
+            raise ValueError(f"line {number}: found {shown(line[:80])!r}, expected x0 y0 x1 y1 with x0 <= x1, y0 <= y1")
+        rows.append(row)
+    return np.asarray(rows, np.float32).reshape(-1, 4)
+
+
+def _number(word: str) -> float:
+    value = float(word) if word.isascii() and "_" not in word else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"found {shown(word[:20])!r}, expected a number")
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

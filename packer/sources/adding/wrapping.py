@@ -14,6 +14,7 @@ class Addition(ABC):
     """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
 
     fields: tuple[Field, ...]
+    outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
 
     @abstractmethod
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
@@ -47,6 +48,7 @@ class Wrapped(base.Source):
         self.kind = source.kind
         self.root = source.root
         self.follow_links = source.follow_links
+        self.outside = (*source.outside, *addition.outside)
         self.schema = Schema((*source.schema, *addition.fields))
         self.notes = [*source.notes, note]
         self.left_out = [*source.left_out, *left_out]
