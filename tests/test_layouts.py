@@ -11,6 +11,7 @@ from packer.conversion.options import Options
 from packer.conversion.run import Summary, convert
 from packer.conversion.sourcing import Request
 from packer.errors import BadInput, Refused
+from packer.measure.folders import FolderDataset
 from packer.pack import manifest as manifests
 from packer.pack.comparison import Comparison
 from packer.sources.folder import Source
@@ -40,14 +41,14 @@ def test_names_of_splits_are_known(word: str) -> None:
 def test_splits_above_classes_are_refused_as_classes(tmp_path: Path, classes: str, names: tuple[str, ...]) -> None:
     files = [f"{split}/{kind}/{n}.jpg" for split in names for kind in ("cat", "dog") for n in range(2)]
     with pytest.raises(
-        BadInput, match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*say --layout split/class, .*--layout class"
+        Refused, match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*say --layout split/class, .*--layout class"
     ):
         Source(tree(tmp_path, *files), classes=classes)
 
 
 def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "train/b.jpg", "val/c.jpg")
-    with pytest.raises(BadInput, match=r"train \(2 images\), val \(1 image\); say --layout split, "):
+    with pytest.raises(Refused, match=r"train \(2 images\), val \(1 image\); say --layout split, "):
         Source(root)
     source = Source(root, layout="split")
     assert source.schema.names == ("key", "image", "split")
@@ -59,6 +60,15 @@ def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
 def test_a_class_among_others_may_be_named_as_a_split(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "car/b.jpg", "bus/c.jpg")
     assert Source(root).schema["label"].classes == ("bus", "car", "train")
+
+
+def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "data", {f"{split}/cat/{n}.png": picture(n) for split in ("train", "val") for n in range(2)}
+    )
+    assert len(FolderDataset(root)) == 4
+    convert(Source(root, layout="unchecked"), tmp_path / "old", Options(source={"kind": "folder", "options": {}}))
+    assert list(Comparison(tmp_path / "old", root).problems()) == []
 
 
 def test_classes_that_are_named_as_splits_can_be_said(tmp_path: Path) -> None:
@@ -121,7 +131,7 @@ RACCOON = ["images/r-1.jpg", "images/r-2.jpg", "annotations/r-1.xml", "annotatio
 def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty: bool) -> None:
     """The raccoon set: with --allow-empty every photo had the label 2 of ('annotations', 'data', 'images')."""
     root = tree(tmp_path, *RACCOON)
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(Refused) as caught:
         Source(root, allow_empty=allow_empty)
     assert "images (2 images), annotations (.xml 2)" in str(caught.value)
     assert "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'" in str(caught.value)
@@ -140,23 +150,23 @@ def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty:
     ],
 )
 def test_pictures_beside_masks_are_no_classes(tmp_path: Path, names: tuple[str, str], say: str) -> None:
-    with pytest.raises(BadInput, match="named as pictures and what belongs to them") as caught:
+    with pytest.raises(Refused, match="named as pictures and what belongs to them") as caught:
         Source(tree(tmp_path, *names))
     assert say in str(caught.value)
 
 
 def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"say --classes none \(no labels\); or --layout class"):
+    with pytest.raises(Refused, match=r"say --classes none \(no labels\); or --layout class"):
         Source(tree(tmp_path / "a", "images/a.jpg", "images/b.jpg"))
-    with pytest.raises(BadInput, match=r"or give \S+images, if the folders in it are the classes"):
+    with pytest.raises(Refused, match=r"or give \S+images, if the folders in it are the classes"):
         Source(tree(tmp_path / "b", "images/cat/a.jpg", "images/dog/b.jpg"))
 
 
 def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(BadInput, match="say --layout split, "):
+    with pytest.raises(Refused, match="say --layout split, "):
         Source(root)
-    with pytest.raises(BadInput, match="the folders in the splits are images, masks: these are no classes"):
+    with pytest.raises(Refused, match="the folders in the splits are images, masks: these are no classes"):
         Source(root, layout="split/class")
 
 

@@ -202,7 +202,7 @@ def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:
         repacked(tmp_path / "a.pack", target, exif="rotate")
     with pytest.raises(Refused, match="not the file's bytes"):
         repacked(tmp_path / "a.pack", target, codecs=(("image", "encoded"),))
-    with pytest.raises(Refused, match="no --sidecar and no --split"):
+    with pytest.raises(Refused, match="no --sidecar, --split and --classes-from"):
         Request(sidecars=("depth=_d.tiff:depth",)).open(tmp_path / "a.pack")
     with pytest.raises(Refused, match="no option --classes"):
         Request(options={"classes": "none"}).open(tmp_path / "a.pack")

@@ -217,8 +217,8 @@ def test_a_source_recognises_nothing_in_no_files(name: str) -> None:
     assert sources.load(name).recognise(["README.md", "pcd.txt", "a/RGB.pdf"]) is None
 
 
-def test_an_empty_folder_is_bad_input(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="expected"):
+def test_an_empty_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="expected"):
         sources.load(name).Source(tmp_path)
 
 

@@ -15,6 +15,7 @@ from packer.pack import manifest as manifests
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
 from packer.sources.adding.splits import Shares, add_shares, add_splits, parse_splits
 from packer.sources.base import Source, read_file
+from packer.sources.parsing import layouts
 
 _OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
 
@@ -29,7 +30,8 @@ class Request:
     """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
 
     sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
-    classes_from: a pack by whose classes the labels are numbered.
+    classes_from: a pack by whose classes the labels are numbered. checks_layout: False where nothing is packed to train
+    on, so that folders of any name may be classes.
     """
 
     kind: str = "auto"
@@ -39,6 +41,7 @@ class Request:
     split_seed: int | None = None
     split_by: str | None = None
     classes_from: Path | None = None
+    checks_layout: bool = True
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises Refused, BadInput."""
@@ -53,6 +56,8 @@ class Request:
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
         options = self._options(module.Source, kind)
+        if not self.checks_layout and "layout" in module.Source.options():
+            options.setdefault("layout", layouts.UNCHECKED)
         options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)

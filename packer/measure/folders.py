@@ -40,7 +40,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
         Raises UnknownKey, and what making the source does.
         """
-        self.source: Source = Request(options=link_options(follow_links)).open(path)[0]
+        self.source: Source = Request(options=link_options(follow_links), checks_layout=False).open(path)[0]
         whole = self.source.schema
         if missing := sorted(set(fields or ()) - set(whole.names)):
             raise UnknownKey(f"{path}: no field {missing[0]!r}; there are: {', '.join(whole.names)}")

@@ -28,6 +28,7 @@ from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.adding.sidecars import Sidecar
 from packer.sources.base import Source, place
+from packer.sources.parsing import layouts
 from packer.sources.parsing.input_folder import InputFolder
 from packer.sources.parsing.patterns import stored_path
 
@@ -199,6 +200,8 @@ class Comparison:
             return None
         made = sources.load(str(kind)).Source
         options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
+        if "layout" in made.options():
+            options.setdefault("layout", layouts.UNCHECKED)  # what was packed is packed
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root, **options)

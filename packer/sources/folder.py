@@ -65,7 +65,8 @@ class Source(base.Source):
         classes: `folders`: a label per folder directly under the root; `none`: no labels; `auto`: labels where
             every image lies in a folder, none where every image lies directly in the root.
         layout: what the folders under the root are: `class`; `split/class`: splits with classes in them; `split`:
-            splits, without labels; `auto`: classes, unless they are named as splits, or as pictures and masks.
+            splits, without labels; `auto`: classes, but refused where they are named as splits, or as pictures and
+            masks; `unchecked`: as auto, never refused for its names.
         allow_empty: whether a class may have no image.
         decode_with: `pillow`: pictures that packer does not read are decoded by Pillow; `none`: nobody reads them.
         ignore_suffixes: ends of the names of files that are no samples although they may be images; with a
@@ -273,12 +274,13 @@ def _check_agree(layout: str, classes: str) -> None:
 
 def _settled(root: Path, listing: Listing, pictures: Sequence[str], *, layout: str, classes: str) -> str:
     """The layout with `auto` decided: `class`, `split/class`, `split`, or `flat` for no labels."""
-    if layout != "auto":
+    if layout not in ("auto", layouts.UNCHECKED):
         return layout
     loose = [name for name in pictures if "/" not in name]
     if classes == "none" or (classes == "auto" and _is_flat(root, pictures, loose)):
         return "flat"
-    layouts.check_classes(root, listing, pictures)
+    if layout == "auto":
+        layouts.check_classes(root, listing, pictures)
     return "class"
 
 

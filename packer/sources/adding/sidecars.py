@@ -153,11 +153,12 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
 def _matches_nothing(source: base.Source, sidecar: Sidecar, there: Iterable[str]) -> str:
     """What to say of a sidecar that no sample has, with names that may be meant."""
     expected = sidecar.path(source, 0)
-    main = {_relative(path, source.root) for path in source.files(0)}
-    stem = _relative(source.stem(0), source.root).rpartition("/")[2]
-    similar = sorted(name for name in there if name.rpartition("/")[2].startswith(stem) and name not in main)
+    mains = {_relative(path, source.root) for row in range(len(source)) for path in source.files(row)}
+    folder, _, stem = _relative(source.stem(0), source.root).rpartition("/")
+    samples = {name for name in mains if name.rpartition("/")[0] == folder}  # these are no sidecars of each other
+    similar = sorted(name for name in there if name.rpartition("/")[2].startswith(stem) and name not in samples)
     beside = sorted(name for name in there if name.rpartition("/")[0] == expected.rpartition("/")[0])
-    offered = similar or [name for name in beside if name not in main]
+    offered = similar or [name for name in beside if name not in mains]
     like = f"files like these are there: {listed(offered[:_SIMILAR])}" if offered else "no file is named like it"
     return (
         f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from packer.errors import BadInput
+from packer.errors import Refused
 from packer.sources.parsing.scanning import Listing, counted, listed, shown
 
-CHOICES = ("auto", "class", "split/class", "split")
+UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
+CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SPLITS = (
     ("train", "training", "tr", "trn"),
@@ -54,7 +55,7 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None:
-    """Raise BadInput where the folders directly under the root are not named as classes are.
+    """Raise Refused where the folders directly under the root are not named as classes are.
 
     pictures: relative paths of all samples.
     """
@@ -62,13 +63,13 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None
     _check_roles(root, listing, pictures, filled)
     splits = [name for name in filled if split_rank(name) is not None]
     if len(splits) > 1 or (splits and splits == filled):
-        raise BadInput(f"{shown(str(root))}: {_about_splits(ordered_splits(splits), pictures)}")
+        raise Refused(f"{shown(str(root))}: {_about_splits(ordered_splits(splits), pictures)}")
 
 
 def check_inner_classes(root: Path, names: Sequence[str]) -> None:
-    """Raise BadInput where the folders in split folders are roles of files, as `train/images` and `train/masks`."""
+    """Raise Refused where the folders in split folders are roles of files, as `train/images` and `train/masks`."""
     if names and all(_is_role(name) for name in names) and any(_is_picture_role(name) for name in names):
-        raise BadInput(
+        raise Refused(
             f"{shown(str(root))}: the folders in the splits are {listed(names)}: these are no classes; "
             "say --layout split, which gives no labels"
         )
@@ -111,7 +112,7 @@ def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: 
         suffixes = Counter(PurePosixPath(file).suffix.lower() or "no suffix" for file in files)
         kinds = ", ".join(f"{shown(suffix)} {count}" for suffix, count in sorted(suffixes.items()))
         found.append(f"{shown(name)} ({kinds or 'empty'})")
-    raise BadInput(
+    raise Refused(
         f"{shown(str(root))}: {', '.join(found)}: named as pictures and what belongs to them, not as classes; "
         f"say {_instead(root, listing, pictures, main, others)}; or --layout class, if these are classes"
     )
