@@ -226,3 +226,27 @@ def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(module, "import_or_explain", absent)
     with pytest.raises(MissingPackage, match="pillow_heif"):
         Source(write(tmp_path, {"a.heic": b""}), decode_with="pillow")
+
+
+def test_without_the_field_files_extract_does_not_name_pixels_as_the_file_that_they_were(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], "k.jpg": picture(7, suffix=".jpg")})
+    request = Request("folder", {"decode_with": "pillow"})
+    source, _ = request.open(root)
+    convert(source, tmp_path / "out", Options(fields=("image",), source=request.to_json(source)))
+    again = Request("pack")
+    copied, _ = again.open(tmp_path / "out")
+    convert(copied, tmp_path / "again", Options(source=again.to_json(copied)))
+    for number, pack in enumerate(("out", "again")):
+        extract(tmp_path / pack, tmp_path / f"back{number}")
+        assert sorted(path.name for path in (tmp_path / f"back{number}").iterdir()) == ["k.jpg", "t.tga.png"]
+        assert list(Comparison(tmp_path / pack, root).problems()) == []
+
+
+def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> None:
+    files = {f"{number}.jpg": picture(number, suffix=".jpg") for number in range(4)}
+    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], **files})
+    request = Request("folder", {"decode_with": "pillow"})
+    source, _ = request.open(root)
+    convert(source, tmp_path / "out", Options(resize="10", source=request.to_json(source)))
+    extract(tmp_path / "out", tmp_path / "back")
+    assert {path.suffix for path in (tmp_path / "back").iterdir()} == {".jpg", ".png"}

@@ -151,7 +151,8 @@ class Encoder:
         view = self._view(value.shape[0], value.shape[1], picture)
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
-        if field.codec == "encoded":
+        is_kept_lossless = field.codec.startswith("jpeg") and field.name in self._plan.defaulted
+        if field.codec == "encoded" or is_kept_lossless:
             return as_file(field, value, lossy=False)
         return codec.encode(value)
 

@@ -23,7 +23,7 @@ from packer.geometry import View
 from packer.naming import components
 from packer.pack.extras import Extras
 from packer.pack.opening import Pack
-from packer.pack.origins import Origin, Origins
+from packer.pack.origins import Origin, Origins, asked_of_source
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.adding.sidecars import Sidecar
@@ -54,7 +54,7 @@ class Comparison:
         self._pack = Pack(folder, apart=True)
         self._origins = Origins(self._pack)
         self._codecs: dict[str, Codec] = {}
-        self._asked = _asked_of_source(self._pack.manifest.options)
+        self._asked = asked_of_source(self._pack.manifest.options)
         given = self._asked.get("options")
         self._given: dict[str, Any] = given if isinstance(given, dict) else {}
         self._folder = InputFolder(root, self._given.get("follow_links") is True)
@@ -206,15 +206,6 @@ class Comparison:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root, **options)
         return source
-
-
-def _asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
-    """What was asked of the original folder; for a pack of a pack that stands inside."""
-    asked = options.get("source")
-    while isinstance(asked, dict) and asked.get("kind") == "pack":
-        before = asked.get("options")
-        asked = before.get("source") if isinstance(before, dict) else None
-    return asked if isinstance(asked, dict) else {}
 
 
 def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:

@@ -1,13 +1,16 @@
 """Origins: which file of the original tree each value of a sample was.
 
 The hidden field `files` says it (json: field -> relative path); where an image folder was packed without it, the key
-is the path of `image`. Whether a value still is the file's bytes follows from its codec and from whether pixels moved.
+is the path of `image`, of one that Pillow decoded with `.png` behind it. Whether a value still is the file's bytes
+follows from its codec and from whether pixels moved.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from packer import codecs
+from packer.decoders import pillow
 from packer.errors import CorruptRecord, Refused
 from packer.pack.opening import Pack
 from packer.schema import PIXEL_KINDS, Field
@@ -34,6 +37,8 @@ class Origins:
         self._pack = pack
         self._moved = "matrix" in pack.schema
         self._codec = None
+        given = asked_of_source(pack.manifest.options).get("options")
+        self._decodes = isinstance(given, dict) and given.get("decode_with") == "pillow"
         if _NAME in pack.schema and pack.schema[_NAME].kind == "json":
             self._codec = codecs.load("json").Codec(pack.schema[_NAME])
         elif pack.manifest.source.get("kind") != "folder" or "image" not in pack.schema:
@@ -45,7 +50,8 @@ class Origins:
     def of(self, index: int) -> Sequence[Origin]:
         """The origins of one sample; raises CorruptRecord, CorruptPack."""
         if self._codec is None:
-            return [self._origin("image", self._pack.index.key(index))]
+            key = self._pack.index.key(index)
+            return [self._origin("image", f"{key}.png" if self._decodes and pillow.is_readable(key) else key)]
         with self._pack.record(index, (_NAME,)) as record:
             found = self._codec.decode(record[_NAME])
         if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
@@ -61,3 +67,12 @@ class Origins:
         field = self._pack.schema[name]
         exact = field.codec in _VERBATIM and not (self._moved and field.kind in PIXEL_KINDS)
         return Origin(name, path, field, exact=exact)
+
+
+def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
+    """What was asked of the original folder; for a pack of a pack that stands inside."""
+    asked = options.get("source")
+    while isinstance(asked, dict) and asked.get("kind") == "pack":
+        before = asked.get("options")
+        asked = before.get("source") if isinstance(before, dict) else None
+    return asked if isinstance(asked, dict) else {}
