@@ -237,3 +237,9 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
         Request(classes_from=tmp_path / "bare.pack").open(second)
     with pytest.raises(Refused, match="source 'cornell' has no option --classes-from"):
         Request(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))
+
+
+def test_a_folder_around_pictures_and_masks_is_named(tmp_path: Path) -> None:
+    root = tree(tmp_path, "test_data/test_images/a.jpg", "test_data/u2net_results/a.png")
+    with pytest.raises(Refused, match=r"in the folders test_images, u2net_results, .*; give \S+test_data$"):
+        Source(root)

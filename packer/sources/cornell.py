@@ -166,7 +166,7 @@ class Source(base.Source):
         name = scene.paths["cloud"]
         return read_depth(self.read(name), self.root / name, height=height, width=width)
 
-    def _found(self, total: int, others: Iterable[str]) -> list[str]:
+    def _found(self, total: int, unused: Iterable[str]) -> list[str]:
         """The notes."""
         notes = [f"{counted(len(self), 'scene')} with a picture and a cpos file"]
         if total > len(self):
@@ -181,11 +181,12 @@ class Source(base.Source):
             notes.append(f"no {_TABLE}: object_id and category are not known")
         elif unlisted:
             notes.append(f"{counted(unlisted, 'scene')} not in {_TABLE}: object_id -1, category empty")
-        names = [name.rpartition("/")[2] for name in others]
+        names = [name.rpartition("/")[2] for name in unused]
         backgrounds = sum(_BACKGROUND.fullmatch(name) is not None for name in names)
         if names:
-            rest = described([name for name in names if _BACKGROUND.fullmatch(name) is None], "other file")
-            notes.append(f"{counted(backgrounds, 'background')} and {rest} of no scene")
+            others = [name for name in names if _BACKGROUND.fullmatch(name) is None]
+            rest = f" and {described(others, 'other file')}" if others else ""
+            notes.append(f"{counted(backgrounds, 'background')}{rest} of no scene")
         return notes
 
 

@@ -60,6 +60,13 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None
     pictures: relative paths of all samples.
     """
     filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
+    if len(filled) == 1:
+        inner = sorted({name.split("/")[1] for name in pictures if name.count("/") > 1})
+        if len(inner) > 1 and all(map(_is_role, inner)) and any(map(_is_picture_role, inner)):
+            raise Refused(
+                f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
+                f"no classes; give {shown(str(root / filled[0]))}"
+            )
     _check_roles(root, listing, pictures, filled)
     splits = [name for name in filled if split_rank(name) is not None]
     if len(splits) > 1 or (splits and splits == filled):
