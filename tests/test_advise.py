@@ -297,8 +297,8 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def advised(*words: Any) -> tuple[Any, dict[str, Any]]:
-    """The command with --json -: what it did, and the figures."""
-    done = run("advise", *words, "--json", "-")
+    """The command with --json: what it did, and the figures."""
+    done = run("advise", *words, "--json")
     return done, json.loads(done.stdout) if done.returncode == 0 else {}
 
 

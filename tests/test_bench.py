@@ -84,7 +84,7 @@ def test_csv_has_a_row_per_run() -> None:
 def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
-    words = ("--workers", "0,1", "--batch", "5", "--epochs", "2", "--json", figures, "--csv", rows)
+    words = ("--workers", "0,1", "--batch", "5", "--epochs", "2", "--output", figures, "--output", rows)
     done = run("bench", tmp_path / "photos", tmp_path / "photos.pack", *words)
     assert done.returncode == 0, done.stderr
     assert "Fastest: " in done.stdout
@@ -99,25 +99,21 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
     assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 6 * 2
 
 
-def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path) -> None:
+def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 6), tmp_path / "photos.pack")
+    monkeypatch.chdir(tmp_path)
     done = run(
         "bench",
         tmp_path / "photos.pack",
-        "--cold",
-        "--workers",
-        "1",
-        "--epochs",
-        "1",
-        "--loader",
-        "Loader",
-        "--json",
-        "-",
+        *("--json", "--cold", "--workers", "1", "--epochs", "1", "--loader", "Loader"),
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [turn["samples"] for row in found["lines"] for turn in row["turns"]] == [6]
     assert all(len(row["resident_share"]) == 1 for row in found["lines"])
+    assert found["options"]["cold"] is True
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "photos.pack"]  # --json takes no file
+    assert len(done.stdout.splitlines()) == 1
     assert "cold" in done.stderr
 
 

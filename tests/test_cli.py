@@ -12,6 +12,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import trees
 from click.testing import CliRunner, Result
@@ -45,6 +46,26 @@ def test_every_command_has_help() -> None:
         result = called(name, "--help")
         assert result.exit_code == 0
         assert len(result.output.splitlines()) > 3
+
+
+def test_json_is_a_flag_in_every_command_and_figures_go_to_output() -> None:
+    for name in registry.names():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        options = {text: option for option in command.params for text in option.opts}
+        for flag in {"--json", "--csv"} & set(options):
+            assert options[flag].is_flag, (name, flag)  # type: ignore[attr-defined]
+        if name in ("stats", "advise", "bench", "tune", "profile"):
+            assert {"--json", "--output"} <= set(options), name
+
+
+def test_figures_go_into_files_whose_suffix_says_the_form(tmp_path: Path) -> None:
+    done = run("stats", tmp_path, "--output", tmp_path / "figures.csv")
+    assert done.returncode == 2
+    assert "expected a name that ends in .json" in done.stderr
+    done = run("bench", tmp_path, "--json", "--csv")
+    assert done.returncode == 2
+    assert "standard output holds one of them" in done.stderr
 
 
 def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:

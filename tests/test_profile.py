@@ -181,7 +181,7 @@ def test_the_verdict_names_the_stage_the_rate_and_what_helps() -> None:
 
 def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
     page, figures = tmp_path / "flame.html", tmp_path / "figures.json"
-    done = run("profile", pack, "--cold", "--plot", page, "--json", figures, "--geometry", "RandomResizedCrop(16)")
+    done = run("profile", pack, "--cold", "--plot", page, "--output", figures, "--geometry", "RandomResizedCrop(16)")
     assert done.returncode == 0, done.stderr
     assert "limits:" in done.stdout
     assert "old: " in done.stdout  # Cold or NOT cold, as the file system has it

@@ -66,12 +66,12 @@ def test_the_report_says_it_all(pack: Path) -> None:
 
 
 def test_json_has_everything_and_is_the_only_output_on_request(pack: Path, tmp_path: Path) -> None:
-    to_file = called("stats", pack, "--json", tmp_path / "a.json", "--threads", 1)
-    to_stdout = run("stats", pack, "--json", "-")
+    to_file = called("stats", pack, "--output", tmp_path / "a.json", "--threads", 1)
+    to_stdout = run("stats", pack, "--json")
     wanted = Survey(pack).result | {"subset": "1/1"}
     assert json.loads((tmp_path / "a.json").read_text()) == json.loads(to_stdout.stdout) == wanted
     assert "4 samples" in to_file.output
-    subset = run("stats", pack, "--json", "-", "--subset", "2/2")
+    subset = run("stats", pack, "--json", "--subset", "2/2")
     assert json.loads(subset.stdout)["fields"]["label"]["classes"] == [["cat", 1], ["dog", 1]]
     assert "4 samples, 2 of them measured" in called("stats", pack, "--subset", "2/2").output
 
@@ -112,7 +112,7 @@ def test_without_matplotlib_the_error_comes_first_and_says_what_to_install(
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = called("stats", pack, "--plot", tmp_path / "a.png", "--json", tmp_path / "a.json")
+    done = called("stats", pack, "--plot", tmp_path / "a.png", "--output", tmp_path / "a.json")
     assert isinstance(done.exception, MissingPackage)
     assert str(done.exception) == "--plot needs the package 'matplotlib': pip install matplotlib"
     assert done.exception.exit_code == 2

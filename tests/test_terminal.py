@@ -187,7 +187,7 @@ OF_PACKS: dict[str, Lines] = {
         *[(pack, "-o", at.new()), (pack, "-o", at.new() / "x.png")],
     ],
     "stats": lambda at, pack: [
-        *[(pack,), (pack, "--json", "-"), (pack, "--json", at.new()), (pack, "--json", at.root)],
+        *[(pack,), (pack, "--json"), (pack, "--output", at.new()), (pack, "--output", at.root)],
         *[(pack, "--subset", EVIL), (pack, "--plot", at.new())],
     ],
     "stage": lambda at, pack: [
@@ -219,12 +219,12 @@ OF_SOURCES: dict[str, Lines] = {
 SLOW: dict[str, Lines] = {
     "advise": lambda at, source: [(source, "--seconds", "1"), (source, "--geometry", EVIL), (source, "--size", EVIL)],
     "bench": lambda at, source: [
-        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))", "--csv", "-"),
+        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))", "--csv"),
         (source, "--workers", "1", "--epochs", "1", "--batch", "2"),
         *[(source, "--geometry", EVIL), (source, "--fields", EVIL), (source, "--workers", EVIL)],
     ],
     "tune": lambda at, source: [
-        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--csv", "-", "--batch", "2")],
+        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--csv", "--batch", "2")],
         *[(source, "--step", EVIL), (source, "--step", f"{EVIL}:x"), (source, "--transform", f"os:{EVIL}")],
         (source, "--workers", "1", "--epochs", "1", "--rounds", "1", "--geometry", "Resize((8, 8))", "--batch", "2"),
     ],

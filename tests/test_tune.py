@@ -196,7 +196,7 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(Path(__file__).parent)  # where slow.py is
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
     words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--step", "slow:step", "--cold")
-    done = run("tune", tmp_path / "photos.pack", *words, "--json", figures, "--csv", rows)
+    done = run("tune", tmp_path / "photos.pack", *words, "--output", figures, "-o", rows)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
     assert [(row["loader"], row["workers"]) for row in found["rows"]] == [

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import follow_links_option, json_option, parse_names
+from packer.cli.base import follow_links_option, json_option, output_option, parse_names
 from packer.files.terminal import echo
 
 
@@ -30,6 +30,7 @@ from packer.files.terminal import echo
 )
 @follow_links_option
 @json_option
+@output_option(".json")
 def command(source: Path, **options: Any) -> None:
     """Try out on a few samples of SRC what each format, codec and size would give here, and recommend a command line.
 
@@ -42,6 +43,8 @@ def command(source: Path, **options: Any) -> None:
     how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links"))
     question = Question(source, *how)
     found = advise(question, say=lambda text: echo(text, err=True))
-    echo(*advise_report.text(found), err=str(options["json_file"]) == "-")
-    if options["json_file"]:
-        writing.write_json(options["json_file"], advise_report.document(found))
+    echo(*advise_report.text(found), err=options["as_json"])
+    figures = writing.Figures(advise_report.document(found))
+    figures.hand_over(as_json=options["as_json"])
+    for path in options["outputs"]:
+        figures.write(path)

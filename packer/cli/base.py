@@ -5,9 +5,10 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -94,8 +95,45 @@ follow_links_option = click.option(
     "--follow-links", is_flag=True, help="Of a folder: follow links out of it, as of packer convert."
 )
 fields_option = click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
-json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write all figures; -: stdout.")
-csv_option = click.option("--csv", "csv_file", type=FILE, metavar="FILE", help="A row per run; -: stdout.")
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class _Figures(click.Path):
+    """A file of figures, whose suffix says which form it has."""
+
+    def __init__(self, suffixes: tuple[str, ...]) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+        self._suffixes = suffixes
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from packer.files.save import check_savable  # noqa: PLC0415  keeps `packer --help` light
+
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.suffix.lower() not in self._suffixes:
+            self.fail(f"{str(path)!r}: expected a name that ends in {' or '.join(self._suffixes)}", param, ctx)
+        check_savable(path)
+        return path
+
+
+def output_option(*suffixes: str) -> Callable[[_Command], _Command]:
+    """--output FILE of a command that measures: its figures as a file, in the form that the suffix says."""
+    return click.option(
+        "--output",
+        "-o",
+        "outputs",
+        multiple=True,
+        type=_Figures(suffixes),
+        metavar="|".join(f"FILE{suffix}" for suffix in suffixes),
+        help="Write the figures into a file; repeatable.",
+    )
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as one line of JSON; the report goes to stderr."
+)
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a row per run; the report goes to stderr.")
 plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw them; needs matplotlib.")
 
 

@@ -12,6 +12,7 @@ from packer.cli.base import (
     geometry_option,
     json_option,
     loader_option,
+    output_option,
     parse_counts,
     plot_option,
 )
@@ -36,6 +37,7 @@ from packer.files.terminal import echo
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every turn; say where that failed.")
 @json_option
 @csv_option
+@output_option(".json", ".csv")
 @plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Load every SRC, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
@@ -48,6 +50,8 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     from packer.measure.setting import settings as settings_of  # noqa: PLC0415
     from packer.measure.setting import subjects  # noqa: PLC0415
 
+    if options["as_json"] and options["as_csv"]:
+        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
         from packer.measure import bench_plot, drawing  # noqa: PLC0415
 
@@ -59,12 +63,12 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     lines = bench.run(
         chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)
     )
-    to_stdout = "-" in map(str, (options["json_file"], options["csv_file"]))
-    echo(*bench_report.text(lines), err=to_stdout)
-    if options["json_file"]:
-        asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
-        writing.write_json(options["json_file"], bench_report.document(lines, **asked))
-    if options["csv_file"]:
-        writing.write_csv(options["csv_file"], bench_report.CSV_HEAD, bench_report.csv_rows(lines))
+    echo(*bench_report.text(lines), err=options["as_json"] or options["as_csv"])
+    asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
+    document = bench_report.document(lines, **asked)
+    figures = writing.Figures(document, bench_report.CSV_HEAD, bench_report.csv_rows(lines))
+    figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
+    for path in options["outputs"]:
+        figures.write(path)
     if options["plot"]:
         bench_plot.draw(lines, options["plot"])

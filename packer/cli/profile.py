@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import FILE, fields_option, geometry_option, json_option
+from packer.cli.base import FILE, fields_option, geometry_option, json_option, output_option
 from packer.files.terminal import echo
 
 
@@ -20,6 +20,7 @@ from packer.files.terminal import echo
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
 @json_option
+@output_option(".json")
 @click.option("--plot", type=FILE, metavar="FILE", help="Nested bars as .png (needs matplotlib) or .html.")
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.
@@ -35,12 +36,12 @@ def command(pack: Path, **options: Any) -> None:
         flame.check(options["plot"])
     names = ("transform", "geometry", "fields", "samples", "batch", "cold")
     found, left = profiled(pack, **{name: options[name] for name in names})
-    to_stdout = str(options["json_file"]) == "-"
     lines = profile_report.text(found, cores=usable_cores())
-    echo(*lines, *([left] if left else []), err=to_stdout)
-    if options["json_file"]:
-        asked = {name: options[name] for name in names}
-        writing.write_json(options["json_file"], profile_report.document(found, **asked))
+    echo(*lines, *([left] if left else []), err=options["as_json"])
+    figures = writing.Figures(profile_report.document(found, **{name: options[name] for name in names}))
+    figures.hand_over(as_json=options["as_json"])
+    for path in options["outputs"]:
+        figures.write(path)
     if options["plot"]:
         title = f"{pack.resolve().name}: {found.samples} samples, one thread"
         verdict = profile_report.verdict(found, usable_cores())

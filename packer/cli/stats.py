@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress
+from packer.cli.base import Progress, json_option, output_option
 from packer.errors import Refused
 from packer.files.save import check_savable, save
 from packer.files.terminal import echo
@@ -14,13 +14,20 @@ from packer.parallel import usable_cores
 
 @click.command(short_help="Measure what is in a pack.")
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--json", "table", metavar="FILE", type=click.Path(path_type=Path), help="All numbers as JSON; - : stdout."
-)
+@json_option
+@output_option(".json")
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
 @click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")
-def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | None, threads: int | None) -> None:
+def command(
+    pack: Path,
+    *,
+    as_json: bool,
+    outputs: tuple[Path, ...],
+    plot: Path | None,
+    subset: str | None,
+    threads: int | None,
+) -> None:
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
     from packer.pack.manifest import read  # noqa: PLC0415  keeps `packer --help` light
     from packer.pack.verification import EVERYTHING, Subset  # noqa: PLC0415  as above
@@ -31,8 +38,6 @@ def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | 
     if plot is not None:
         _check_plot(plot)  # before minutes of reading
         check_savable(plot)
-    if table is not None and str(table) != "-":
-        check_savable(table)
     count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
     with Progress(count) as progress:
         survey = Survey(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
@@ -41,9 +46,11 @@ def command(pack: Path, *, table: Path | None, plot: Path | None, subset: str | 
         from packer.statistics.plot import draw_plot  # noqa: PLC0415  as above
 
         save(plot, draw_plot(survey))
-    if table is not None and str(table) != "-":
-        save(table, data.encode() + b"\n")
-    echo(*([data] if str(table) == "-" else lines(survey.result)))
+    for path in outputs:
+        save(path, data.encode() + b"\n")
+    echo(*lines(survey.result), err=as_json)
+    if as_json:
+        echo(data)
 
 
 def _check_plot(path: Path) -> None:

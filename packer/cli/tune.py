@@ -13,6 +13,7 @@ from packer.cli.base import (
     geometry_option,
     json_option,
     loader_option,
+    output_option,
     parse_counts,
     plot_option,
 )
@@ -49,6 +50,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every run.")
 @json_option
 @csv_option
+@output_option(".json", ".csv")
 @plot_option
 def command(source: Path, **options: Any) -> None:
     """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SRC on this machine.
@@ -61,6 +63,8 @@ def command(source: Path, **options: Any) -> None:
     from packer.measure.setting import settings, subjects  # noqa: PLC0415
     from packer.parallel import usable_cores  # noqa: PLC0415
 
+    if options["as_json"] and options["as_csv"]:
+        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
         from packer.measure import drawing, tune_plot  # noqa: PLC0415
 
@@ -74,12 +78,12 @@ def command(source: Path, **options: Any) -> None:
     drop = partial(caching.drop, subject.files()) if options["cold"] else None
     tell = partial(echo, err=True)
     rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
-    to_stdout = "-" in map(str, (options["json_file"], options["csv_file"]))
-    echo(*tune_report.text(rows, plan, cores=usable_cores()), err=to_stdout)
-    if options["json_file"]:
-        asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
-        writing.write_json(options["json_file"], tune_report.document(rows, plan, **asked))
-    if options["csv_file"]:
-        writing.write_csv(options["csv_file"], tune_report.CSV_HEAD, tune_report.csv_rows(rows))
+    echo(*tune_report.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])
+    asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
+    document = tune_report.document(rows, plan, **asked)
+    figures = writing.Figures(document, tune_report.CSV_HEAD, tune_report.csv_rows(rows))
+    figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
+    for path in options["outputs"]:
+        figures.write(path)
     if options["plot"]:
         tune_plot.draw(rows, plan, options["plot"])

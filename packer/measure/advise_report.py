@@ -115,7 +115,7 @@ def _named(one: Prediction) -> str:
 
 
 def document(advice: Advice) -> dict[str, Any]:
-    """Everything, for --json: samples per second, bytes, seconds."""
+    """Everything, for programs: samples per second, bytes, seconds."""
     rows = [
         {
             "format": one.candidate.format,

@@ -82,7 +82,7 @@ def _warm(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def document(lines: Sequence[Line], **options: Any) -> dict[str, Any]:
-    """Everything, for --json."""
+    """Everything, for programs."""
     rows = [
         {
             "source": line.subject.name,

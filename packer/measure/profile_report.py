@@ -63,7 +63,7 @@ def _notes(found: Profile) -> Iterator[str]:
 
 
 def document(found: Profile, **options: Any) -> dict[str, Any]:
-    """Everything, for --json; milliseconds per sample."""
+    """Everything, for programs; milliseconds per sample."""
     fields: dict[str, dict[str, float]] = {}
     for (stage, name), seconds in found.seconds.items():
         if name:

@@ -74,7 +74,7 @@ def _notes(rows: Sequence[Row], plan: Plan, cores: int) -> Iterator[str]:
 
 
 def document(rows: Sequence[Row], plan: Plan, **options: Any) -> dict[str, Any]:
-    """Everything, for --json."""
+    """Everything, for programs."""
     found = [
         {
             "loader": row.setting.loader,
