@@ -23,6 +23,7 @@ Messages are one line: `where: what failed (sample, field): cause, expected and 
 texts of packs enter them as they are: `str` of an error, which tracebacks show too, makes them printable.
 """
 
+import signal
 from collections.abc import Sequence
 
 from packer.files.text import printable
@@ -149,4 +150,13 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = 128 + signal_number
 
     def __str__(self) -> str:
-        return f"interrupted by signal {self.args[0]}"
+        number = int(self.args[0])
+        return "interrupted (Ctrl-C)" if number == signal.SIGINT else f"interrupted ({_signal_name(number)})"
+
+
+def _signal_name(number: int) -> str:
+    """SIGTERM; a number without a name as it is."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

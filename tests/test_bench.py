@@ -140,7 +140,7 @@ def test_pictures_of_many_sizes_are_told_to_need_a_geometry(tmp_path: Path) -> N
 
 
 def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="absent: not a folder"):
+    with pytest.raises(Refused, match="absent: does not exist"):
         subjects([tmp_path / "absent"], None)
     with pytest.raises(Refused, match="named twice"):
         subjects([tmp_path, tmp_path / "."], None)

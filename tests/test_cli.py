@@ -4,6 +4,9 @@ import fcntl
 import json
 import os
 import pty
+import re
+import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -20,6 +23,8 @@ from test_convert import photos
 
 from packer.cli import main, registry
 from packer.cli.base import Progress, parse_size, size_text
+from packer.errors import Refused
+from packer.pack import manifest
 
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":
@@ -37,7 +42,10 @@ def called(*words: object) -> Result:
 
 
 def test_the_list_of_commands_cuts_nothing_off() -> None:
-    assert "..." not in called("--help").output.partition("Commands:")[2]
+    shown = called("--help").output.partition("Make a pack:")[2]
+    assert "..." not in shown
+    assert "Other commands" not in shown
+    assert {*registry.names()} <= set(re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE))
 
 
 def test_every_command_has_help() -> None:
@@ -46,6 +54,15 @@ def test_every_command_has_help() -> None:
         result = called(name, "--help")
         assert result.exit_code == 0
         assert len(result.output.splitlines()) > 3
+        lines = re.findall(r"^    (packer .*)$", result.output.partition("Example")[2], re.MULTILINE)
+        assert lines, name
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for line in lines:
+            _, called_as, *words = shlex.split(line.partition("|")[0])
+            assert called_as == name
+            options = {text for option in command.params for text in option.opts}
+            assert {word for word in words if re.match("--?[a-z]", word)} <= options, line
 
 
 def test_json_is_a_flag_in_every_command_and_figures_go_to_output() -> None:
@@ -109,7 +126,7 @@ def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 3)
     cases: dict[tuple[object, ...], str] = {
         ("convert", root): "Missing argument",
-        ("convert", tmp_path / "no", tmp_path / "out.pack"): "does not exist",
+        ("convert", tmp_path / "no", tmp_path / "out.pack"): "no: does not exist",
         ("convert", root, tmp_path / "out.pack", "--to", "lmbd"): "did you mean 'lmdb'?",
         ("convert", root, tmp_path / "out.pack", "--from", "imagenet"): "imagenet",
         ("convert", root, tmp_path / "out.pack", "--resize", "big"): "expected N",
@@ -126,6 +143,93 @@ def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
         assert done.returncode == 2, (words, done.stderr)
         assert text in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_usage_errors_are_one_line_that_names_what_was_meant(tmp_path: Path) -> None:
+    cases: dict[tuple[str, ...], str] = {
+        ("verify",): "packer verify: Missing argument 'PACK'",
+        ("info",): "packer info: Missing argument 'PACK'",
+        ("synth",): "packer synth: Missing argument 'SET'",
+        ("verify", "nosuch"): "'nosuch' does not exist",
+        ("convert", "a", "b", "--workers", "2"): "Did you mean '--threads'?",
+        ("convert", "a", "b", "--format", "lmdb"): "Did you mean '--to'?",
+        ("bench", "a", "--threads", "2"): "Did you mean '--workers'?",
+        ("convrt",): "Did you mean 'convert'?",
+    }
+    for words, text in cases.items():
+        done = run(*words)
+        assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
+        assert text in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_what_the_docs_say(shell: str) -> None:
+    code = "import sys; sys.argv = ['packer']; from packer.cli import run; run()"
+    asked = {**os.environ, "_PACKER_COMPLETE": f"{shell}_source"}
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("click asks bash for its version")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=asked)
+    assert done.returncode == 0, done.stderr
+    assert "_PACKER_COMPLETE=" in done.stdout
+    assert f"{shell}_source" in (Path(__file__).parent.parent / "docs/commands.md").read_text()
+
+
+def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, text in (
+        ("file", "is a file; give the folder"),
+        ("empty", "the folder is empty"),
+        ("link", "is a link that leads nowhere"),
+        ("absent", "does not exist"),
+    ):
+        result = called("convert", tmp_path / name, tmp_path / "out.pack")
+        assert isinstance(result.exception, Refused)
+        assert text in str(result.exception)
+    done = called("convert", photos(tmp_path / "in", 3), tmp_path / "out.pack", "--from", "cornell")
+    assert isinstance(done.exception, Refused)  # exit code 2: nothing is damaged
+    assert "no Cornell scenes" in str(done.exception)
+
+
+def test_the_format_follows_from_the_name_of_the_pack(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    for name, format in (("a.pth", "pth"), ("b.h5", "hdf5"), ("c.LMDB", "lmdb"), ("d.bmp", "bmp"), ("e.pack", "lmdb")):
+        result = called("convert", root, tmp_path / name)
+        assert result.exit_code == 0, result.output
+        assert ("a pack is a folder" in result.stderr) == (name != "e.pack")
+        assert manifest.read(tmp_path / name).format == format
+    assert called("convert", root, tmp_path / "f.pack", "--to", "HDF5").exit_code == 0
+    assert manifest.read(tmp_path / "f.pack").format == "hdf5"
+    refused = called("convert", root, tmp_path / "g.h5", "--to", "lmdb")
+    assert isinstance(refused.exception, Refused)
+    assert "its name says hdf5, --to says lmdb" in str(refused.exception)
+    assert not (tmp_path / "g.h5").exists()
+
+
+def test_target_and_options_are_checked_before_the_source_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the source was read")
+
+    root = photos(tmp_path / "in", 3)
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr("packer.sources.detect", read)
+    target = tmp_path / "out.pack"
+    for words, text in (
+        ((tmp_path / "there",), "it is no pack, so it is never replaced; choose another name"),
+        ((tmp_path / "there", "--overwrite"), "--overwrite replaces packs only"),
+        ((root / "x.pack",), "inside the source"),
+        ((target, "--resize", "0"), "expected sides of at least 1 px"),
+        ((target, "--resize", "256,256"), "expected N"),
+        ((target, "--codec", "image=jpg:90"), "did you mean 'jpeg'?"),
+    ):
+        refused = called("convert", root, *words)
+        assert isinstance(refused.exception, Refused), (words, refused.exception)
+        assert text in str(refused.exception)
+        assert "\n" not in str(refused.exception)
 
 
 def test_damaged_input_and_damaged_packs_exit_3(tmp_path: Path) -> None:

@@ -114,4 +114,6 @@ def test_an_interrupt_is_no_exception_that_a_handler_of_errors_eats() -> None:
     assert not isinstance(error, Exception)
     assert isinstance(error, KeyboardInterrupt)
     assert error.exit_code == 143
-    assert str(error) == "interrupted by signal 15"
+    assert str(error) == "interrupted (SIGTERM)"
+    assert str(Interrupted(2)) == "interrupted (Ctrl-C)"
+    assert str(Interrupted(99)) == "interrupted (signal 99)"

@@ -5,8 +5,9 @@ another process, 128 + n interrupted by signal n.
 """
 
 import contextlib
+import difflib
 import errno
-import io
+import re
 import signal
 import sys
 import traceback
@@ -25,11 +26,44 @@ _NO_MEMORY = ("can't allocate memory", "can't start new thread", "failed to map 
 _CV_NO_MEMORY = -4  # cv2.Error.StsNoMem
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 
+# what other programs call an option of ours: named where a command has the second and not the first
+_MEANT = {
+    "--format": "--to",
+    "--workers": "--threads",
+    "--num-workers": "--workers",
+    "--threads": "--workers",
+    "--jobs": "--threads",
+    "--size": "--resize",
+    "--force": "--overwrite",
+    "--batch-size": "--batch",
+    "--csv": "--output",
+    "--out": "--output",
+}
+_GROUPS = {
+    "Make a pack": ("convert", "advise", "synth"),
+    "Look at it": ("info", "view", "stats", "extract"),
+    "Read it faster": ("stage", "tune", "profile", "bench"),
+    "Check and repair": ("verify", "index", "doctor"),
+    "What there is": ("formats",),
+}
+
 registry = Registry(__name__, __path__[0], "command")
 
 
 class Main(click.Group):
     """Lists the folder's commands and imports the one that is called."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In groups, by what they are for."""
+        grouped = {name for names in _GROUPS.values() for name in names}
+        rest = {"Other commands": tuple(name for name in registry.names() if name not in grouped)}
+        width = max(map(len, registry.names()))
+        for title, names in {**_GROUPS, **rest}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name.ljust(width), one.get_short_help_str(limit=80)) for name, one in found if one is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(registry.names())
@@ -40,8 +74,24 @@ class Main(click.Group):
         command: click.Command = registry.load(cmd_name).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As of click; an unknown name with the one that it is like."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = difflib.get_close_matches(args[0], registry.names(), n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(registry.names())}."
+            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from error
 
-@click.command(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+@click.command(
+    cls=Main,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="packer COMMAND --help has the options of a command, and an example. Which one for which data: "
+    "docs/which-command.md. Completion in a shell: docs/commands.md.",
+)
 @click.version_option(__version__, prog_name="packer")
 def main() -> None:
     """Pack image folders once, read them back at the speed of the machine."""
@@ -71,10 +121,7 @@ def _code() -> int:
         main.main(prog_name="packer", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.message = printable(error.message)  # type: ignore[misc]  # quotes the user's words; click adds its lines
-        shown = io.StringIO()
-        error.show(shown)
-        _tell(shown.getvalue())
+        echo(_usage(error), err=True)
         return error.exit_code
     except PackerError as error:
         _tell(f"packer: {error}")
@@ -90,6 +137,19 @@ def _code() -> int:
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
         return _unforeseen(error)
     return 0
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with a command line, in one line."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    where = ctx.command_path if ctx is not None else "packer"
+    if isinstance(error, click.NoSuchOption) and ctx is not None:
+        there = {option for parameter in ctx.command.params for option in parameter.opts}
+        if (meant := _MEANT.get(error.option_name)) in there and meant is not None:
+            error = click.UsageError(f"No such option {error.option_name!r}. Did you mean {meant!r}?", ctx)
+    error.message = printable(error.message)  # type: ignore[misc]  # quotes the user's words; click adds its lines
+    text = re.sub(r"\s*\n\s*", " ", error.format_message()).removesuffix(".")
+    return f"{where}: {text}; {where} --help shows how"
 
 
 def _unforeseen(error: Exception) -> int:

@@ -5,11 +5,17 @@ from typing import Any
 
 import click
 
-from packer.cli.base import follow_links_option, json_option, output_option, parse_names
+from packer.cli.base import examples, follow_links_option, json_option, output_option, parse_names
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Recommend a format, codec and size for SRC.")
+@click.command(
+    short_help="Recommend a format, codec and size for SRC.",
+    epilog=examples(
+        "packer advise photos/ --seconds 60",
+        "packer advise photos/ --geometry 'RandomResizedCrop(224), HorizontalFlip()'",
+    ),
+)
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(

@@ -29,10 +29,18 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         self._further = further
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return value if value in self._further else self._registry.check(value)
+        lowered = value.lower()
+        if lowered in (*self._further, *self._registry.names()):
+            return lowered
+        return self._registry.check(value)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return f"[{'|'.join((*self._further, *self._registry.names()))}]"
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines to copy."""
+    return "\b\n" + "\n".join((f"Example{'s' * (len(lines) > 1)}:", *(f"  {line}" for line in lines)))
 
 
 def size_text(size: float) -> str:

@@ -7,6 +7,7 @@ import click
 
 from packer.cli.base import (
     csv_option,
+    examples,
     fields_option,
     follow_links_option,
     geometry_option,
@@ -19,7 +20,10 @@ from packer.cli.base import (
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Measure how fast folders and packs load.")
+@click.command(
+    short_help="Measure how fast folders and packs load.",
+    epilog=examples("packer bench photos/ photos.pack --workers 0,2", "packer bench photos.pack --cold --json"),
+)
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--workers",

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from packer import formats, sources
-from packer.cli.base import Name, Progress, parse_names, parse_size, print_json, size_text
+from packer.cli.base import Name, Progress, examples, parse_names, parse_size, print_json, size_text
 from packer.conversion.presets import PRESETS
 from packer.files.terminal import echo
 
@@ -39,10 +39,21 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-@click.command(short_help="Pack an image folder, or another pack.")
+@click.command(
+    short_help="Pack an image folder, or another pack.",
+    epilog=examples(
+        "packer convert photos/ photos.pack --resize 256",
+        "packer convert cornell/ cornell.pack --preset ggcnn",
+        "packer convert photos/ photos.h5 --dry-run",
+    ),
+)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--to", type=Name(formats.registry), default="lmdb", show_default=True, help="Format of the pack.")
+@click.option(
+    "--to",
+    type=Name(formats.registry),
+    help="Format of the pack, in letters of any case.  [default: as PACK ends (.lmdb, .h5, .pth, .bmp), else lmdb]",
+)
 @click.option(
     "--from",
     "kind",
@@ -187,8 +198,18 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
     from packer.conversion.options import Options  # noqa: PLC0415  keeps `packer --help` light
-    from packer.conversion.sourcing import Request  # noqa: PLC0415
+    from packer.conversion.sourcing import Request, check_folder  # noqa: PLC0415
+    from packer.conversion.target import check_target, format_of, named_format  # noqa: PLC0415
 
+    quiet = options["as_json"]
+    options["to"] = format_of(pack, options["to"])
+    names = ("to", "fields", "codecs", "resize", "exif", "validate", "on_error", "part_bytes", "extras_bytes")
+    chosen = {name: options[name] for name in names}
+    Options(**chosen)  # what can be refused is refused before a million files are listed
+    check_folder(source)
+    check_target(source, pack, overwrite=options["overwrite"])
+    if named_format(pack) is not None and not quiet:
+        echo(f"{pack}: format {options['to']}; a pack is a folder, which this name will be of", err=True)
     given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
     request = Request(
         options["kind"],
@@ -202,12 +223,9 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if options["preset"]:
         request = request.preset(source)
     opened, found = request.open(source)
-    names = ("to", "fields", "codecs", "resize", "exif", "validate", "on_error", "part_bytes", "extras_bytes")
-    chosen = {name: options[name] for name in names}
     if options["preset"]:
         chosen = _with_preset(options["preset"], chosen, opened.schema)
     asked = Options(**chosen, source=request.to_json(opened))
-    quiet = options["as_json"]
     if not quiet:
         for line in (f"{source}: {found}", *opened.notes):
             echo(line, err=True)

@@ -2,12 +2,12 @@
 
 import click
 
-from packer.cli.base import print_json
+from packer.cli.base import examples, print_json
 from packer.errors import Refused
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Look for what is wrong with this machine.")
+@click.command(short_help="Look for what is wrong with this machine.", epilog=examples("packer doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""

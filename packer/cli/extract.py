@@ -4,14 +4,16 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress, print_json, size_text
+from packer.cli.base import Progress, examples, print_json, size_text
 from packer.errors import CorruptPack
 from packer.files.terminal import echo
 
 _SHOWN = 20
 
 
-@click.command(short_help="Write the files that a pack was made of.")
+@click.command(
+    short_help="Write the files that a pack was made of.", epilog=examples("packer extract photos.pack photos-again/")
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")

@@ -2,11 +2,11 @@
 
 import click
 
-from packer.cli.base import print_json
+from packer.cli.base import examples, print_json
 from packer.files.terminal import echo
 
 
-@click.command(short_help="List formats, codecs and sources.")
+@click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """List the formats, codecs and sources that are installed."""

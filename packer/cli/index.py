@@ -4,12 +4,15 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import print_json
+from packer.cli.base import examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Make a damaged index again from the parts.")
+@click.command(
+    short_help="Make a damaged index again from the parts.",
+    epilog=examples("packer index photos.pack --check", "packer index photos.pack"),
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--check", is_flag=True, help="Only compare; exit code 3 where something differs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")

@@ -5,11 +5,14 @@ from typing import Any
 
 import click
 
-from packer.cli.base import print_json, size_text
+from packer.cli.base import examples, print_json, size_text
 from packer.files.terminal import echo, hand_over
 
 
-@click.command(short_help="Show what is in a pack.")
+@click.command(
+    short_help="Show what is in a pack.",
+    epilog=examples("packer info photos.pack", "packer info photos.pack --keys | head"),
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")

@@ -5,11 +5,14 @@ from typing import Any
 
 import click
 
-from packer.cli.base import FILE, fields_option, geometry_option, json_option, output_option
+from packer.cli.base import FILE, examples, fields_option, geometry_option, json_option, output_option
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Show which stage of loading takes the time.")
+@click.command(
+    short_help="Show which stage of loading takes the time.",
+    epilog=examples("packer profile photos.pack --geometry 'RandomResizedCrop(224)'"),
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
 @geometry_option

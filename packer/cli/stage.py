@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
-from packer.cli.base import Progress, parse_size, print_json, size_text
+from packer.cli.base import Progress, examples, parse_size, print_json, size_text
 from packer.files.terminal import echo, hand_over
 
 
-@click.command(short_help="Copy a pack into memory.")
+@click.command(
+    short_help="Copy a pack into memory.", epilog=examples("packer stage photos.pack", "packer stage --list")
+)
 @click.argument("pack", type=click.Path(path_type=Path), required=False)
 @click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
 @click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")

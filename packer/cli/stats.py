@@ -5,14 +5,16 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress, json_option, output_option
+from packer.cli.base import Progress, examples, json_option, output_option
 from packer.errors import Refused
 from packer.files.save import check_savable, save
 from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
 
-@click.command(short_help="Measure what is in a pack.")
+@click.command(
+    short_help="Measure what is in a pack.", epilog=examples("packer stats photos.pack --output figures.json")
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @json_option
 @output_option(".json")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from packer import synthetic
+from packer.cli.base import examples
 from packer.files.terminal import echo
 from packer.parallel import usable_cores
 
@@ -21,7 +22,9 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int,
     return int(found[2]), int(found[1])
 
 
-@click.command("synth", short_help="Write a synthetic data set.")
+@click.command(
+    "synth", short_help="Write a synthetic data set.", epilog=examples("packer synth cornell cornell/ --samples 200")
+)
 @click.argument("name", metavar="SET", type=click.Choice(synthetic.names()))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--samples", type=click.IntRange(min=1), default=100, show_default=True, help="How many samples.")

@@ -8,6 +8,7 @@ import click
 
 from packer.cli.base import (
     csv_option,
+    examples,
     fields_option,
     follow_links_option,
     geometry_option,
@@ -26,7 +27,10 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     return value
 
 
-@click.command(short_help="Find out how many workers to use.")
+@click.command(
+    short_help="Find out how many workers to use.",
+    epilog=examples("packer tune photos.pack --workers 0-4 --step-ms 20"),
+)
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(

@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
-from packer.cli.base import print_json
+from packer.cli.base import examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal import echo
 
 
-@click.command(short_help="Check a pack and list every problem.")
+@click.command(
+    short_help="Check a pack and list every problem.",
+    epilog=examples("packer verify photos.pack", "packer verify photos.pack --data --source photos/"),
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--quick", "depth", flag_value="quick", help="Only the manifest, names, sizes and the index.")
 @click.option("--data", "depth", flag_value="data", help="Also compare and decode every value of every sample.")

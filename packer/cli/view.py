@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from packer.cli.base import examples
 from packer.files.save import check_savable, save
 from packer.files.terminal import echo
 from packer.parallel import usable_cores
@@ -22,7 +23,10 @@ def _target(_: click.Context, __: click.Parameter, path: Path) -> Path:
     return path
 
 
-@click.command(short_help="Draw samples with their labels.")
+@click.command(
+    short_help="Draw samples with their labels.",
+    epilog=examples("packer view photos.pack -o photos.html", "packer view cornell.pack -n 4 --zoom -o cornell.png"),
+)
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("-n", "--samples", type=click.IntRange(1, 1000), default=24, show_default=True, help="How many samples.")

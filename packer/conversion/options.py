@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from packer import codecs
 from packer.errors import Refused
+from packer.geometry import Resize
 
 # Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
 # set of any size has few parts to keep open.
@@ -43,6 +45,10 @@ class Options:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        if self.resize is not None:
+            Resize.parse(self.resize)
+        for _, codec in self.codecs:
+            codecs.registry.check(codec.partition(":")[0])
         if self.extras_bytes < 0:
             raise Refused(f"extras_bytes={self.extras_bytes}: expected 0 (none) or a number of bytes")
         if self.part_bytes is not None and self.part_bytes < 0:

@@ -1,6 +1,5 @@
 """convert: build every part of a plan, then publish the pack with one rename."""
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,8 @@ from packer.conversion.journal import NAMES
 from packer.conversion.options import Options
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.repacking import PackSource
-from packer.errors import PackExists, Refused
-from packer.files.storage_errors import failing
+from packer.conversion.target import check_target
 from packer.files.work_folder import work_folder
-from packer.pack.foreign import check_whole
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
 from packer.pack.npy import map_file
@@ -64,10 +61,10 @@ def convert(
     """
     started = time.monotonic()
     overwrite, restart = existing.startswith("overwrite"), existing.endswith("restart")
-    _check_target(source, target, overwrite=overwrite)
+    check_target(source.root, target, overwrite=overwrite)
     plan = make_plan(source, options)
     with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
-        _check_target(source, target, overwrite=overwrite)
+        check_target(source.root, target, overwrite=overwrite)
         wanted = threads or (1 if plan.only_copies else usable_cores())
         job = Job(plan, target, work, threads=wanted, progress=progress or (lambda samples, size: None))
         with job.saying_what_is_needed():
@@ -78,7 +75,7 @@ def convert(
             resumed = sum(done.part.samples for done in job.journal.finished.values())
             manifest = job.build()
             orientations = _about_orientations(job.journal.pack / INDEX, manifest, plan)
-            _check_target(source, target, overwrite=overwrite)  # once more: a conversion takes hours
+            check_target(source.root, target, overwrite=overwrite)  # once more: a conversion takes hours
             job.publish(manifest, overwrite=overwrite)
     return Summary(
         samples=manifest.samples,
@@ -108,22 +105,6 @@ def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str
     if plan.options.exif == "rotate":
         return [f"{pictures}: turned"]
     return [f"{pictures}: left as they are; --exif rotate turns them"]
-
-
-def _check_target(source: Source, target: Path, *, overwrite: bool) -> None:
-    with failing(target, "ask for the folder"):  # links that change while they are followed
-        root, place = source.root.resolve(), target.resolve()
-    if place == root or root in place.parents:
-        raise Refused(f"{target}: lies inside the source {source.root}; choose a folder beside it")
-    if not os.path.lexists(target):
-        if not target.parent.is_dir():
-            raise Refused(f"{target}: its parent folder does not exist; make it first")
-        return
-    if target.is_symlink():
-        raise Refused(f"{target}: is a link; give the folder itself, or another name")
-    if not overwrite:
-        raise PackExists(f"{target}: already there; --overwrite replaces a pack, or choose another name")
-    check_whole(target)
 
 
 def _pack_bytes(manifest: Manifest) -> int:

@@ -3,19 +3,22 @@
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from packer import sources
 from packer.conversion.presets import source_options
 from packer.conversion.repacking import KIND, PackSource
-from packer.errors import Refused
+from packer.errors import BadInput, Refused
 from packer.pack import manifest as manifests
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
 from packer.sources.adding.splits import Shares, add_shares, add_splits, parse_splits
 from packer.sources.base import Source, read_file
 from packer.sources.parsing import layouts
+from packer.sources.parsing.scanning import scan
 
 _OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
 
@@ -23,6 +26,21 @@ _OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user
 def link_options(follow_links: bool) -> dict[str, Any]:
     """The option of a source that says so, only where it does: what nobody asked for stands in no manifest."""
     return {"follow_links": True} if follow_links else {}
+
+
+def check_folder(root: Path) -> None:
+    """Raise Refused where there is no folder to pack, saying what there is."""
+    is_empty = False
+    if root.is_dir():
+        with suppress(OSError), os.scandir(root) as entries:  # one that cannot be listed is told by the source
+            is_empty = not any(entries)
+        if is_empty:
+            raise Refused(f"{root}: the folder is empty; give the folder that holds the images")
+        return
+    if root.is_file():
+        raise Refused(f"{root}: is a file; give the folder of the data set")
+    what = "is a link that leads nowhere" if root.is_symlink() else "does not exist"
+    raise Refused(f"{root}: {what if not root.exists() else 'is no folder'}; give the folder of the data set")
 
 
 @dataclass(frozen=True)
@@ -45,10 +63,7 @@ class Request:
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises Refused, BadInput."""
-        if not os.path.lexists(root):
-            raise Refused(f"{root}: does not exist; give the folder of the data set, or a pack")
-        if not root.is_dir():
-            raise Refused(f"{root}: is not a folder; give the folder of the data set, or a pack")
+        check_folder(root)
         splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
         if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
@@ -61,7 +76,7 @@ class Request:
         options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
-        source: Source = module.Source(root, **options)
+        source = self._source(module, root, options)
         if sidecars:
             policy = self.options.get("missing", "error")
             source = add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error")
@@ -89,6 +104,17 @@ class Request:
         if not classes:
             raise Refused(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
         return {"known_classes": tuple(classes)}
+
+    def _source(self, module: ModuleType, root: Path, options: Mapping[str, Any]) -> Source:
+        """The source; Refused, not BadInput, where the user named a kind that nothing there is of."""
+        try:
+            made: Source = module.Source(root, **options)
+        except BadInput as error:
+            names = scan(root, follow_links=bool(self.options.get("follow_links"))).names
+            if self.kind != "auto" and module.recognise(names) is None:
+                raise Refused(f"{error.message} (--from {self.kind})") from error
+            raise
+        return made
 
     def _detect(self, root: Path) -> tuple[str, str]:
         return sources.detect(root, follow_links=bool(self.options.get("follow_links")))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from packer.conversion.sourcing import check_folder
 from packer.datasets import open_pack
 from packer.errors import Refused
 from packer.geometry import Geometry
@@ -79,8 +80,7 @@ def subjects(paths: Sequence[Path], geometry: str | None, **more: Any) -> list[S
     """A Subject of each path. geometry: as people write it. Raises Refused where one is no folder or named twice."""
     view = parse(geometry) if geometry else None
     for path in paths:
-        if not path.is_dir():
-            raise Refused(f"{path}: not a folder; give a pack, or the folder of a data set")
+        check_folder(path)
     if len({path.resolve() for path in paths}) < len(paths):
         raise Refused(f"{paths[-1]}: one source is named twice; name each once")
     return [Subject(path, geometry=view, **more) for path in paths]
