@@ -10,6 +10,11 @@ while :; do
     case "${1:-}" in
     --mount) folder="${2:?--mount needs a folder}"; shift 2 ;;
     --size) size="${2:?--size needs a size}"; shift 2 ;;
+    -h | --help)
+        sed -n '2,/^set/{/^#/s/^# *//p;}' "$0"
+        echo "Options of packer stage: packer stage --help"
+        exit 0
+        ;;
     *) break ;;
     esac
 done

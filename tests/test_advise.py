@@ -261,12 +261,30 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
         ["lmdb", "raw", "as", "it", "is", "500", "500", "1.50", "0.400", "2", "s", "yes", "<-"],
         ["lmdb", "jpeg:95*", "as", "it", "is", "250", "250", "1.50", "0.100", "2", "s", "yes"],
     ]
-    assert text[-3:] == [
+    assert text[-4:] == [
         "Recommended: lmdb, raw, size as it is: 500 images/s, 5.0 times the source as it is (100); 0.400 GB, "
         "fits in memory.",
+        "Not the smallest row (lmdb, jpeg:95, size as it is, 0.100 GB): it makes pictures worse (*).",
         "Paste:",
         f"  packer convert {tmp_path}/set set.pack --to lmdb",
     ]
+
+
+def test_it_says_why_the_fastest_and_the_smallest_row_are_passed_over(tmp_path: Path) -> None:
+    small = trial(900, 1.0, size="256")
+    text = advise_report.text(advice(tmp_path, trial(), small, trial(200, 0.2)))
+    assert (
+        "Not the fastest row (lmdb, raw, size 256, 900 images/s): at size 256 a zoom or crop of "
+        f"{PHOTOS} misses pixels that training shows." in text
+    )
+    assert any(line.startswith("Not the smallest row") and line.endswith("it gives 200 images/s.") for line in text)
+    assert not any(line.startswith("Not the") for line in advise_report.text(advice(tmp_path, trial())))
+
+
+def test_sets_with_grasps_are_told_of_the_presets(tmp_path: Path) -> None:
+    assert not any("--preset" in line for line in advise_report.text(advice(tmp_path, trial())))
+    text = advise_report.text(advice(tmp_path, trial(), has_grasps=True))
+    assert text[-1] == f"  packer convert {tmp_path}/set set.pack --preset ggcnn"
 
 
 def test_what_was_not_possible_is_said(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from test_convert import photos
 
 from packer.cli import main, registry
 from packer.cli.base import Progress, parse_size, size_text
-from packer.errors import Refused
+from packer.datasets import LMDBDataset
+from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.pack import manifest
 
 
@@ -120,6 +121,112 @@ def test_a_dry_run_names_fields_size_and_space_and_writes_nothing(tmp_path: Path
     assert "jpeg:95" in done.stdout
     assert "nothing was written" in done.stdout
     assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = photos(tmp_path / "in", 6)
+    target = tmp_path / "out.pack"
+    plain = called("convert", root, target, "--dry-run")
+    assert plain.exit_code == 0
+    assert "verdict: can be packed, as far as was looked; images not checked" in plain.output
+    told = called("convert", root, target, "--dry-run", "--json")
+    assert json.loads(told.stdout) | {"ok": True, "images_checked": False} == json.loads(told.stdout)
+    with monkeypatch.context() as patch:
+        patch.setattr("packer.conversion.job.free_bytes", lambda path: 1000)
+        full = called("convert", root, target, "--dry-run")
+        assert isinstance(full.exception, StorageFailed)
+        assert "bytes are needed while packing, 1,000 are free" in str(full.exception)
+        assert "verdict: would be refused" in full.output
+        told = called("convert", root, target, "--dry-run", "--json")
+        assert json.loads(told.stdout)["ok"] is False
+
+    def read_only(*_: object) -> int:
+        raise StorageFailed("Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("packer.files.work_folder._made_or_opened", read_only)
+        assert isinstance(called("convert", root, target, "--dry-run").exception, StorageFailed)
+    assert os.listdir(tmp_path) == ["in"]
+    assert run("convert", root, target).returncode == 0
+    assert run("convert", root, target, "--dry-run").returncode == 2
+    assert sorted(os.listdir(tmp_path)) == ["in", "out.pack"]
+
+
+def test_convert_ends_with_what_to_do_next(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    for format, maker in (
+        ("lmdb", "LMDBDataset"),
+        ("hdf5", "HDF5Dataset"),
+        ("pth", "PthDataset"),
+        ("bmp", "BMPDataset"),
+    ):
+        pack = tmp_path / f"{format}.pack"
+        said = called("convert", root, pack, "--to", format).stdout
+        code = f"from packer.datasets import {maker}; dataset = {maker}({str(pack)!r})"
+        assert said.splitlines()[1] == f"open it:  {code}"
+        assert ("packer advise" in said) == (format != "bmp")  # which keeps no bytes
+        subprocess.run([sys.executable, "-c", f"{code}; assert len(dataset) == 6"], check=True)
+    said = called("convert", root, tmp_path / "small.pack", "--resize", "16").stdout
+    assert "packer advise" not in said
+    pack = tmp_path / "cornell.pack"
+    said = called("convert", trees.cornell(tmp_path / "cornell"), pack, "--preset", "ggcnn").stdout
+    assert f"GraspDataset({str(pack)!r}, style='ggcnn')" in said
+
+
+def test_enlarging_is_said(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6, height=30, width=40)
+    for words in (("--dry-run",), ()):
+        said = called("convert", root, tmp_path / "a.pack", "--resize", "300", *words).stderr
+        assert "--resize 300 enlarges: 6 of 6 pictures looked at are smaller" in said
+    called("convert", root, tmp_path / "b.pack", "--resize", "8")
+    assert "enlarges" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
+    assert "enlarges" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
+
+
+def test_a_skipped_file_is_named_once_without_advice_that_was_taken(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    (root / "class0/0003.jpg").write_bytes(b"x")
+    said = called("convert", root, tmp_path / "out.pack", "--on-error", "skip").stderr
+    (line,) = [line for line in said.splitlines() if line.startswith("skipped")]
+    assert line.count("0003.jpg") == 1
+    assert "--on-error" not in line
+    assert "leave it out" not in line
+    assert line in called("info", tmp_path / "out.pack").output.replace(f"  {line}", line)
+
+
+def test_info_counts_classes_and_splits(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    keys = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.jpg"))]
+    (tmp_path / "train.txt").write_text("\n".join(keys[:4]))
+    (tmp_path / "val.txt").write_text("\n".join(keys[4:]))
+    lists = [f"--split={name}={tmp_path / name}.txt" for name in ("train", "val")]
+    pack = tmp_path / "out.pack"
+    assert called("convert", root, pack, *lists, "--codec", "image=jpeg:90").exit_code == 0
+    said = called("info", pack).output
+    assert re.search(r"^  label +class0 2, class1 2, class2 2$", said, re.MULTILINE)
+    assert re.search(r"^  split +train 4, val 2$", said, re.MULTILINE)
+    assert re.search(r"^    image .*\(H, W, 3\)$", said, re.MULTILINE)
+    assert "source.splits=train+val" in said
+    assert not re.search(r"[{}\[\]]|[0-9a-f]{64}", said.replace(manifest.read(pack).pack_id, ""))
+    assert json.loads(called("info", pack, "--json").stdout)["counts"]["split"] == [["train", 4], ["val", 2]]
+    (pack / "index/crc32.npy").unlink()
+    damaged = called("info", pack)
+    assert damaged.exit_code == 0
+    assert "classes and splits are not counted" in damaged.stderr
+
+
+def test_verify_says_what_repairs_and_what_quick_leaves_out(tmp_path: Path) -> None:
+    pack = tmp_path / "out.pack"
+    called("convert", photos(tmp_path / "in", 6), pack)
+    assert (
+        called("verify", pack, "--quick").stdout == f"{pack}: ok (manifest, sizes and index only; no part was read)\n"
+    )
+    (pack / "index/crc32.npy").unlink()
+    assert "crc32.npy: missing index file; run packer index" in called("verify", pack).stderr
+    with pytest.raises(CorruptPack, match="missing index file; run packer index"):
+        LMDBDataset(pack)[0]
+    assert called("index", pack).exit_code == 0
+    assert called("verify", pack).exit_code == 0
 
 
 def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
@@ -323,6 +430,11 @@ def test_progress_without_a_terminal_is_plain_lines(
         now[0] += 8
         progress(100, 5_000_000)
     assert capsys.readouterr().err == "200/1000 samples, 20 samples/s, 1.0 MB/s, 40 s left\n"
+    with Progress(1000) as progress:
+        progress.earlier(600, 30_000_000)
+        now[0] += 10
+        progress(100, 5_000_000)
+    assert capsys.readouterr().err == "700/1000 samples, 10 samples/s, 0.5 MB/s, 30 s left\n"
     with Progress(10, quiet=True) as progress:
         now[0] += 60
         progress(5, 10)

@@ -229,7 +229,7 @@ def test_an_unfinished_copy_goes_on_and_refuses_another_pack(tmp_path: Path, mon
     convert_folder(photos(tmp_path / "other", 31), tmp_path / "other.pack")
     for source in (PackSource(tmp_path / "other.pack"), opened(tmp_path / "in")):
         asked = Options(part_bytes=30_000, source=Request().to_json(PackSource(tmp_path / "a.pack")))
-        with pytest.raises(Refused, match="an interrupted conversion with another source state"):
+        with pytest.raises(Refused, match="and since then files of the source changed"):
             convert(source, tmp_path / "b.pack", asked)
     summary = repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=30_000)
     assert summary.resumed_samples > 0

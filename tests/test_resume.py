@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,13 @@ from test_convert import photos
 
 from packer import formats
 from packer.conversion import encoding
+from packer.conversion.job import Job
+from packer.conversion.journal import NAMES
 from packer.conversion.options import Options
+from packer.conversion.plan import make_plan
 from packer.conversion.run import convert
 from packer.errors import CorruptPack, Interrupted, Refused, StorageFailed
+from packer.files.work_folder import work_folder
 from packer.pack.verification import problems
 
 
@@ -210,3 +215,27 @@ def test_what_a_failed_part_took_is_given_back(tmp_path: Path, monkeypatch: pyte
     assert len(os.listdir(tmp_path / ".out.pack.partial/pack")) == finished
     convert(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
+
+
+def test_the_option_that_is_another_is_named(tmp_path: Path) -> None:
+    root, options = photos(tmp_path / "in", 30), Options(part_bytes=3000, codecs=(("image", "jpeg:90"),))
+    with pytest.raises(Interrupted):
+        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+    for other, text in (
+        (replace(options, resize="16"), "--resize was not given, now 16;"),
+        (replace(options, codecs=(("image", "jpeg:80"),)), "--codec was image=jpeg:90, now image=jpeg:80;"),
+        (replace(options, part_bytes=4000, exif="rotate"), "--exif was ignore, now rotate; --part-size was 3000, now"),
+    ):
+        with pytest.raises(Refused, match=re.escape(text)):
+            convert(opened(root), tmp_path / "out.pack", other)
+    os.utime(next(root.rglob("*.jpg")), (1, 1))
+    with pytest.raises(Refused, match="since then files of the source changed; --restart"):
+        convert(opened(root), tmp_path / "out.pack", options)
+    before = digest(tmp_path / ".out.pack.partial")
+    with work_folder(tmp_path / ".out.pack.partial", NAMES) as work:
+        plan = make_plan(opened(root), options)
+        job = Job(plan, tmp_path / "out.pack", work, threads=1, progress=lambda samples, size: None)
+        with pytest.raises(Refused, match="files of the source changed"):
+            job.rehearse(restart=False)
+        job.rehearse(restart=True)
+    assert digest(tmp_path / ".out.pack.partial") == before

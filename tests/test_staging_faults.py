@@ -337,6 +337,13 @@ def script(folder: Path, *words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["sh", SCRIPT, *map(str, words)], env=path, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("name", ["stage_tmpfs.sh", "demo"])
+def test_scripts_show_their_own_options(name: str) -> None:
+    done = subprocess.run([SCRIPT.with_name(name), "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"stage_tmpfs.sh": "[--mount DIR [--size SIZE]]", "demo": "scripts/demo [FOLDER]"}[name] in done.stdout
+
+
 def test_the_script_mounts_where_nothing_is_mounted_and_stages(tmp_path: Path) -> None:
     pack, disk = tmp_path / "a.pack", tmp_path / "disk"
     packs.make_pack(pack, 10)

@@ -145,6 +145,13 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a row per
 plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw them; needs matplotlib.")
 
 
+def left_out(noun: str, key: str, reason: str) -> str:
+    """A line on a sample that is skipped or incomplete: its file once, and no advice that was taken."""
+    for advice in ("; --on-error skip leaves it out", "; replace the file or leave it out"):
+        reason = reason.removesuffix(advice)
+    return f"{noun} {reason}" if key in reason.partition(": ")[0] else f"{noun} {key}: {reason}"
+
+
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     echo(json.dumps(data, sort_keys=True))
@@ -160,6 +167,7 @@ class Progress:
         self._samples = samples
         self._quiet = quiet
         self._done = 0
+        self._earlier = 0
         self._bytes = 0
         self._started = self._shown = time.monotonic()
         self._bar: Any = None
@@ -178,6 +186,13 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
+    def earlier(self, samples: int, size: int) -> None:
+        """samples were done by an earlier run: they count for what is left, and for no rate."""
+        self._earlier += samples
+        if self._bar is not None:
+            self._bar.initial += samples
+            self._bar.n += samples
+
     def __call__(self, samples: int, size: int) -> None:
         """samples more are done, and `size` more source bytes."""
         self._done += samples
@@ -191,8 +206,9 @@ class Progress:
             echo(self._line(now - self._started), err=True)
 
     def _line(self, seconds: float) -> str:
-        left = seconds / max(self._done, 1) * (self._samples - self._done)
+        done = self._earlier + self._done
+        left = seconds / max(self._done, 1) * (self._samples - done)
         return (
-            f"{self._done}/{self._samples} samples, {self._done / seconds:.0f} samples/s, "
+            f"{done}/{self._samples} samples, {self._done / seconds:.0f} samples/s, "
             f"{self._bytes / 1e6 / seconds:.1f} MB/s, {left:.0f} s left"
         )

@@ -1,14 +1,18 @@
 """packer convert: an image folder into a pack."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from packer import formats, sources
-from packer.cli.base import Name, Progress, examples, parse_names, parse_size, print_json, size_text
+from packer.cli.base import Name, Progress, examples, left_out, parse_names, parse_size, print_json, size_text
 from packer.conversion.presets import PRESETS
+from packer.errors import PackerError
 from packer.files.terminal import echo
+from packer.files.text import shell_word
+from packer.schema import PIXEL_KINDS
 
 _SHOWN = 20
 _SOURCE_OPTIONS = (
@@ -229,8 +233,9 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if not quiet:
         for line in (f"{source}: {found}", *opened.notes):
             echo(line, err=True)
+        _warn_of_enlarging(opened, asked)
     if options["dry_run"]:
-        _dry_run(opened, pack, asked, as_json=quiet)
+        _dry_run(opened, pack, asked, options)
     else:
         _convert(opened, pack, asked, options)
 
@@ -253,7 +258,15 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
     existing = "overwrite" if options["overwrite"] else "refuse"
     existing = f"{existing}+restart" if options["restart"] else existing
     with Progress(len(source), quiet=options["as_json"]) as progress:
-        summary = convert(source, pack, asked, threads=options["threads"], existing=existing, progress=progress)
+        summary = convert(
+            source,
+            pack,
+            asked,
+            threads=options["threads"],
+            existing=existing,
+            progress=progress,
+            earlier=progress.earlier,
+        )
     if options["as_json"]:
         print_json({**vars(summary), "pack": str(pack)})
         return
@@ -261,7 +274,7 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
         echo(note, err=True)
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
-            echo(f"{noun} {key}: {reason}", err=True)
+            echo(left_out(noun, key, reason), err=True)
         if len(entries) > _SHOWN:
             echo(f"... and {len(entries) - _SHOWN} more {noun}; packer info lists them", err=True)
     resumed = f", {summary.resumed_samples} of them by an earlier run" if summary.resumed_samples else ""
@@ -269,27 +282,81 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
     echo(
         f"{pack}: {summary.samples} samples packed{resumed}, {len(summary.skipped)} skipped, "
         f"{size_text(summary.bytes_in)} in, {size_text(summary.bytes_out)} out, {summary.parts} part(s), "
-        f"{summary.seconds:.1f} s ({rate:.0f} samples/s)"
+        f"{summary.seconds:.1f} s ({rate:.0f} samples/s)",
+        *_hints(pack, options["preset"], source.root),
     )
 
 
-def _dry_run(source: Any, pack: Path, asked: Any, *, as_json: bool) -> None:
+_DATA_SETS = {"lmdb": "LMDBDataset", "hdf5": "HDF5Dataset", "pth": "PthDataset", "bmp": "BMPDataset"}
+
+
+def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
+    """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
+    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+
+    made = manifests.read(pack)
+    name = repr(str(pack))
+    if preset is not None:
+        yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
+    elif made.format in _DATA_SETS:
+        maker = _DATA_SETS[made.format]
+        yield f"open it:  from packer.datasets import {maker}; dataset = {maker}({name})"
+    else:
+        yield f"open it:  import packer; dataset = packer.open({name})"
+    pictures = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
+    if any(field.codec == "encoded" for field in pictures) and made.options.get("resize") is None:
+        faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
+        yield (
+            "faster:   files' bytes are kept, exact, and decoded whole in every epoch; "
+            f"{faster} makes training fast, packer advise {shell_word(str(source))} measures how"
+        )
+
+
+def _warn_of_enlarging(source: Any, asked: Any) -> None:
+    from packer.conversion.plan import enlarged  # noqa: PLC0415
+
+    larger, looked = enlarged(source, asked)
+    if larger:
+        echo(
+            f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
+            "the pack grows, and shows no more",
+            err=True,
+        )
+
+
+def _dry_run(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
+    """Say what would be packed, then raise what the real run would, as far as that is known before samples are read."""
     from packer.conversion.estimate import estimate  # noqa: PLC0415
+    from packer.conversion.job import Job  # noqa: PLC0415
+    from packer.conversion.journal import NAMES  # noqa: PLC0415
     from packer.conversion.plan import make_plan  # noqa: PLC0415
+    from packer.files.work_folder import work_folder  # noqa: PLC0415
     from packer.pack.storage import free_bytes  # noqa: PLC0415
 
     plan = make_plan(source, asked)
     size, free = estimate(plan), free_bytes(pack.absolute().parent)
-    if as_json:
+    refused: PackerError | None = None
+    try:  # the work folder is made as the real run makes it, and removed again
+        with work_folder(pack.with_name(f".{pack.name}.partial"), NAMES) as work:
+            Job(plan, pack, work, threads=1, progress=lambda samples, size: None).rehearse(restart=options["restart"])
+    except PackerError as error:
+        refused = error
+    verdict = "would be refused" if refused is not None else "can be packed, as far as was looked"
+    if options["as_json"]:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": free}
+        data |= {"ok": refused is None, "verdict": verdict, "images_checked": False}
         print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": plan.carried.notes})
-        return
-    for note in plan.carried.notes:
-        echo(f"  {note}")
-    for field in plan.schema:
-        echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
-    echo(
-        f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of about "
-        f"{size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(free)} free; nothing was written"
-    )
+    else:
+        for note in plan.carried.notes:
+            echo(f"  {note}")
+        for field in plan.schema:
+            echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
+        echo(
+            f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of "
+            f"about {size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(free)} free; nothing was "
+            "written",
+            f"verdict: {verdict}; images not checked: the real run looks at each, and names every bad one",
+        )
+    if refused is not None:
+        raise refused

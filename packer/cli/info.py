@@ -1,12 +1,19 @@
 """packer info: what is in a pack."""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from packer.cli.base import examples, print_json, size_text
+from packer.cli.base import examples, left_out, print_json, size_text
+from packer.errors import PackerError
 from packer.files.terminal import echo, hand_over
+from packer.schema import PIXEL_KINDS
+
+_SHOWN = 20  # classes
+_DEEPEST = 6  # packs of packs whose options are shown
 
 
 @click.command(
@@ -28,10 +35,33 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
         return
     manifest = manifests.read(pack)
     data = _describe(manifest)
+    data["counts"], problem = _counts(pack, manifest)
+    if problem:
+        echo(f"classes and splits are not counted: {problem}", err=True)
     if as_json:
         print_json(data)
     else:
         _print(pack, data)
+
+
+def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
+    """[name, samples] of each class and split, by field, from the index; and why there are none."""
+    from packer.pack.index import Index  # noqa: PLC0415  keeps `packer --help` light
+
+    named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
+    if not named:
+        return {}, ""
+    try:
+        index = Index(pack, manifest)
+    except PackerError as error:
+        return {}, str(error)
+    counts: dict[str, list[list[Any]]] = {}
+    for field in named:
+        found = Counter(index.column(field.name).tolist())
+        counts[field.name] = [[name, found.pop(number, 0)] for number, name in enumerate(field.classes)]
+        if found:  # a number without a name
+            counts[field.name].append(["(no class)", found.total()])
+    return counts, ""
 
 
 def _describe(manifest: Any) -> dict[str, Any]:
@@ -65,12 +95,36 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
     echo(f"  by       {data['written_by']}")
     echo("  fields")
     for field in data["fields"]:
-        shape = "x".join("?" if length is None else str(length) for length in field.get("shape") or ()) or "-"
-        extra = f"  {len(field['classes'])} classes" if "classes" in field else ""
+        extra = f"  {len(field['classes'])} names" if "classes" in field else ""
         extra += "  (bookkeeping)" if field.get("hidden") else ""
-        echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {shape}{extra}")
-    chosen = {name: value for name, value in data["options"].items() if value not in (None, {}, [])}
-    echo("  options  " + ", ".join(f"{name}={value}" for name, value in sorted(chosen.items())))
+        echo(f"    {field['name']:<20} {field['kind']:<7} {field['codec']:<12} {_shape(field)}{extra}")
+    for name, entries in data["counts"].items():
+        shown = ", ".join(f"{entry} {count}" for entry, count in entries[:_SHOWN])
+        more = f", and {len(entries) - _SHOWN} more; --json has all" if len(entries) > _SHOWN else ""
+        echo(f"  {name:<8} {shown}{more}")
+    echo(f"  options  {', '.join(_options(data['options']))}")
     for noun in ("skipped", "incomplete"):
         for key, reason in data[noun]:
-            echo(f"  {noun} {key}: {reason}")
+            echo(f"  {left_out(noun, key, reason)}")
+
+
+def _shape(field: dict[str, Any]) -> str:
+    """(H, W, 3) of pictures, (N, 4, 2) of grasps; - of one value, and where the bytes tell."""
+    free = iter("HW") if field["kind"] in PIXEL_KINDS else iter("N")
+    lengths = [next(free, "?") if length is None else str(length) for length in field.get("shape") or ()]
+    return f"({', '.join(lengths)})" if lengths else "-"
+
+
+def _options(options: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[str]:
+    """What was asked for, `name=value` each, the splits by their names alone; nothing that was not asked for."""
+    for name, value in sorted(options.items()):
+        if value in (None, {}, [], False):
+            continue
+        if name == "splits" and isinstance(value, dict):
+            yield f"{prefix}{name}={'+'.join(map(str, value))}"
+        elif isinstance(value, dict):
+            yield from _options(value, f"{prefix}{name}.", depth + 1) if depth < _DEEPEST else [f"{prefix}{name}=..."]
+        elif isinstance(value, list):
+            yield f"{prefix}{name}={'+'.join(map(str, value))}"
+        else:
+            yield f"{prefix}{name}={value}"

@@ -47,7 +47,7 @@ def command(pack: Path, *, depth: str | None, as_json: bool, **options: Any) -> 
     if found:
         raise CorruptPack(f"{pack}: problems found: {len(found)}")
     if not as_json:
-        echo(f"{pack}: ok")
+        echo(f"{pack}: ok" + (" (manifest, sizes and index only; no part was read)" if depth == "quick" else ""))
 
 
 def _problems(pack: Path, depth: str, options: dict[str, Any], losses: dict[str, Any]) -> Iterator[str]:

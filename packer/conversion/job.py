@@ -39,16 +39,33 @@ _INDEX_FILE_BYTES = 256  # in the manifest
 class Job:
     """One conversion under its lock."""
 
-    def __init__(self, plan: Plan, target: Path, work: WorkFolder, *, threads: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        target: Path,
+        work: WorkFolder,
+        *,
+        threads: int,
+        progress: Progress,
+        earlier: Progress | None = None,
+    ) -> None:
+        """earlier: told of parts that an earlier run has finished, instead of progress."""
         self.plan = plan
         self.target = target
         self.journal = Journal(work)
         self._threads = threads
         self._progress = progress
+        self._earlier = earlier or progress
         self._encoder = encoder_of(plan)
         self._module = formats.load(plan.options.to)
         self._failures: list[Failure] = []
         self._noted_bytes = self._noted_values = 0
+
+    def rehearse(self, *, restart: bool) -> None:
+        """Raise what a run would raise before it reads a sample; nothing is written or removed."""
+        self.journal.check(self.plan, restart=restart)
+        self._draft().check()
+        self._check_space()
 
     def check_manifest(self) -> None:
         """Refuse before writing what could not be read afterwards: raises Refused where packer.json would be too large.
@@ -162,7 +179,7 @@ class Job:
         done = self.journal.finished.get(self.plan.part_name(number))
         if done is None:
             return False
-        self._progress(len(self.plan.parts[number]), done.bytes_in)
+        self._earlier(len(self.plan.parts[number]), done.bytes_in)
         return True
 
     def _written(self, numbers: Iterator[int]) -> "Iterator[_Written]":

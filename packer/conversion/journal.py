@@ -1,7 +1,7 @@
 """Journal: which parts of an interrupted conversion are finished, so that the next run goes on after them.
 
 `.<name>.partial/` beside the target, a work folder (files/work_folder.py):
-    journal         a line of JSON with the plan's fingerprint, then one per finished part, each synced
+    journal         a line of JSON with the plan's fingerprint and options, then one per finished part, each synced
     pieces/<part>   the index entries of a finished part
     pack/           the parts; becomes the target by one rename
     pack.old/       the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
@@ -17,6 +17,8 @@ import threading
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from packer import __version__
+from packer.conversion.plan import Plan
 from packer.errors import CorruptPack, PackerError, Refused
 from packer.files.work_folder import ANYTHING, WorkFolder
 from packer.formats.stacking.spooling import NAME as SPOOL
@@ -31,6 +33,7 @@ NAMES = {
     PIECES: r"part-[0-9]+.*",
     rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL)}.*",
 }
+_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others as they are called
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,28 @@ class Journal:
         self._lock = threading.Lock()
         self.finished: dict[str, Finished] = {}
 
-    def begin(self, fingerprint: str, *, restart: bool) -> None:
+    def check(self, plan: Plan, *, restart: bool) -> None:
+        """Raise Refused where `begin` would; nothing is changed. Then `finished` is what a run would go on after."""
+        lines = [] if restart else self._lines(cut=False)
+        if len(lines) >= 2:
+            self._compare(lines[0], plan)
+            if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
+                every = [self._finished(line) for line in lines[1:]]
+                self.finished = {done.part.name: done for done in every if self._is_there(done)}
+
+    def begin(self, plan: Plan, *, restart: bool) -> None:
         """Take up the work of an earlier run, or start anew; raises Refused where source or options changed."""
         lines = [] if restart else self._lines()
+        fingerprint = plan.fingerprint
         if len(lines) < 2 and (not lines or lines[0].get("fingerprint") != fingerprint):  # no part would be lost
             self.work.clear()
             for name in (PACK, PIECES):
                 self.work.make_folder(name).close()
-            self.work.write_file(_JOURNAL, json.dumps({"fingerprint": fingerprint}).encode() + b"\n")
+            said = {"fingerprint": fingerprint, "options": plan.options.to_json(), "version": __version__}
+            self.work.write_file(_JOURNAL, json.dumps(said).encode() + b"\n")
             self.work.sync()
             return
-        if lines[0].get("fingerprint") != fingerprint:
-            raise Refused(
-                f"{self.work.path}: an interrupted conversion with another source state, options or packer version "
-                "lies here; --restart throws its work away"
-            )
+        self._compare(lines[0], plan)
         for name in (PACK, PIECES):
             self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
         every = [self._finished(line) for line in lines[1:]]
@@ -76,6 +86,14 @@ class Journal:
             # not there after a power loss on a disk that lies
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
         self.sweep()
+
+    def _compare(self, first: dict[str, Any], plan: Plan) -> None:
+        """Raise Refused, saying what is another, where the journal's first line is not of that plan."""
+        if first.get("fingerprint") != plan.fingerprint:
+            raise Refused(
+                f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(first, plan)}; "
+                "--restart throws its work away"
+            )
 
     def _is_replaced(self, every: list[Finished]) -> bool:
         """Whether `pack` is the old pack: a run ended between the swap and `remove`, and sizes alone may agree."""
@@ -108,11 +126,11 @@ class Journal:
         path = self.work.path / _JOURNAL
         return CorruptPack(f"{path}: damaged: not the lines that packer writes; --restart throws the work away")
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self, *, cut: bool = True) -> list[dict[str, Any]]:
         """Whole lines only: one that a kill cut short does not count."""
         text = self.work.read_file(_JOURNAL)
         whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) != len(text):
+        if cut and len(whole) != len(text):
             self.work.cut(_JOURNAL, len(whole))
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
@@ -159,3 +177,26 @@ def _pairs(value: Any) -> list[list[str]]:
     if not (pairs and all(isinstance(text, str) for pair in value for text in pair)):
         raise TypeError(f"expected keys with reasons, found {value!r:.40}")
     return list(value)
+
+
+def _difference(first: dict[str, Any], plan: Plan) -> str:
+    """What is another than in the run whose journal begins with this line."""
+    then, now = first.get("options"), plan.options.to_json()
+    if not isinstance(then, dict):
+        return "the source, the options or packer's version changed"
+    changed = [
+        f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))} was {_said(then.get(name))}, now {_said(now.get(name))}"
+        for name in sorted({*then, *now} - {"source"})
+        if then.get(name) != now.get(name)
+    ]
+    if then.get("source") != now.get("source"):
+        changed.append("what is asked of the source (--from, --split, --sidecar, --missing ...) changed")
+    if first.get("version") != __version__:
+        changed.append(f"packer was {first.get('version')!s:.20}, now {__version__}")
+    return "; ".join(changed) or "files of the source changed"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={inner}" for name, inner in value.items()) or "not given"
+    return ",".join(map(str, value)) if isinstance(value, list) else "not given" if value is None else f"{value}"

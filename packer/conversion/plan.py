@@ -121,6 +121,31 @@ def probe_indices(count: int) -> list[int]:
     return sorted({number * count // _PROBES for number in range(_PROBES)})
 
 
+def enlarged(source: Source, options: Options) -> tuple[int, int]:
+    """How many of a few samples --resize would store larger than they are, and how many were looked at."""
+    from packer.decoders import sniff  # noqa: PLC0415  only a resize needs it
+
+    main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
+    if options.resize is None or main is None:
+        return 0, 0
+    resize, larger, looked = Resize.parse(options.resize), 0, 0
+    for index in probe_indices(len(source)):
+        try:
+            if isinstance(source, PackSource):
+                shape = source.codecs[main].shape(source.values(index, (main,))[main])
+                height, width = int(shape[0] or 0), int(shape[1] or 0)
+            else:
+                value = source[index][main]
+                found = sniff(value) if isinstance(value, bytes) else None
+                height, width = (found.height, found.width) if found is not None else value.shape[:2]
+        except PackerError:
+            continue  # the conversion itself reports bad files, all of them
+        new = resize.view(height, width).size
+        larger += new[0] > height or new[1] > width
+        looked += 1
+    return larger, looked
+
+
 def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[str]]:
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)

@@ -50,6 +50,7 @@ def convert(
     threads: int | None = None,
     existing: str = "refuse",
     progress: Progress | None = None,
+    earlier: Progress | None = None,
 ) -> Summary:
     """Pack `source` into the new folder `target`.
 
@@ -57,6 +58,7 @@ def convert(
     there is too little to do per file for threads to be worth their switching. The pack does not depend on it.
     existing: what to do about a pack or unfinished work that is there: "refuse" (but go on with unfinished work of the
     same plan), "restart" (throw unfinished work away), "overwrite" (replace a pack), "overwrite+restart".
+    progress: told of samples and source bytes that are done; earlier: of those that an earlier run did, instead.
     Raises PackExists, Refused, BadInputs (all bad samples), StorageFailed, Locked.
     """
     started = time.monotonic()
@@ -66,9 +68,16 @@ def convert(
     with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
         check_target(source.root, target, overwrite=overwrite)
         wanted = threads or (1 if plan.only_copies else usable_cores())
-        job = Job(plan, target, work, threads=wanted, progress=progress or (lambda samples, size: None))
+        job = Job(
+            plan,
+            target,
+            work,
+            threads=wanted,
+            progress=progress or (lambda samples, size: None),
+            earlier=earlier,
+        )
         with job.saying_what_is_needed():
-            job.journal.begin(plan.fingerprint, restart=restart)
+            job.journal.begin(plan, restart=restart)
         job.check_manifest()
         job.check_space()
         with job.saying_what_is_needed():

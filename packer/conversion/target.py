@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from packer import formats
-from packer.errors import PackerError, PackExists, Refused, StorageFailed
+from packer.errors import PackerError, PackExists, Refused
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
 from packer.pack.foreign import check_whole
@@ -56,13 +56,6 @@ def check_target(root: Path, target: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(target / manifests.NAME):
         raise Refused(f"{target}: --overwrite replaces packs only, and this is none; choose another name")
     check_whole(target)
-
-
-def check_writable(target: Path) -> None:
-    """Raise StorageFailed where nothing can be written beside the target, as far as the system tells."""
-    parent = target.absolute().parent
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise StorageFailed(f"{parent}: cannot be written to; choose another folder, or make it writable")
 
 
 def _is_pack(target: Path) -> bool:

@@ -50,6 +50,7 @@ class Advice:
 
     reading: of the source's files, None of a pack. copying: bytes/s in memory. shared: shared memory.
     target: where the pack may go. best: None where nothing fits. left_out: what was not tried, with the reason.
+    sizes: those that keep what a zoom shows. has_grasps: whether a preset of convert is for it.
     """
 
     question: Question
@@ -67,6 +68,8 @@ class Advice:
     best: Prediction | None
     thrifty: Prediction | None
     left_out: Sequence[str] = field(default=())
+    sizes: Sequence[str | None] = field(default=(None,))
+    has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
         """The command that packs so."""
@@ -117,6 +120,8 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         best=best,
         thrifty=thrifty(predictions, best, good, now=now) if best else None,
         left_out=run.left_out,
+        sizes=good,
+        has_grasps=bool({"grasps", "grasp_rows"} & set(source.schema.names)),
     )
 
 

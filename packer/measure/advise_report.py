@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from packer.files.text import shell_word
 from packer.measure.advise import Advice
 from packer.measure.figures import table
 from packer.measure.machine import cores_text
@@ -100,12 +101,38 @@ def verdict(advice: Advice, unit: str) -> Iterator[str]:
     yield f"Recommended: {_named(best)}: {why}; {best.pack_bytes / 1e9:.3f} GB, {fits}."
     if advice.now and best.rate < _WORTH * advice.now:
         yield "That is hardly faster than the source as it is."
+    yield from _passed_over(advice, best, unit)
     if advice.thrifty:
         less = advice.thrifty
         yield f"At most half as large: {_named(less)}: {less.rate:.0f} {unit}, {less.pack_bytes / 1e9:.3f} GB:"
         yield f"  {advice.line(less)}"
     yield "Paste:"
     yield f"  {advice.line(best)}"
+    if advice.has_grasps:
+        words = f"{shell_word(str(advice.question.path))} {shell_word(str(advice.target))}"
+        yield "For GG-CNN or GR-ConvNet, whose items show less than whole pictures (or --preset grconvnet):"
+        yield f"  packer convert {words} --preset ggcnn"
+
+
+def _passed_over(advice: Advice, best: Prediction, unit: str) -> Iterator[str]:
+    """Why the fastest and the smallest row are not the recommended one, where they are others."""
+    fastest = max(advice.predictions, key=lambda one: one.rate)
+    smallest = min(advice.predictions, key=lambda one: one.pack_bytes)
+    if fastest is not best and fastest.rate > best.rate:
+        why = _objection(fastest, advice) or f"hardly faster, and {fastest.pack_bytes / 1e9:.3f} GB"
+        yield f"Not the fastest row ({_named(fastest)}, {fastest.rate:.0f} {unit}): {why}."
+    if smallest not in (best, fastest, advice.thrifty) and smallest.pack_bytes < best.pack_bytes:
+        why = _objection(smallest, advice) or f"it gives {smallest.rate:.0f} {unit}"
+        yield f"Not the smallest row ({_named(smallest)}, {smallest.pack_bytes / 1e9:.3f} GB): {why}."
+
+
+def _objection(one: Prediction, advice: Advice) -> str | None:
+    """What keeps a row from being recommended; None where only the others are better."""
+    if one.candidate.loses:
+        return "it makes pictures worse (*)"
+    if one.candidate.size not in advice.sizes:
+        return f"at size {one.candidate.size} a zoom or crop of {advice.geometry} misses pixels that training shows"
+    return None if one.fits_disk else "it does not fit on the disk"
 
 
 def _named(one: Prediction) -> str:

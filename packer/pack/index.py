@@ -8,6 +8,7 @@ index/number-<field>.npy  [n] or [n, k]     one per number field of fixed shape,
 """
 
 import math
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,14 @@ class Index:
 
     def _open(self, file: IndexFile) -> npt.NDArray[Any]:
         path = self._folder / file.name
+        if not os.path.lexists(path):
+            raise CorruptPack(f"{path}: missing index file; run packer index, or copy the pack again")
         array, mapped = map_file(path, file.bytes)
         found = zlib.crc32(mapped)
         if found != file.crc32:
             raise CorruptPack(
-                f"{path}: damaged index file: crc32 {found:08x}, the manifest says {file.crc32:08x}; copy it again"
+                f"{path}: damaged index file: crc32 {found:08x}, the manifest says {file.crc32:08x}; run packer "
+                "index, or copy it again"
             )
         return array
 

@@ -18,7 +18,12 @@ from packer.files.storage_errors import free_bytes as free_bytes
 
 
 def free_files(path: Path) -> int | None:
-    """How many files this user may still make on the file system of `path`; None where it sets no limit."""
+    """How many files this user may still make on the file system of `path` or of its nearest existing parent.
+
+    None where it sets no limit.
+    """
+    while not path.exists() and path != path.parent:
+        path = path.parent
     with failing(path, "ask for free space"):
         found = os.statvfs(path)
     return found.f_favail if found.f_files else None

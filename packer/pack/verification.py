@@ -9,6 +9,7 @@ everything. A part that is damaged, or whose sha256 is not looked at, is read in
 ends this one. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
 """
 
+import os
 import re
 import zlib
 from collections.abc import Generator, Iterator
@@ -142,6 +143,8 @@ def _extras(folder: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _numbers_file(path: Path, file: IndexFile, noun: str, remedy: str) -> str | None:
+    if not os.path.lexists(path):
+        return f"{path}: missing {noun}; {remedy}"
     try:
         if file_sha256(path) == file.sha256:
             return None
