@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -42,8 +43,9 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
     assert documented == options
 
 
-def test_the_readme_runs(tmp_path: Path) -> None:
-    """Every `packer` line and every Python block of the README, in order, on small sets of the names it uses."""
+@pytest.fixture
+def sets(tmp_path: Path) -> Path:
+    """A folder with small sets of the names that the pages use."""
     trees.cornell(tmp_path / "cornell")
     trees.write(tmp_path / "jacquard/abc", trees.view("0_abc", 1) | trees.view("1_abc", 2))
     root = photos(tmp_path / "photos", 12)
@@ -52,22 +54,51 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     keys = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.jpg"))]
     (tmp_path / "train.txt").write_text("\n".join(keys[:8]))
     (tmp_path / "val.txt").write_text("\n".join(keys[8:]))
+    return tmp_path
+
+
+SHORT = {"advise": ("--seconds", "2"), "bench": ("--epochs", "1", "--samples", "4")}  # not as long as they may take
+
+
+def runs(page: str, folder: Path) -> int:
+    """Run every `packer` line and every Python block, in order; how many there are."""
     ran = 0
-    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE):
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         if kind == "python":
-            code = block.replace("num_workers=2", "num_workers=0").replace("batch_size=8", "batch_size=1")
-            subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True)
+            code = block.replace("num_workers=2", "num_workers=0")
+            subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=folder, check=True)
             ran += 1
             continue
         for line in block.splitlines():
-            words = line.partition("#")[0].split()
+            words = shlex.split(line, comments=True)
             if words[:1] == ["packer"]:
-                words += ("--seconds", "2") if words[1] == "advise" else ()  # not the half minute that it may take
+                words += SHORT.get(words[1], ())
                 subprocess.run(
-                    [sys.executable, "-c", "from packer.cli import run; run()", *words[1:]], cwd=tmp_path, check=True
+                    [sys.executable, "-c", "from packer.cli import run; run()", *words[1:]], cwd=folder, check=True
                 )
                 ran += 1
-    assert ran >= 10
+    return ran
+
+
+def test_the_readme_runs(sets: Path) -> None:
+    assert runs(README, sets) >= 10
+
+
+def test_the_page_on_which_command_runs_and_the_readme_leads_to_it(sets: Path) -> None:
+    page = (ROOT / "docs/which-command.md").read_text()
+    assert runs(page, sets) >= 5
+    assert "](docs/which-command.md)" in README
+    for word in ("classification", "train/", "segmentation", "detection", "grasping", "a pack"):
+        assert f"| {word}" in page or f"`{word}`" in page, word
+
+
+def test_the_first_screen_of_the_readme_leads_with_what_is_fast() -> None:
+    first = README.partition("```")[2].partition("```")[0]
+    assert "--resize" in first
+    assert "--preset" in first
+    screen = "\n".join(README.splitlines()[:60])
+    for text in ("files' bytes are kept", "Linux", "macOS, Windows", "--index-url"):
+        assert text in screen, text
 
 
 def test_the_page_on_loading_runs(tmp_path: Path) -> None:

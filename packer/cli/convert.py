@@ -319,7 +319,7 @@ def _warn_of_enlarging(source: Any, asked: Any) -> None:
     if larger:
         echo(
             f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
-            "the pack grows, and shows no more",
+            "these take more room, and show no more",
             err=True,
         )
 
