@@ -31,6 +31,8 @@ DTYPES = (
 )
 KEY = "key"  # the field that names a sample
 MOST_FIELDS = 10_000
+USUAL_PIXELS = 100_000_000  # of one picture, unless the user takes more or less
+MOST_PIXELS = 1_000_000_000  # whatever a pack says; near what OpenCV decodes at most
 _MOST_LENGTHS = 8
 _MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -49,6 +51,7 @@ class Field:
     shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
     classes: for a number: the name of each value, in order.
     invalid: for a depth: the value that marks a pixel without a measurement.
+    max_pixels: for a picture: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
     hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
     """
 
@@ -60,6 +63,7 @@ class Field:
     classes: tuple[str, ...] | None = None
     invalid: float | None = None
     hidden: bool = False
+    max_pixels: int | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -72,8 +76,15 @@ class Field:
             raise Refused(f"field {self.name!r}: unknown dtype {self.dtype!r:.80}; expected one of {', '.join(DTYPES)}")
         if self.invalid is not None and not abs(self.invalid) <= sys.float_info.max:
             raise Refused(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
+        if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
+            raise Refused(f"field {self.name!r}: max_pixels is {self.max_pixels}, expected 1 to {MOST_PIXELS}")
         if self.shape is not None and not _is_shape(self.shape):
             raise Refused(f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0")
+
+    @property
+    def pixel_limit(self) -> int:
+        """The most pixels that one picture may have."""
+        return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     @property
     def is_column(self) -> bool:
@@ -117,6 +128,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "classes": (list,),
     "invalid": (int, float),
     "hidden": (bool,),
+    "max_pixels": (int,),
 }
 
 

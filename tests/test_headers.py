@@ -49,7 +49,7 @@ def test_a_file_that_differs_in_a_byte_is_looked_at_anew(file: bytes, data: st.D
 @pytest.mark.parametrize("files, times", [(KEPT[:1], 1), (PACKED[:1], 1), (KEPT + KEPT, 4), (PACKED + PACKED, 4)])
 def test_what_begins_alike_is_looked_at_once(files: list[bytes], times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(headers, "sniff", lambda buffer: seen.append(buffer) or sniff(buffer))
+    monkeypatch.setattr(headers, "sniff", lambda buffer, *limit: seen.append(buffer) or sniff(buffer, *limit))
     look = Headers().of
     for file in files * 3:
         look(file)

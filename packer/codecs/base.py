@@ -34,7 +34,7 @@ class Codec(ABC):
     def __init__(self, field: Field, **how: Any) -> None:
         """field: what is stored; how: decoder, strict, check_data, dct, vouched, table: see packer.decoders.Decoder."""
         self.field = field
-        self.pixels = Decoder(field.kind, invalid=field.invalid, **how)
+        self.pixels = Decoder(field.kind, invalid=field.invalid, max_pixels=field.pixel_limit, **how)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:

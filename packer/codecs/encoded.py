@@ -41,7 +41,7 @@ class Codec(base.Codec):
                 f"use codec raw, png or jpeg for arrays"
             )
         if self.field.kind == "depth" and self.field.dtype is not None:
-            found = sniff(value).dtype
+            found = sniff(value, self.field.pixel_limit).dtype
             if found != self.field.dtype:
                 raise BadInput(f"a depth of {found}, expected {self.field.dtype}, which the field has; leave it out")
         return bytes(value)

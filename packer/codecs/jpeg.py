@@ -77,7 +77,7 @@ class Codec(base.Codec):
         if not done:
             raise BadInput(f"OpenCV cannot encode {width}x{height} px as JPEG; use codec raw")
         file = data.tobytes()
-        return with_table(file, sniff(file))
+        return with_table(file, sniff(file, self.field.pixel_limit))
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None

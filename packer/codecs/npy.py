@@ -53,15 +53,19 @@ class Codec(base.Codec):
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
         """(H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
-        self.shape(buffer)
-        return decode(buffer, "depth", view=view, invalid=self.field.invalid, out=out)
+        found = self._header(buffer)
+        return decode(buffer, "depth", view=view, invalid=self.field.invalid, header=found, out=out)
 
     def shape(self, buffer: base.Buffer) -> Shape:
         """(H, W), from the file's header."""
-        found = sniff(buffer)
+        found = self._header(buffer)
+        return found.height, found.width
+
+    def _header(self, buffer: base.Buffer) -> Header:
+        found = sniff(buffer, self.field.pixel_limit)
         if found.format != "npy" or (self.field.dtype or found.dtype) != found.dtype:
             raise CorruptRecord(
                 f"field {self.field.name!r}: {found.format} of {found.dtype}, expected npy of {self.field.dtype}; "
                 "pack again from the source"
             )
-        return found.height, found.width
+        return found

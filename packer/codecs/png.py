@@ -63,7 +63,7 @@ class Codec(base.Codec):
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the header that says so."""
-        found = sniff(buffer)
+        found = sniff(buffer, self.field.pixel_limit)
         return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
 
     def shape(self, buffer: base.Buffer) -> Shape:

@@ -85,7 +85,7 @@ class Copier:
         if stays and field.codec == old.codec:
             return value
         array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
-        lossy = sniff(value).lossy if is_picture(old) else False
+        lossy = sniff(value, old.pixel_limit).lossy if is_picture(old) else False
         is_kept_lossless = field.codec.startswith("jpeg") and not lossy and field.name in self._plan.defaulted
         if field.codec == "encoded" or is_kept_lossless:
             return as_file(field, array, lossy=lossy)
@@ -108,4 +108,5 @@ class Copier:
     def _orientation(self, values: _Values) -> int:
         """Of a pack that another program made, without the field."""
         name = self._main or ""
-        return sniff(values[name]).orientation if is_picture(self._old[name]) else 1
+        old = self._old[name]
+        return sniff(values[name], old.pixel_limit).orientation if is_picture(old) else 1

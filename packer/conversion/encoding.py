@@ -85,7 +85,7 @@ class Encoder:
         record = {}
         name = self._main or ""
         try:
-            picture = _picture(sample[name]) if name else _Picture(0, 0, 1, None)
+            picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None)
             for name, step in self._steps:
                 record[name] = step(sample, picture)
         except BadInput as error:
@@ -115,6 +115,9 @@ class Encoder:
         name = field.name
         return lambda sample, picture: codec.encode(sample[name])
 
+    def _look(self, value: bytes) -> Header:
+        return decoders.sniff(value, self._plan.options.pixel_limit)
+
     def _view(self, height: int, width: int, picture: _Picture) -> View:
         view = identity(height, width)
         if self._plan.options.exif == "rotate":
@@ -128,7 +131,7 @@ class Encoder:
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
         name = field.codec.partition(":")[0]
-        header = picture.header if field.name == self._main and picture.header else decoders.sniff(value)
+        header = picture.header if field.name == self._main and picture.header else self._look(value)
         view = self._view(header.height, header.width, picture) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
@@ -166,9 +169,9 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
     return None
 
 
-def _picture(value: Any) -> _Picture:
+def _picture(value: Any, max_pixels: int) -> _Picture:
     if isinstance(value, bytes):
-        header = decoders.sniff(value)
+        header = decoders.sniff(value, max_pixels)
         return _Picture(header.height, header.width, header.orientation, header)
     return _Picture(value.shape[0], value.shape[1], 1, None)
 

@@ -7,6 +7,7 @@ from typing import Any
 from packer import codecs
 from packer.errors import Refused
 from packer.geometry import Resize
+from packer.schema import MOST_PIXELS, USUAL_PIXELS
 
 # Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
 # set of any size has few parts to keep open.
@@ -26,6 +27,7 @@ class Options:
     on_error: "raise" packs nothing when anything is bad, "skip" leaves bad samples out and lists them.
     part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
     extras_bytes: the files that are of no sample go along, all of them up to so many bytes together, else none.
+    max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
     source: what was asked of the source, see sourcing.Request.
     """
 
@@ -38,6 +40,7 @@ class Options:
     on_error: str = "raise"
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
+    max_pixels: int | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,10 +52,17 @@ class Options:
             Resize.parse(self.resize)
         for _, codec in self.codecs:
             codecs.registry.check(codec.partition(":")[0])
+        if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
+            raise Refused(f"max_pixels={self.max_pixels}: expected 1 to {MOST_PIXELS} ({MOST_PIXELS // 1_000_000}M)")
         if self.extras_bytes < 0:
             raise Refused(f"extras_bytes={self.extras_bytes}: expected 0 (none) or a number of bytes")
         if self.part_bytes is not None and self.part_bytes < 0:
             raise Refused(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
+
+    @property
+    def pixel_limit(self) -> int:
+        """The most pixels of one picture of the source."""
+        return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     def part_limit(self, source_bytes: int) -> int:
         """Source bytes per part for a source of that size; 0 for one part."""
@@ -61,5 +71,8 @@ class Options:
         return min(MOST_PART_BYTES, max(LEAST_PART_BYTES, source_bytes // PARTS))
 
     def to_json(self) -> dict[str, Any]:
-        """All options, in JSON's types."""
-        return {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
+        """All options, in JSON's types; max_pixels only where it was given: packs without it keep their bytes."""
+        out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
+        if self.max_pixels is None:
+            del out["max_pixels"]
+        return out

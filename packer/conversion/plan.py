@@ -19,7 +19,7 @@ from packer.conversion.options import Options
 from packer.conversion.repacking import KIND, PackSource
 from packer.errors import BadInput, BadInputs, PackerError, Refused
 from packer.geometry import Resize
-from packer.schema import PIXEL_KINDS, Field, Schema, Shape
+from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
@@ -136,7 +136,7 @@ def enlarged(source: Source, options: Options) -> tuple[int, int]:
                 height, width = int(shape[0] or 0), int(shape[1] or 0)
             else:
                 value = source[index][main]
-                found = sniff(value) if isinstance(value, bytes) else None
+                found = sniff(value, options.pixel_limit) if isinstance(value, bytes) else None
                 height, width = (found.height, found.width) if found is not None else value.shape[:2]
         except PackerError:
             continue  # the conversion itself reports bad files, all of them
@@ -203,6 +203,9 @@ def _default_codec(field: Field, options: Options, lossy: frozenset[str]) -> str
 
 def _with_codec(field: Field, codec: str, options: Options) -> Field:
     changed = replace(field, codec=codec)
+    if field.kind in PIXEL_KINDS:  # of pictures as they are; smaller ones need no limit of their own
+        limit = field.max_pixels if options.max_pixels is None else options.max_pixels
+        changed = replace(changed, max_pixels=None if options.resize else limit)
     outgrown = options.resize is not None and None not in (field.shape or (None,))  # of a pack resized once before
     if (codec != field.codec or outgrown) and field.kind in PIXEL_KINDS:
         resize = Resize.parse(options.resize) if options.resize else None
@@ -226,7 +229,7 @@ def _lossy_fields(source: Source) -> frozenset[str]:
             sample = source[index]
             for field in source.schema:
                 if field.kind == "image" and isinstance(sample[field.name], bytes):
-                    vote = 1 if sniff(sample[field.name]).lossy else -1
+                    vote = 1 if sniff(sample[field.name], MOST_PIXELS).lossy else -1
                     votes[field.name] = votes.get(field.name, 0) + vote
         except PackerError:
             continue  # the conversion itself reports bad files, all of them

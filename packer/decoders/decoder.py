@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from packer.arrays import target
 from packer.decoders import libjpeg
-from packer.decoders.header import Buffer, Header
+from packer.decoders.header import MAX_PIXELS, Buffer, Header
 from packer.decoders.headers import Headers
 from packer.decoders.pixels import decode
 from packer.geometry import View
@@ -43,6 +43,7 @@ class Decoder:
         invalid: float | None = None,
         vouched: bool = False,
         table: bool = False,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         """vouched: the bytes are those of files that were decoded strictly once, says a checksum.
 
@@ -58,7 +59,7 @@ class Decoder:
         }
         self._fast_dct = dct == "fast"
         self._trusted = {"vouched": vouched, "table": table}
-        self.look = Headers().of  # the header of a file
+        self.look = Headers(max_pixels).of  # the header of a file
         self._plain = kind == "image" and decoder != "opencv"
 
     def __call__(self, buffer: Buffer, view: View | None = None, out: Any = None, **how: Any) -> Pixels:

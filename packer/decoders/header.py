@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from packer.errors import DamagedImage
+from packer.schema import MOST_PIXELS, USUAL_PIXELS
 from packer.schema import Buffer as Buffer
 
-MAX_PIXELS = 100_000_000
-MAX_DECODED_BYTES = 1 << 30
+MAX_PIXELS = USUAL_PIXELS
+MAX_DECODED_BYTES = 1 << 30  # of pictures within MAX_PIXELS; in proportion where more are allowed
 MAX_SCANS = 500
 # Scans times pixels of a JPEG: a scan is a pass over the picture, of 0.6 ms per megapixel even where it brings nothing.
 # Encoders write 10 scans or so, jpegtran and mozjpeg up to twice as many: 100 MP may have 30, 6 MP all 500.
@@ -76,23 +77,23 @@ class Header(NamedTuple):
         """How restart markers divide a JPEG that can be cut."""
         return self.scan.intervals if self.scan is not None else None
 
-    def check_limits(self) -> None:
+    def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
         """Raise DamagedImage for a picture without pixels or beyond the limits."""
         if self.height < 1 or self.width < 1:
             raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
-        if self.height * self.width > MAX_PIXELS:
-            raise damaged(
-                self.format,
-                f"it announces {self.width}x{self.height} px = {self.height * self.width / 1e6:.1f} MP, "
-                f"the limit is {MAX_PIXELS // 1_000_000} MP",
+        if self.height * self.width > max_pixels:
+            most = f"up to {MOST_PIXELS // 1_000_000}M, "
+            raise DamagedImage(
+                f"cannot decode {self.format.upper()}: it announces {self.width}x{self.height} px = "
+                f"{self.height * self.width / 1e6:.1f} MP, the limit is {max_pixels / 1e6:g} MP; replace the file, "
+                f"raise the limit when packing (convert --max-pixels N, {most}memory for each thread), or leave it out"
             )
         decoded_bytes = self.height * self.width * self.channels
         if self.dtype != "uint8":
             decoded_bytes *= np.dtype(self.dtype).itemsize
-        if decoded_bytes > MAX_DECODED_BYTES:
-            raise damaged(
-                self.format, f"it announces {decoded_bytes} bytes of pixels, the limit is {MAX_DECODED_BYTES}"
-            )
+        limit = MAX_DECODED_BYTES * max(max_pixels, MAX_PIXELS) // MAX_PIXELS
+        if decoded_bytes > limit:
+            raise damaged(self.format, f"it announces {decoded_bytes} bytes of pixels, the limit is {limit}")
 
 
 def damaged(form: str, cause: str) -> DamagedImage:

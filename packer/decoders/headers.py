@@ -6,7 +6,7 @@ table of packer.decoders.intervals. What a header says depends on these bytes al
 
 import struct
 
-from packer.decoders.header import Buffer, Header
+from packer.decoders.header import MAX_PIXELS, Buffer, Header
 from packer.decoders.intervals import HEAD_BYTES
 from packer.decoders.sniffing import sniff
 
@@ -37,11 +37,12 @@ class _Form:
 class Headers:
     """For one field; for many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_pixels: int = MAX_PIXELS) -> None:
+        self._max_pixels = max_pixels
         self._forms: tuple[_Form, ...] = ()
 
     def of(self, buffer: Buffer) -> Header:
-        """What sniff(buffer) gives, or raises."""
+        """What sniff(buffer, max_pixels) gives, or raises."""
         for form in self._forms:
             try:
                 found = form.known.get(form.key(buffer))
@@ -49,7 +50,7 @@ class Headers:
                 continue
             if found is not None:
                 return found
-        found = sniff(buffer)
+        found = sniff(buffer, self._max_pixels)
         if found.format == "jpeg" and found.scans == 1 and not found.progressive:
             self._keep(buffer, found)
         return found

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 
 from packer.decoders import bmp, jpeg, npy, png, pnm, tiff, webp
-from packer.decoders.header import Buffer, Header
+from packer.decoders.header import MAX_PIXELS, Buffer, Header
 from packer.errors import DamagedImage
 
 _READERS: tuple[tuple[bytes | tuple[bytes, ...], Callable[[Buffer], Header]], ...] = (
@@ -26,8 +26,8 @@ _CHECKS: dict[str, Callable[[Buffer, Header], None]] = {
 _CUT = (struct.error, IndexError, OverflowError)  # OverflowError: a 64 bit offset
 
 
-def sniff(buffer: Buffer) -> Header:
-    """What the header announces; no pixel is decoded and no library loaded.
+def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
+    """What the header announces; no pixel is decoded and no library loaded. max_pixels: the most that it may announce.
 
     Raises DamagedImage for bytes of no known format, a cut or contradictory header, and a picture beyond the limits.
     """
@@ -37,7 +37,7 @@ def sniff(buffer: Buffer) -> Header:
         found = _reader(bytes(buffer[:12]))(buffer)
     except _CUT as error:
         raise _cut(buffer) from error
-    found.check_limits()
+    found.check_limits(max_pixels)
     return found
 
 

@@ -25,7 +25,7 @@ from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins, asked_of_source
 from packer.pack.verification import EVERYTHING, Subset
-from packer.schema import PIXEL_KINDS, Field
+from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources.adding.sidecars import Sidecar
 from packer.sources.base import Source, place
 from packer.sources.parsing import layouts
@@ -138,12 +138,12 @@ class Comparison:
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
         view = None
         if self._matrices is not None and self._sizes is not None:
-            header = decoders.sniff(original)
+            header = decoders.sniff(original, MOST_PIXELS)
             if (header.height, header.width) != tuple(self._sizes[index]):
                 return None  # a picture of another size than the sample's main one was moved by its own matrix
             matrix = self._matrices[index].ravel().tolist()
             view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
-        wanted = decoders.Decoder(field.kind, invalid=field.invalid)(original, view)
+        wanted = decoders.Decoder(field.kind, invalid=field.invalid, max_pixels=MOST_PIXELS)(original, view)
         if wanted.shape != stored.shape:
             return f"differs: the file gives shape {wanted.shape}, the pack {stored.shape}"
         if view is None and not self._codec(field).lossy and wanted.dtype == stored.dtype:

@@ -23,7 +23,7 @@ from packer.pack.extras import Extras
 from packer.pack.opening import Pack
 from packer.pack.origins import Origin, Origins
 from packer.pack.tree import Tree
-from packer.schema import PIXEL_KINDS, Buffer, Field
+from packer.schema import MOST_PIXELS, PIXEL_KINDS, Buffer, Field
 
 Progress = Callable[[int, int], None]  # samples and bytes done since the last call
 _SUFFIXES = {
@@ -195,7 +195,7 @@ class _Extraction:
         if _is_picture(origin.field):
             with self._pack.record(index, (origin.name,)) as record:
                 try:
-                    found = decoders.sniff(record[origin.name]).format
+                    found = decoders.sniff(record[origin.name], MOST_PIXELS).format
                 except DamagedImage as error:
                     raise CorruptRecord(f"{self._pack.where(index, origin.name)}: no picture: {error}") from error
             suffixes = _SUFFIXES.get(found, (f".{found}",))
