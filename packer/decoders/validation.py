@@ -20,11 +20,11 @@ def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | N
     if found.format == "jpeg":
         gray = kind != "image" and found.channels > 1  # whether the channels are equal is not in the header
         if full and gray:
-            decode(buffer, kind)
+            decode(buffer, kind, header=found)
         elif full or not jpeg.has_end(buffer, found):
             libjpeg.check(buffer, found)
         return found
     check_end(buffer, found)
     if full:
-        decode(buffer, kind)
+        decode(buffer, kind, header=found)
     return found
