@@ -12,7 +12,8 @@ from test_convert import photos
 
 from packer import decoders
 from packer.datasets import LMDBDataset
-from packer.errors import BadInputs, DamagedImage, Refused
+from packer.errors import BadInputs, DamagedImage, OutOfMemory, Refused
+from packer.machine import Limit
 from packer.pack import manifest
 from packer.schema import MOST_PIXELS, Field, Schema
 
@@ -53,6 +54,13 @@ def test_a_header_beyond_100_mp_is_read_where_that_is_allowed() -> None:
     assert decoders.sniff(large, 200_000_000).height == 10_001
     with pytest.raises(DamagedImage, match="the limit is 1000 MP"):
         decoders.sniff(pictures.bomb(2**31 - 1, 2**31 - 1), MOST_PIXELS)
+
+
+def test_a_large_picture_is_refused_where_memory_has_no_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packer.machine.Machine.memory", lambda self: Limit("memory", 1 << 34, 250_000_000))
+    with pytest.raises(OutOfMemory, match="300,030,000 bytes does not fit into memory, of which 250,000,000 are free"):
+        decoders.sniff(pictures.bomb(10_001, 10_000), 200_000_000)
+    assert decoders.sniff(pictures.bomb(1000, 1000), 200_000_000).height == 1000
 
 
 @pytest.mark.parametrize("limit", [0, -1, MOST_PIXELS + 1, True, "5", 1.5, 1 << 62])

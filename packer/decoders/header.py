@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from packer.errors import DamagedImage
+from packer.errors import DamagedImage, OutOfMemory
+from packer.machine import Machine
 from packer.schema import MOST_PIXELS, USUAL_PIXELS
 from packer.schema import Buffer as Buffer
 
@@ -78,7 +79,10 @@ class Header(NamedTuple):
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
-        """Raise DamagedImage for a picture without pixels or beyond the limits."""
+        """Raise DamagedImage for a picture without pixels or beyond the limits.
+
+        Raises OutOfMemory for one beyond the usual limit whose pixels this machine has no room for now.
+        """
         if self.height < 1 or self.width < 1:
             raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
         if self.height * self.width > max_pixels:
@@ -88,12 +92,24 @@ class Header(NamedTuple):
                 f"{self.height * self.width / 1e6:.1f} MP, the limit is {max_pixels / 1e6:g} MP; replace the file, "
                 f"raise the limit when packing (convert --max-pixels N, {most}memory for each thread), or leave it out"
             )
-        decoded_bytes = self.height * self.width * self.channels
+        pixel_values = decoded_bytes = self.height * self.width * self.channels
         if self.dtype != "uint8":
             decoded_bytes *= np.dtype(self.dtype).itemsize
         limit = MAX_DECODED_BYTES * max(max_pixels, MAX_PIXELS) // MAX_PIXELS
         if decoded_bytes > limit:
             raise damaged(self.format, f"it announces {decoded_bytes} bytes of pixels, the limit is {limit}")
+        if self.height * self.width > MAX_PIXELS:
+            _check_memory(self.height * self.width * max(3, self.channels) * decoded_bytes // pixel_values)
+
+
+def _check_memory(needed: int) -> None:
+    machine = Machine()
+    for limit in filter(None, (machine.memory(), *machine.cgroup_memory())):
+        if needed > limit.free_bytes:
+            raise OutOfMemory(
+                f"a picture of {needed:,} bytes does not fit into {limit.name}, of which {limit.free_bytes:,} are "
+                "free; end other programs, or pack it smaller elsewhere (convert --resize)"
+            )
 
 
 def damaged(form: str, cause: str) -> DamagedImage:
