@@ -119,7 +119,7 @@ class View(Command):
 class Stats(Command):
     @property
     def words(self) -> list[str | Path]:
-        return ["stats", self.pack, "--json", self.place / "a.json", "--threads", "1"]
+        return ["stats", self.pack, "--output", self.place / "a.json", "--threads", "1"]
 
 
 class Synth(Command):
@@ -131,7 +131,7 @@ class Synth(Command):
 class Profile(Command):
     @property
     def words(self) -> list[str | Path]:
-        return ["profile", self.pack, "--json", self.place / "a.json"]
+        return ["profile", self.pack, "--output", self.place / "a.json"]
 
 
 OWN: dict[str, Callable[[Path, str], Any]] = {

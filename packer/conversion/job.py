@@ -63,7 +63,7 @@ class Job:
 
     def rehearse(self, *, restart: bool) -> None:
         """Raise what a run would raise before it reads a sample; nothing is written or removed."""
-        self.journal.check(self.plan, restart=restart)
+        self.journal.check(self.plan.fingerprint, restart=restart, options=self.plan.options.to_json())
         self._draft().check()
         self._check_space()
 

@@ -14,11 +14,12 @@ import json
 import re
 import stat
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from packer import __version__
-from packer.conversion.plan import Plan
 from packer.errors import CorruptPack, PackerError, Refused
 from packer.files.work_folder import ANYTHING, WorkFolder
 from packer.formats.stacking.spooling import NAME as SPOOL
@@ -33,6 +34,7 @@ NAMES = {
     PIECES: r"part-[0-9]+.*",
     rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL)}.*",
 }
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others as they are called
 
 
@@ -57,28 +59,30 @@ class Journal:
         self._lock = threading.Lock()
         self.finished: dict[str, Finished] = {}
 
-    def check(self, plan: Plan, *, restart: bool) -> None:
+    def check(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any]) -> None:
         """Raise Refused where `begin` would; nothing is changed. Then `finished` is what a run would go on after."""
         lines = [] if restart else self._lines(cut=False)
         if len(lines) >= 2:
-            self._compare(lines[0], plan)
+            self._compare(lines[0], fingerprint, options)
             if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
                 every = [self._finished(line) for line in lines[1:]]
                 self.finished = {done.part.name: done for done in every if self._is_there(done)}
 
-    def begin(self, plan: Plan, *, restart: bool) -> None:
-        """Take up the work of an earlier run, or start anew; raises Refused where source or options changed."""
+    def begin(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any] = _NONE) -> None:
+        """Take up the work of an earlier run, or start anew; raises Refused where source or options changed.
+
+        options: what the user asked for, so that a later run can say what is another.
+        """
         lines = [] if restart else self._lines()
-        fingerprint = plan.fingerprint
         if len(lines) < 2 and (not lines or lines[0].get("fingerprint") != fingerprint):  # no part would be lost
             self.work.clear()
             for name in (PACK, PIECES):
                 self.work.make_folder(name).close()
-            said = {"fingerprint": fingerprint, "options": plan.options.to_json(), "version": __version__}
+            said = {"fingerprint": fingerprint, "options": dict(options), "version": __version__}
             self.work.write_file(_JOURNAL, json.dumps(said).encode() + b"\n")
             self.work.sync()
             return
-        self._compare(lines[0], plan)
+        self._compare(lines[0], fingerprint, options)
         for name in (PACK, PIECES):
             self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
         every = [self._finished(line) for line in lines[1:]]
@@ -87,11 +91,11 @@ class Journal:
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
         self.sweep()
 
-    def _compare(self, first: dict[str, Any], plan: Plan) -> None:
+    def _compare(self, first: dict[str, Any], fingerprint: str, options: Mapping[str, Any]) -> None:
         """Raise Refused, saying what is another, where the journal's first line is not of that plan."""
-        if first.get("fingerprint") != plan.fingerprint:
+        if first.get("fingerprint") != fingerprint:
             raise Refused(
-                f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(first, plan)}; "
+                f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(first, options)}; "
                 "--restart throws its work away"
             )
 
@@ -179,10 +183,10 @@ def _pairs(value: Any) -> list[list[str]]:
     return list(value)
 
 
-def _difference(first: dict[str, Any], plan: Plan) -> str:
+def _difference(first: dict[str, Any], now: Mapping[str, Any]) -> str:
     """What is another than in the run whose journal begins with this line."""
-    then, now = first.get("options"), plan.options.to_json()
-    if not isinstance(then, dict):
+    then = first.get("options")
+    if not isinstance(then, dict) or not then or not now:
         return "the source, the options or packer's version changed"
     changed = [
         f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))} was {_said(then.get(name))}, now {_said(now.get(name))}"

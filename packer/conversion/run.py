@@ -77,7 +77,7 @@ def convert(
             earlier=earlier,
         )
         with job.saying_what_is_needed():
-            job.journal.begin(plan, restart=restart)
+            job.journal.begin(plan.fingerprint, restart=restart, options=options.to_json())
         job.check_manifest()
         job.check_space()
         with job.saying_what_is_needed():

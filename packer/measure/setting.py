@@ -79,10 +79,10 @@ class Subject:
 def subjects(paths: Sequence[Path], geometry: str | None, **more: Any) -> list[Subject]:
     """A Subject of each path. geometry: as people write it. Raises Refused where one is no folder or named twice."""
     view = parse(geometry) if geometry else None
-    for path in paths:
-        check_folder(path)
     if len({path.resolve() for path in paths}) < len(paths):
         raise Refused(f"{paths[-1]}: one source is named twice; name each once")
+    for path in paths:
+        check_folder(path)
     return [Subject(path, geometry=view, **more) for path in paths]
 
 
