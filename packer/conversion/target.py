@@ -54,7 +54,7 @@ def check_target(root: Path, target: Path, *, overwrite: bool) -> None:
         hint = "--overwrite replaces it, or" if _is_pack(target) else "it is no pack, so it is never replaced;"
         raise PackExists(f"{target}: already there; {hint} choose another name")
     if not os.path.lexists(target / manifests.NAME):
-        raise Refused(f"{target}: --overwrite replaces packs only, and this is none; choose another name")
+        raise Refused(f"{target}: not a pack, and --overwrite replaces packs only; choose another name")
     check_whole(target)
 
 
