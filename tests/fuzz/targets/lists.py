@@ -32,6 +32,9 @@ def seeds() -> Iterator[bytes]:
     yield b"100 7 cup 3\n101 7 cup 3\n102 8 pen 1\n"
     yield b'{"a": [1, 2.5, null, "x"]}'
     yield b"depth=_d.tiff:depth"
+    yield b"mask=masks/{stem}.png:mask"
+    yield b"train=0.9"
+    yield b"1 2 30.5 40\n\n5,6,7,8\n"
 
 
 def check(data: bytes) -> None:
@@ -39,17 +42,19 @@ def check(data: bytes) -> None:
     opened, path = InputFolder(folder), folder / "file.txt"
     path.write_bytes(data)
     refusal: PackerError | None = None
-    names = list(splits._lines(path))
+    names = list(splits._lines(splits.Split("train", path)))
     if any(not name or name.startswith("#") or "\n" in name for name in names):
         raise Disagreement(f"{names}")
     text = data.decode("utf-8", "replace")
     for read in (
         lambda: cornell._read_table(opened, ["file.txt"], strict=True),
         lambda: cornell._read_table(opened, ["file.txt"], strict=False),
-        lambda: sidecars._value(opened, path.name, "json"),
-        lambda: sidecars._value(opened, path.name, "text"),
+        lambda: sidecars._value(data, path, "json"),
+        lambda: sidecars._value(data, path, "text"),
+        lambda: sidecars._value(data, path, "boxes"),
+        lambda: sidecars._value(data, path, "number"),
         lambda: sidecars.Sidecar.parse(text).field,
-        lambda: splits.Split.parse(text),
+        lambda: splits.parse_splits([text]),
     ):
         try:
             read()
