@@ -107,8 +107,10 @@ def test_of_tuples_subsets_samplers_and_other_data_sets(root: Path) -> None:
             assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
+# The threads of multiprocessing's queues are waited for: the interpreter's end may stop one after it has unlinked a
+# semaphore and before it has told the tracker of such things, which then prints that it was leaked.
 ANEW = """
-import multiprocessing, sys
+import multiprocessing, sys, threading
 sys.path[:0] = {paths!r}
 import packer, test_crew, test_datasets
 if __name__ == "__main__":
@@ -118,6 +120,11 @@ if __name__ == "__main__":
     found = [packer.Loader(dataset, 4, workers=workers, **options) for workers in (0, 1)]
     digests = [[test_datasets.digest_of(loader) for _ in range(2)] for loader in found]
     assert digests[0] == digests[1], digests
+    for loader in found:
+        loader.close()
+    for thread in threading.enumerate():
+        if thread.name == "QueueFeederThread":
+            thread.join()
 """
 
 
