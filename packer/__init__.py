@@ -1,11 +1,12 @@
 """packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.datasets import PackDataset
+    from packer.geometry import Geometry
     from packer.grasp.dataset import GraspDataset
     from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
     from packer.measure.monitoring import Monitor
@@ -23,11 +24,36 @@ __all__ = [
 ]
 
 
-def open(path: str | PathLike[str], **options: Any) -> "PackDataset":  # noqa: A001  packer.open reads well
-    """The data set of any pack, whatever its format; options as of packer.datasets.PackDataset."""
+def open(
+    path: str | PathLike[str],
+    fields: Sequence[str] | None = None,
+    *,
+    split: str | None = None,
+    geometry: "Geometry | None" = None,
+    transform: Callable[[Any], Any] | None = None,
+    output: str = "torch",
+    as_tuple: Sequence[str] | None = None,
+    decoder: str = "auto",
+    dct: str = "accurate",
+    verify: str = "first",
+    stage: str | PathLike[str] | None = None,
+) -> "PackDataset":  # noqa: A001  packer.open reads well
+    """The data set of any pack, whatever its format; arguments as of packer.datasets.PackDataset."""
     from packer.datasets import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
 
-    return open_pack(path, **options)
+    return open_pack(
+        path,
+        fields,
+        split=split,
+        geometry=geometry,
+        transform=transform,
+        output=output,
+        as_tuple=as_tuple,
+        decoder=decoder,
+        dct=dct,
+        verify=verify,
+        stage=stage,
+    )
 
 
 def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":

@@ -410,8 +410,36 @@ class BMPDataset(PackDataset):
     format = "bmp"
 
 
-def open_pack(path: str | PathLike[str], **options: Any) -> PackDataset:
-    """The data set class of the pack's format where there is one, else PackDataset; options as of PackDataset."""
-    wanted = manifests.read(Path(path)).format
-    classes = {cls.format: cls for cls in PackDataset.__subclasses__()}
-    return classes.get(wanted, PackDataset)(path, **options)
+_OF_FORMAT: dict[str | None, type[PackDataset]] = {
+    each.format: each for each in (LMDBDataset, HDF5Dataset, PthDataset, BMPDataset)
+}
+
+
+def open_pack(
+    path: str | PathLike[str],
+    fields: Sequence[str] | None = None,
+    *,
+    split: str | None = None,
+    geometry: Geometry | None = None,
+    transform: Transform | None = None,
+    output: str = "torch",
+    as_tuple: Sequence[str] | None = None,
+    decoder: str = "auto",
+    dct: str = "accurate",
+    verify: str = "first",
+    stage: str | PathLike[str] | None = None,
+) -> PackDataset:
+    """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
+    return _OF_FORMAT.get(manifests.read(Path(path)).format, PackDataset)(
+        path,
+        fields,
+        split=split,
+        geometry=geometry,
+        transform=transform,
+        output=output,
+        as_tuple=as_tuple,
+        decoder=decoder,
+        dct=dct,
+        verify=verify,
+        stage=stage,
+    )

@@ -1,5 +1,6 @@
 """A subclass with a `__getitem__` of its own is read through it, by torch's DataLoader and by packer.Loader."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, Subset
 
 import packer
 from packer import GraspDataset, Loader
-from packer.datasets import LMDBDataset
+from packer.datasets import LMDBDataset, PackDataset, open_pack
 from packer.errors import Refused
 from packer.geometry import Compose, HorizontalFlip, RandomResizedCrop, draw
 
@@ -167,6 +168,23 @@ def test_packers_own_data_sets_decode_whole_batches() -> None:
     assert LMDBDataset.decodes_batches
     assert GraspDataset.decodes_batches
     assert not any(kind.decodes_batches for kind in (Normalised, Twice, Mixed, Labels, Sampled))
+
+
+def test_a_class_of_ones_own_does_not_take_the_place_of_packers(pack: Path) -> None:
+    class Own(PackDataset):
+        format = "lmdb"
+
+    assert type(packer.open(pack)) is LMDBDataset
+    assert type(Own(pack)) is Own
+
+
+def test_open_takes_what_a_data_set_takes() -> None:
+    wanted = inspect.signature(PackDataset.__init__).parameters
+    for function in (packer.open, open_pack):
+        found = inspect.signature(function).parameters
+        assert [(name, each.default, each.kind) for name, each in found.items()] == [
+            (name, each.default, each.kind) for name, each in wanted.items() if name != "self"
+        ]
 
 
 @pytest.mark.parametrize("index", [slice(1, 3), "0001", 1.5, None, [1, 2], (1,)])
