@@ -26,8 +26,8 @@ WORDS = st.one_of(
 
 @given(
     rows=st.lists(st.lists(WORDS, min_size=4, max_size=6), max_size=8),
-    space=st.sampled_from([" ", "\t", "  "]),
-    end=st.sampled_from(["\n", "\r\n", "\n\n", " \n"]),
+    space=st.sampled_from([" ", "\t", "  ", "\r", "\x0b"]),
+    end=st.sampled_from(["\n", "\r\n", "\n\n", " \n", "\r"]),
     last=st.booleans(),
 )
 def test_both_ways_of_reading_agree(rows: list[list[str]], space: str, end: str, last: bool) -> None:

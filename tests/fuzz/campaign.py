@@ -17,6 +17,7 @@ _MOST_ENDS = 20  # of workers, before the rest of a target's time is given up
 _TOO_LONG = 70
 _TOLD = {_TOO_LONG: "time", 71: "memory"}  # exit codes, as libFuzzer has them
 _OF_OURS = (1, 2)  # of Python and of libFuzzer, before any input
+_WORKER_SECONDS = 180  # libFuzzer keeps memory of every input; what is bounded is the target's
 _MOST_WALL_SECONDS = 120  # for one input, on the clock: for what waits, or loops in C
 
 
@@ -52,7 +53,7 @@ def fuzz(name: str, folder: Path, *, seconds: float, engine: str) -> Result:
     while (left := seconds - (time.monotonic() - begun)) >= 1 and ends < _MOST_ENDS:
         progress = place / "progress"
         progress.unlink(missing_ok=True)
-        code = _work(engine, name, place, int(left))
+        code = _work(engine, name, place, int(min(left, _WORKER_SECONDS)))
         if code in _OF_OURS or not progress.exists():
             raise WorkerFailed(f"{name}: the worker failed with exit code {code}: see {place / 'log'}")
         state = Progress(progress, target.most_bytes)

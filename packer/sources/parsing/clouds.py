@@ -92,6 +92,8 @@ def _decimal_columns(body: bytes) -> Array | None:
     if len(edges) % (2 * _FIELDS):
         return None
     words = edges.reshape(-1, _FIELDS, 2)  # start and end of each
+    if body.count(b"\r") != body.count(b"\r\n"):
+        return None  # a carriage return alone ends a line, too
     ends = np.flatnonzero(text == ord("\n"))
     first, last = np.searchsorted(ends, words[:, 0, 0]), np.searchsorted(ends, words[:, -1, 0])
     if (first != last).any() or (np.diff(first) <= 0).any():
