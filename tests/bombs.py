@@ -383,6 +383,24 @@ INDEX: dict[str, Callable[[Path], Any]] = {
 }
 
 
+def grown(name: str) -> Callable[[Path], None]:
+    """A file of the pack that has become a hole of a terabyte behind its bytes, of which the manifest says nothing."""
+
+    def make(pack: Path) -> None:
+        (path,) = pack.glob(name)
+        with path.open("r+b") as file:
+            file.truncate(1 << 40)
+
+    return make
+
+
+UNNAMED: dict[str, Callable[[Path], Any]] = {
+    "packer.json": grown("packer.json"),
+    "a file of the index": grown("index/keys.npy"),
+    "a picture": grown(f"part-*/{hostile_folders.FILE}"),
+}
+
+
 # ---- zip archives
 
 
@@ -637,7 +655,7 @@ def cases() -> list[Case]:
     """All of them; expect: "any" where some commands do not come to what is forged, else every reading is refused."""
     found = cases_of("manifest", MANIFESTS) + cases_of("source", SOURCES, expect="any")
     found += cases_of("lmdb", LMDB) + cases_of("bmp", BMP, base="bmp", expect="any")
-    found += cases_of("index", INDEX)
+    found += cases_of("index", INDEX) + cases_of("grown", UNNAMED, base="bmp", expect="any")
     zips = {name: hostile_parts.as_torch_names_it(make) for name, make in PTH.items()}
     code = zips.pop("code in data.pkl")
     found += cases_of("pth", zips, base="pth") + [Case("pth: code in data.pkl", code, "pth", "same")]

@@ -170,6 +170,11 @@ def test_files_that_the_documentation_names_exist() -> None:
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
+def test_no_page_holds_the_marks_of_a_merge() -> None:
+    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))):
+        assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)( |$)", page.read_text(), re.MULTILINE), page.name
+
+
 def test_versions_agree() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None

@@ -46,12 +46,14 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
-    from packer.pack.index import Index  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack.holes import check_holes  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack.index import Index  # noqa: PLC0415
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:
         return {}, ""
     try:
+        check_holes(pack, manifest)
         index = Index(pack, manifest)
     except PackerError as error:
         return {}, str(error)

@@ -11,6 +11,7 @@ Links and devices are refused, and nothing is looked at that does not lie beneat
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +32,16 @@ def part_bytes(path: Path) -> int:
     return sum(size or 0 for _, size in entries(path))
 
 
-def part_sha256(path: Path) -> str:
-    """The sha256 of a part as the manifest has it, in hex; raises CorruptPack, StorageFailed."""
+def part_sha256(path: Path, *, most_bytes: int | None = None) -> str:
+    """The sha256 of a part as the manifest has it, in hex; raises CorruptPack, StorageFailed.
+
+    most_bytes: what the manifest says that it has; where there is more, CorruptPack is raised before that is read.
+    """
     with failing(path, "read"):
-        is_folder = stat.S_ISDIR(os.stat(path, follow_symlinks=False).st_mode)
-    if not is_folder:
+        status = os.stat(path, follow_symlinks=False)
+    left = most_bytes if most_bytes is not None else sys.maxsize
+    if not stat.S_ISDIR(status.st_mode):
+        _check_size(path, left - status.st_size)
         return file_sha256(path)
     digest = FolderDigest()
     with opened_folder(path) as root:
@@ -43,8 +49,15 @@ def part_sha256(path: Path) -> str:
             if size is None:
                 digest.add_folder(name)
             else:
+                left -= size
+                _check_size(path, left)
                 digest.add_file(name, size, _content(path, root, name))
     return digest.hexdigest()
+
+
+def _check_size(path: Path, left: int) -> None:
+    if left < 0:
+        raise CorruptPack(f"{path}: damaged part: it has more bytes than the manifest says; copy or pack it again")
 
 
 class FolderDigest:

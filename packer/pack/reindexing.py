@@ -19,11 +19,12 @@ from packer.formats.base import Reader
 from packer.pack import handles
 from packer.pack import manifest as manifests
 from packer.pack.digest import part_sha256
+from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER
 from packer.pack.indexing import Piece, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
-from packer.pack.storage import file_sha256
+from packer.pack.storage import file_bytes, file_sha256
 from packer.schema import KEY
 
 NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
@@ -37,6 +38,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     Raises Refused where `folder` is no pack, CorruptPack where manifest or part is damaged, StorageFailed, Locked.
     """
     manifest = manifests.read(folder)
+    check_holes(folder, manifest)
     if (folder / FOLDER).is_symlink():
         raise Refused(f"{folder / FOLDER}: expected a folder, found a link; replace it by the folder it leads to")
     if check:
@@ -79,7 +81,7 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> Piece:
     """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
     module = formats.load(manifest.format)
     key = check_part(path, part, is_folder=module.Reader.is_folder)
-    if part_sha256(path) != part.sha256:
+    if part_sha256(path, most_bytes=part.bytes) != part.sha256:
         raise CorruptPack(
             f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
             "copy it again, or pack again from the source"
@@ -111,7 +113,8 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
     found = []
     for file in fresh.index:
         try:
-            sound = file_sha256(folder / FOLDER / file.name) == file.sha256
+            path = folder / FOLDER / file.name
+            sound = file_bytes(path) == file.bytes and file_sha256(path) == file.sha256
         except PackerError:  # missing, a link, unreadable: it is made again
             sound = False
         if not sound:

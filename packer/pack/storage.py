@@ -49,6 +49,12 @@ def open_file(path: Path) -> BinaryIO:
     raise CorruptPack(f"{path}: expected a file, found a folder or a device; copy the pack again")
 
 
+def file_bytes(path: Path) -> int:
+    """The size of a file of a pack; raises CorruptPack, StorageFailed."""
+    with open_file(path) as file:
+        return os.fstat(file.fileno()).st_size
+
+
 def file_sha256(path: Path) -> str:
     """The sha256 of a file of a pack, in hex; raises CorruptPack, StorageFailed."""
     digest = hashlib.sha256()

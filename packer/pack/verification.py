@@ -22,18 +22,19 @@ from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, FatalPart, PackerError, Refused
 from packer.formats.base import Reader
 from packer.naming import components
-from packer.pack import handles
+from packer.pack import bounds, handles
 from packer.pack import manifest as manifests
 from packer.pack.apart import Apart
 from packer.pack.digest import part_bytes, part_sha256
 from packer.pack.extras import FOLDER as EXTRAS
 from packer.pack.extras import Extras
 from packer.pack.foreign import foreign_files, foreign_in_part
+from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.opening import check_part
-from packer.pack.storage import file_sha256
+from packer.pack.storage import file_bytes, file_sha256
 
 DEPTHS = ("quick", "default", "data")
 
@@ -85,6 +86,11 @@ def problems(
         yield str(error)
         return
     yield from _unknown(folder, manifest)
+    try:
+        check_holes(folder, manifest)
+    except CorruptPack as error:  # whatever else is read would take as long as its sizes say
+        yield str(error)
+        return
     index = yield from _index(folder, manifest)
     yield from _extras(folder, manifest)
     parts = _Parts(folder, manifest, index, depth, subset=subset)
@@ -102,6 +108,8 @@ def _unexpected(path: Path, expect: str) -> Iterator[str]:
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
         raise Refused(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints")
     try:
+        if file_bytes(path) > bounds.MOST_BYTES:
+            return  # reading the manifest says so
         found = file_sha256(path)
     except PackerError:
         return  # reading the manifest says so
@@ -146,7 +154,7 @@ def _numbers_file(path: Path, file: IndexFile, noun: str, remedy: str) -> str | 
     if not os.path.lexists(path):
         return f"{path}: missing {noun}; {remedy}"
     try:
-        if file_sha256(path) == file.sha256:
+        if file_bytes(path) == file.bytes and file_sha256(path) == file.sha256:
             return None
     except PackerError as error:
         return str(error)
@@ -187,10 +195,11 @@ class _Parts:
         try:
             is_folder = self._module.Reader.is_folder
             key = check_part(path, part, is_folder=is_folder)
-            if is_folder and (found := part_bytes(path)) != part.bytes:
+            found = part_bytes(path)
+            if found != part.bytes:  # of a file check_part knows
                 yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
             if hashed and self._depth != "quick":
-                sound = part_sha256(path) == part.sha256
+                sound = found == part.bytes and part_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return

@@ -8,6 +8,7 @@ from packer.errors import CorruptPack, Locked, PackerError, Refused, StorageFail
 from packer.machine import Machine
 from packer.pack import manifest as manifests
 from packer.pack.digest import entries
+from packer.pack.holes import check_holes
 from packer.pack.manifest import Manifest
 from packer.pack.opening import check_part
 from packer.pack.storage import sync_part
@@ -94,6 +95,7 @@ def stage_or_warm(pack: Path, options: Options, hooks: Hooks) -> Staged:
 def warmed(pack: Path, options: Options, hooks: Hooks, *, reason: str = "") -> Staged:
     """Read what fits of the parts into the page cache; raises CorruptPack, StorageFailed."""
     manifest = manifests.read(pack)
+    check_holes(pack, manifest)
     chosen = options.numbers(manifest)
     count, resident = warm(
         pack, manifest, chosen, room_bytes=room.free_memory(options.keep, options.machine), progress=hooks.progress
@@ -109,6 +111,7 @@ def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
     UnsafePath where the place is not this user's own; whatever was copied until then is removed again.
     """
     manifest = manifests.read(pack)
+    check_holes(pack, manifest)
     chosen = options.numbers(manifest)
     place = Place.of(options.to, options.machine)
     copy = Copy.of(place, manifest)
@@ -180,6 +183,8 @@ class _Work:
         if not file.is_folder:
             return Need(in_blocks(file.bytes, self._block_bytes), 1)
         sizes = [size for _, size in entries(self._pack / file.name)]
+        if sum(size or 0 for size in sizes) != file.bytes:
+            raise CorruptPack(f"{self._pack / file.name}: files are cut, changed or missing; copy or pack it again")
         return Need(sum(in_blocks(size or 0, self._block_bytes) for size in sizes), len(sizes) + 2)
 
     def copy(self, files: Sequence[File], hooks: Hooks) -> None:
