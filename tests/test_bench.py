@@ -148,6 +148,11 @@ def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
     assert run("bench", tmp_path, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
 
 
+def test_a_loader_without_threads_alone_is_refused() -> None:
+    with pytest.raises(Refused, match="--workers 0 is nothing for a Loader"):
+        settings(("Loader",), (0,), 8)
+
+
 def test_settings_leave_out_a_loader_without_threads() -> None:
     found = settings(("DataLoader", "Loader"), (0, 2), 8)
     assert [(setting.loader, setting.workers) for setting in found] == [("DataLoader", 0), ("DataLoader", 2)] + [

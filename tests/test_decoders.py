@@ -91,7 +91,9 @@ def test_a_colour_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) ->
 @pytest.mark.parametrize("name", [name for name in DEPTHS if "8 bit" not in name])
 def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
     for refuse in (decode, validate):
-        with pytest.raises(BadInput, match=f"is no {kind}: expected 8 bit, .* use kind depth") as caught:
+        with pytest.raises(
+            BadInput, match=f"is no {kind}: expected 8 bit, .*convert it to 8 bit, or .*SUFFIX:depth"
+        ) as caught:
             refuse(DEPTHS[name][0], kind)
         assert not isinstance(caught.value, DamagedImage)
 
@@ -133,7 +135,7 @@ def test_orientation_never_turns_a_depth(orientation: int) -> None:
     assert decode(pictures.with_orientation(file, orientation), "depth").tobytes() == depth.tobytes()
 
 
-def test_profiles_and_animations_of_a_png_change_nothing_and_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_profiles_of_a_png_change_nothing_and_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     file, pixels = LOSSLESS["png"]
     (_, first, length), *_ = pictures.png_chunks(file)
     profile = pictures.chunk(b"iCCP", b"x\0\0" + zlib.compress(b"no profile"))
@@ -141,6 +143,33 @@ def test_profiles_and_animations_of_a_png_change_nothing_and_print_nothing(capfd
     changed = file[: first + length + 4] + profile + more + file[first + length + 4 :]
     assert np.array_equal(decode(changed, "image"), pixels)
     assert capfd.readouterr() == ("", "")
+
+
+def animated(file: bytes, frames: int) -> bytes:
+    """The PNG with the chunk that announces so many frames before its data."""
+    (_, first, length), *_ = pictures.png_chunks(file)
+    control = pictures.chunk(b"acTL", struct.pack(">II", frames, 0))
+    return file[: first + length + 4] + control + file[first + length + 4 :]
+
+
+@pytest.mark.parametrize("frames", [0, 2, 1 << 31])
+def test_an_animated_png_is_refused(frames: int) -> None:
+    for refuse in (decode, validate):
+        with pytest.raises(DamagedImage, match="PNG: animations are not supported, expected one picture"):
+            refuse(animated(LOSSLESS["png"][0], frames), "image")
+
+
+def test_an_animation_of_one_frame_is_a_picture() -> None:
+    file, pixels = LOSSLESS["png"]
+    assert np.array_equal(decode(animated(file, 1), "image"), pixels)
+
+
+def test_an_animated_png_of_pillow_is_refused() -> None:
+    file = io.BytesIO()
+    first, second = (Image.fromarray(pictures.colours() ^ flip) for flip in (0, 255))
+    first.save(file, "PNG", save_all=True, append_images=[second])
+    with pytest.raises(DamagedImage, match="animations are not supported"):
+        decode(file.getvalue(), "image")
 
 
 def test_cmyk_is_the_same_on_every_decoder() -> None:

@@ -84,3 +84,26 @@ def test_a_picture_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> Non
         called("convert", tmp_path / "in", tmp_path / "b.pack", "--max-pixels", "101M", "--resize", "64").exit_code == 0
     )
     assert LMDBDataset(tmp_path / "b.pack")[0]["image"].shape == (3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("advise", "--seconds", "1"),
+        ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))"),
+        ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_measures_a_folder_keeps_to_the_limit(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "in", 3, height=30, width=40)
+    refused = run(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1k")
+    assert refused.returncode == 3
+    assert "40x30 px = 0.0 MP, the limit is 0.001 MP" in refused.stderr
+    done = run(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1200")
+    assert done.returncode == 0, done.stderr
+    if words[0] == "advise":
+        assert done.stdout.splitlines()[-1].endswith(" --max-pixels 1200")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from test_cli import run
 
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan
@@ -16,6 +17,7 @@ from packer.conversion.sourcing import Request
 from packer.datasets import LMDBDataset
 from packer.decoders import pillow
 from packer.errors import BadInput, DamagedImage, MissingPackage, Refused
+from packer.measure.advise import Question, advise
 from packer.pack import manifest as manifests
 from packer.pack.comparison import Comparison
 from packer.pack.extraction import extract
@@ -250,3 +252,93 @@ def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> N
     convert(source, tmp_path / "out", Options(resize="10", source=request.to_json(source)))
     extract(tmp_path / "out", tmp_path / "back")
     assert {path.suffix for path in (tmp_path / "back").iterdir()} == {".jpg", ".png"}
+
+
+def gif_mask(values: Any) -> bytes:
+    """A GIF whose palette is black and white, as masks of cars are distributed."""
+    image = Image.fromarray(values, "P")
+    image.putpalette([0, 0, 0, 255, 255, 255])
+    file = io.BytesIO()
+    image.save(file, "GIF")
+    return file.getvalue()
+
+
+@pytest.fixture
+def masked(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    masks = {str(number): np.random.default_rng(number).integers(0, 2, (20, 30), np.uint8) for number in range(3)}
+    files = {f"images/{stem}.jpg": picture(int(stem), suffix=".jpg") for stem in masks}
+    root = write(
+        tmp_path / "data", {**files, **{f"masks/{stem}_m.gif": gif_mask(mask) for stem, mask in masks.items()}}
+    )
+    return root, masks
+
+
+@pytest.mark.parametrize("folder", ["data", "data/images"])
+def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
+    tmp_path: Path, masked: tuple[Path, dict[str, Any]], folder: str
+) -> None:
+    _, masks = masked
+    pattern = "masks/{stem}_m.gif" if folder == "data" else "../masks/{stem}_m.gif"
+    request = Request("folder", {"classes": "none", "decode_with": "pillow"}, (f"mask={pattern}:mask",))
+    source, _ = request.open(tmp_path / folder)
+    summary = convert(source, tmp_path / "out", Options(source=request.to_json(source)))
+    assert (summary.samples, summary.skipped) == (3, ())
+    dataset = LMDBDataset(tmp_path / "out")
+    for index, key in enumerate(dataset.keys()):
+        assert np.array_equal(dataset[index]["mask"].numpy(), masks[Path(key).stem])
+    extract(tmp_path / "out", tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back/masks").iterdir()) == [f"{n}_m.gif.png" for n in range(3)]
+    assert list(Comparison(tmp_path / "out", tmp_path / folder).problems()) == []
+    (tmp_path / "data/masks/1_m.gif").write_bytes(gif_mask(1 - masks["1"]))
+    assert len(list(Comparison(tmp_path / "out", tmp_path / folder).problems())) == 1
+
+
+def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: tuple[Path, dict[str, Any]]) -> None:
+    root, _ = masked
+    request = Request("folder", {"classes": "none"}, ("mask=masks/{stem}_m.gif:mask",))
+    with pytest.raises(Refused, match=r"sidecar 'mask': packer does not read .*_m\.gif; say --decode-with pillow"):
+        request.open(root)
+
+
+def test_a_damaged_mask_names_its_file(masked: tuple[Path, dict[str, Any]]) -> None:
+    root, _ = masked
+    (root / "masks/1_m.gif").write_bytes(b"GIF89a")
+    request = Request("folder", {"classes": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
+    source, _ = request.open(root)
+    with pytest.raises(BadInput, match=r"masks/1_m\.gif: cannot decode as GIF"):
+        convert(source, root.parent / "out", Options(source=request.to_json(source)))
+
+
+def test_a_mask_is_what_its_file_stores() -> None:
+    gray = np.arange(600, dtype=np.uint16).reshape(20, 30).astype(np.uint8)
+    saved = {}
+    for mode in ("L", "RGB", "1"):
+        file = io.BytesIO()
+        Image.fromarray(gray).convert(mode).save(file, "TGA")
+        saved[mode] = pillow.decode(file.getvalue(), "a.tga", "mask")
+    assert np.array_equal(saved["L"], gray)
+    assert np.array_equal(saved["RGB"], gray)
+    assert set(np.unique(saved["1"])) == {0, 255}
+    with pytest.raises(DamagedImage, match="has channels that differ, a mask is gray"):
+        pillow.decode(FORMATS["t.tga"], "t.tga", "mask")
+
+
+def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(BadInput, match=r"2 pictures in formats .*; or leave them out with packer convert --on-error"):
+        advise(Question(mixed), say=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "--epochs", "1", "--loader", "DataLoader"),
+        ("tune", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_measures_a_folder_says_what_it_does_not_measure(mixed: Path, words: tuple[str, ...]) -> None:
+    done = run(words[0], mixed, "--workers", "0", *words[1:])
+    assert done.returncode == 0, done.stderr
+    assert f"{mixed}: not measured: 2 pictures in formats that packer does not read: .heic 1, .avif 1" in done.stderr

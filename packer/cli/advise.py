@@ -5,18 +5,18 @@ from typing import Any
 
 import click
 
-from packer.cli.base import examples, follow_links_option, json_option, output_option, parse_names
+from packer.cli.base import examples, follow_links_option, json_option, max_pixels_option, output_option, parse_names
 from packer.files.terminal import echo
 
 
 @click.command(
-    short_help="Recommend a format, codec and size for SRC.",
+    short_help="Recommend a format, codec and size for SOURCE.",
     epilog=examples(
         "packer advise photos/ --seconds 60",
         "packer advise photos/ --geometry 'RandomResizedCrop(224), HorizontalFlip()'",
     ),
 )
-@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(
     "--geometry",
@@ -35,18 +35,19 @@ from packer.files.terminal import echo
     "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."
 )
 @follow_links_option
+@max_pixels_option
 @json_option
 @output_option(".json")
 def command(source: Path, **options: Any) -> None:
-    """Try out on a few samples of SRC what each format, codec and size would give here, and recommend a command line.
+    """Try out on a few samples of SOURCE what each format, codec and size would give here, and recommend a command.
 
-    SRC is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all cores,
-    the size on disk, the time that packing takes, and whether the pack stays in memory.
+    SOURCE is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all
+    cores, the size on disk, the time that packing takes, and whether the pack stays in memory.
     """
     from packer.measure import advise_report, writing  # noqa: PLC0415  keeps `packer --help` light
     from packer.measure.advise import Question, advise  # noqa: PLC0415
 
-    how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links"))
+    how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
     question = Question(source, *how)
     found = advise(question, say=lambda text: echo(text, err=True))
     echo(*advise_report.text(found), err=options["as_json"])

@@ -14,6 +14,7 @@ import click
 
 from packer.files.terminal import echo
 from packer.registry import Registry
+from packer.schema import MOST_PIXELS
 
 _PLAIN_SECONDS = 5.0
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
@@ -88,6 +89,24 @@ def _loaders(_: click.Context, parameter: click.Parameter, value: str) -> tuple[
     return ("DataLoader", "Loader") if value == "both" else (value,)
 
 
+def _pixels(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,12})([kMG]?)", value)
+    pixels = int(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else 0
+    if not 1 <= pixels <= MOST_PIXELS:
+        most = f"{MOST_PIXELS // 1_000_000}M"
+        raise click.BadParameter(f"{value!r}: expected a number of pixels up to {most}, such as 400M")
+    return pixels
+
+
+max_pixels_option = click.option(
+    "--max-pixels",
+    callback=_pixels,
+    metavar="N",
+    help="The most pixels of one picture, such as 400M, at most 1000M; each thread decodes one at a time.  "
+    "[default: 100M]",
+)
 # options of the commands that measure
 loader_option = click.option(
     "--loader",

@@ -13,6 +13,7 @@ from packer.cli.base import (
     geometry_option,
     json_option,
     loader_option,
+    max_pixels_option,
     output_option,
     parse_counts,
     plot_option,
@@ -24,7 +25,7 @@ from packer.files.terminal import echo
     short_help="Measure how fast folders and packs load.",
     epilog=examples("packer bench photos/ photos.pack --workers 0,2", "packer bench photos.pack --cold --json"),
 )
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--workers",
     callback=parse_counts,
@@ -37,14 +38,15 @@ from packer.files.terminal import echo
 @geometry_option
 @fields_option
 @follow_links_option
+@max_pixels_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Only N samples, spread evenly.")
-@click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every turn; say where that failed.")
+@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every turn; say where that failed.")
 @json_option
 @csv_option
 @output_option(".json", ".csv")
 @plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
-    """Load every SRC, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
+    """Load every SOURCE, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
 
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
     medians are shown with lowest and highest. Memory is the peak beyond a Python that has only imported torch.
@@ -61,8 +63,9 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
 
         drawing.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
-    how = {name: options[name] for name in ("fields", "samples", "follow_links")}
+    how = {name: options[name] for name in ("fields", "samples", "follow_links", "max_pixels")}
     chosen = subjects(sources, options["geometry"], **how)
+    echo(*(note for subject in chosen for note in subject.notes()), err=True)
     echo(f"{cores_text()}, batches of {options['batch']}", err=True)
     lines = bench.run(
         chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)

@@ -1,6 +1,5 @@
 """packer convert: an image folder into a pack."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,17 @@ from typing import Any
 import click
 
 from packer import formats, sources
-from packer.cli.base import Name, Progress, examples, left_out, parse_names, parse_size, print_json, size_text
+from packer.cli.base import (
+    Name,
+    Progress,
+    examples,
+    left_out,
+    max_pixels_option,
+    parse_names,
+    parse_size,
+    print_json,
+    size_text,
+)
 from packer.conversion.presets import PRESETS
 from packer.errors import PackerError
 from packer.files.terminal import echo
@@ -42,15 +51,6 @@ def _extras(_: click.Context, parameter: click.Parameter, value: str) -> int:
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     return None if value is None else parse_size(value)
-
-
-def _pixels(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,12})([kMG]?)", value)
-    if match is None:
-        raise click.BadParameter(f"{value!r}: expected a number of pixels, such as 400M")
-    return int(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]]
 
 
 @click.command(
@@ -200,13 +200,7 @@ def _pixels(_: click.Context, parameter: click.Parameter, value: str | None) -> 
     metavar="SIZE",
     help="Files of no sample (tables, backgrounds) go along, if all together have at most SIZE; 0 for none.",
 )
-@click.option(
-    "--max-pixels",
-    callback=_pixels,
-    metavar="N",
-    help="The most pixels of one picture, such as 400M, at most 1000M; each thread decodes one at a time.  "
-    "[default: 100M]",
-)
+@max_pixels_option
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
 @click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")

@@ -14,6 +14,7 @@ from packer.cli.base import (
     geometry_option,
     json_option,
     loader_option,
+    max_pixels_option,
     output_option,
     parse_counts,
     plot_option,
@@ -31,7 +32,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     short_help="Find out how many workers to use.",
     epilog=examples("packer tune photos.pack --workers 0-4 --step-ms 20"),
 )
-@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(
     "--workers",
@@ -51,16 +52,17 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
 @fields_option
 @follow_links_option
-@click.option("--cold", is_flag=True, help="Drop SRC from the page cache before every run.")
+@max_pixels_option
+@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every run.")
 @json_option
 @csv_option
 @output_option(".json", ".csv")
 @plot_option
 def command(source: Path, **options: Any) -> None:
-    """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SRC on this machine.
+    """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SOURCE here.
 
-    Runs a training loop over SRC, a pack or the folder of an original data set, with every number of workers, in turn,
-    and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
+    Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
+    turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
     from packer.measure import caching, tune, tune_report, writing  # noqa: PLC0415  keeps `packer --help` light
     from packer.measure.machine import cores_text  # noqa: PLC0415
@@ -73,8 +75,9 @@ def command(source: Path, **options: Any) -> None:
         from packer.measure import drawing, tune_plot  # noqa: PLC0415
 
         drawing.check(options["plot"])
-    how = {name: options[name] for name in ("fields", "transform", "follow_links")}
+    how = {name: options[name] for name in ("fields", "transform", "follow_links", "max_pixels")}
     (subject,) = subjects((source,), options["geometry"], **how)
+    echo(*subject.notes(), err=True)
     plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])

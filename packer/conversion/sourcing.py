@@ -79,7 +79,10 @@ class Request:
         source = self._source(module, root, options)
         if sidecars:
             policy = self.options.get("missing", "error")
-            source = add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error")
+            decoder = str(self.options.get("decode_with", "none"))
+            source = add_sidecars(
+                source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder
+            )
         if isinstance(splits, Shares):
             source = add_shares(source, splits)
         elif splits:

@@ -51,10 +51,11 @@ def check_installed(names: "list[str]") -> None:
         _register_heif()
 
 
-def decode(data: bytes, name: str) -> npt.NDArray[np.uint8]:
-    """The picture as RGB (height, width, 3); raises DamagedImage, MissingPackage.
+def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]:
+    """The picture: an image as RGB (height, width, 3), a mask as (height, width); raises DamagedImage, MissingPackage.
 
-    name: of the file; its suffix says the format.
+    name: of the file; its suffix says the format. A mask is what the file stores, as of a PNG: indices of a palette,
+    gray as it is, 1 bit as 0 and 255, colours only where their channels are equal.
     """
     format_name = FORMATS[PurePosixPath(name).suffix.lower()]
     image_module: Any = import_or_explain("PIL.Image", "--decode-with pillow")
@@ -65,6 +66,8 @@ def decode(data: bytes, name: str) -> npt.NDArray[np.uint8]:
         with image_module.open(io.BytesIO(data), formats=(format_name,)) as picture:
             _check(picture, data, format_name)
             upright = image_ops.exif_transpose(picture)
+            if kind == "mask":
+                return _mask(upright)
             if "transparency" in upright.info:
                 upright = upright.convert("RGBA")
             return np.asarray(upright.convert("RGB"))
@@ -82,6 +85,17 @@ def decode(data: bytes, name: str) -> npt.NDArray[np.uint8]:
         raise DamagedImage(
             f"cannot decode as {format_name} with Pillow: {error}; replace it or leave it out"
         ) from error
+
+
+def _mask(picture: Any) -> npt.NDArray[np.uint8]:
+    if picture.mode in ("P", "PA", "L", "LA"):
+        return np.asarray(picture.getchannel(0))
+    if picture.mode == "1":
+        return np.asarray(picture.convert("L"))
+    pixels = np.asarray(picture.convert("RGB"))
+    if (pixels != pixels[:, :, :1]).any():
+        raise DamagedImage("has channels that differ, a mask is gray or has a palette; convert it or leave it out")
+    return np.ascontiguousarray(pixels[:, :, 0])
 
 
 def _check(picture: Any, data: bytes, format_name: str) -> None:

@@ -97,11 +97,15 @@ def check_kind(found: Header, kind: str) -> None:
     """Raise BadInput where a picture with that header is no such kind, Refused for a kind without pixels."""
     if kind not in PIXEL_KINDS:
         raise Refused(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
-    what = f"{found.format.upper()} of {found.channels} channels with {found.dtype} samples"
+    what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"
     if kind == "depth" and (found.channels != 1):
         raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
     if kind != "depth" and found.dtype != "uint8":
-        raise BadInput(f"a {what} is no {kind}: expected 8 bit, which is never made by narrowing; use kind depth")
+        as_depth = ", or pack it as depth beside pictures: --sidecar NAME=SUFFIX:depth" if found.channels == 1 else ""
+        raise BadInput(
+            f"a {what} is no {kind}: expected 8 bit, which packer never makes by narrowing; convert it to 8 "
+            f"bit{as_depth}"
+        )
 
 
 def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _How, out: Any) -> Pixels:

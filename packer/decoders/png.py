@@ -1,6 +1,7 @@
 """PNG: header, chunk walk, and the rewriting that makes OpenCV give stored samples.
 
-Layout: PNG specification, third edition: section 5 (datastream, chunks, crc32), 11.2.1 (IHDR), 11.3.2.7 (eXIf).
+Layout: PNG specification, third edition: section 5 (datastream, chunks, crc32), 11.2.1 (IHDR), 11.3.2.7 (eXIf),
+11.3.2.1 (acTL, which announces the frames of an animation).
 """
 
 import struct
@@ -32,6 +33,8 @@ def header(buffer: Buffer) -> Header:
     for chunk, at, size in chunks(buffer):
         if chunk == b"eXIf":
             orientation = exif.orientation(buffer, at, at + size)
+        elif chunk == b"acTL" and struct.unpack_from(">I", buffer, at)[0] != 1:
+            raise damaged("png", "animations are not supported, expected one picture")
     return Header(
         *("png", height, width, _CHANNELS[colour], "uint16" if bits == 16 else "uint8", orientation),
         palette=colour == _PALETTE,
@@ -73,7 +76,7 @@ def check_chunks(buffer: Buffer) -> None:
 
 
 def bare(buffer: Buffer, *, as_gray: bool = False) -> Buffer:
-    """The file without chunks that do not say what the samples are: profiles, EXIF, transparency, animation.
+    """The file without chunks that do not say what the samples are: profiles, EXIF, transparency.
 
     as_gray: give a palette file the colour type gray, so that a decoder returns the indices (of 8 bit; smaller ones
     come scaled to 0-255). libpng prints about profiles that it dislikes, and OpenCV turns transparency into a channel.

@@ -33,7 +33,7 @@ Say = Callable[[str], object]
 class Question:
     """geometry: as people write it, None for a usual one. sizes: as --resize takes them, None for some that fit.
 
-    follow_links: as of `packer convert`.
+    follow_links, max_pixels: as of `packer convert`.
     """
 
     path: Path
@@ -42,6 +42,7 @@ class Question:
     batch_size: int = 32
     seconds: float = 30.0
     follow_links: bool = False
+    max_pixels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,13 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
     source, found = Request(options=link_options(question.follow_links), checks_layout=False).open(question.path)
     if not len(source):
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run shows what was found")
+    if source.unread:
+        raise BadInput(
+            f"{question.path}: {source.unread_message}; or leave them out with packer convert --on-error skip, and "
+            "take advice on that pack"
+        )
     say(f"{question.path}: {found}; measuring the disk")
-    machine, sampling, cores = machine or Machine(), Sampling(source), usable_cores()
+    machine, sampling, cores = machine or Machine(), Sampling(source, question.max_pixels), usable_cores()
     text = question.geometry or sampling.usual()
     geometry = parse(text)
     sizes, good = sampling.sizes(geometry, question.sizes)
@@ -101,7 +107,8 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         run = _Run(sampling, rehearsal, end, say)
         now = run.now(question, question.seconds * _SHARE_OF_NOW)
         predictions = [
-            predict(trial, sampling.whole, rates) for trial in run.trials(candidates(sampling.few, sizes, good))
+            predict(trial, sampling.whole, rates)
+            for trial in run.trials(candidates(sampling.few, sizes, good, max_pixels=question.max_pixels))
         ]
     best = recommended(predictions, good)
     return Advice(
@@ -140,6 +147,7 @@ class _Run:
         self._say("loading it as it is")
         try:
             how: dict[str, Any] = {"samples": len(self._sampling.few), "follow_links": question.follow_links}
+            how["max_pixels"] = question.max_pixels
             subject = Subject(question.path, geometry=self._rehearsal.geometry, **how)
             return self._rehearsal.rate(subject.open(), until=time.perf_counter() + seconds)
         except PackerError as error:

@@ -29,6 +29,7 @@ class Candidate:
     """size: as --resize takes it, None for pictures as they are. codecs: (field, codec) that the user must ask for.
 
     loses: whether it makes pictures worse in a way that `packer convert` does only where it is asked to.
+    max_pixels: the most of one picture, None for the usual limit.
     """
 
     format: str
@@ -36,11 +37,12 @@ class Candidate:
     size: str | None = None
     codecs: tuple[tuple[str, str], ...] = ()
     loses: bool = False
+    max_pixels: int | None = None
 
     @property
     def options(self) -> Options:
         """Of a trial: bad samples are left out, files of no sample stay behind."""
-        more = {"on_error": "skip", "extras_bytes": 0}
+        more = {"on_error": "skip", "extras_bytes": 0, "max_pixels": self.max_pixels}
         return Options(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
 
     def line(self, source: Path, target: Path, *, follow_links: bool = False) -> str:
@@ -48,12 +50,16 @@ class Candidate:
         words = ["packer", "convert", _operand(source), _operand(target), "--to", self.format]
         words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
         words += ["--resize", self.size] if self.size else []
+        words += ["--max-pixels", str(self.max_pixels)] if self.max_pixels is not None else []
         return " ".join(map(shell_word, [*words, *(["--follow-links"] if follow_links else [])]))
 
 
-def candidates(source: Source, sizes: Sequence[str | None], good: Sequence[str | None]) -> list[list[Candidate]]:
+def candidates(
+    source: Source, sizes: Sequence[str | None], good: Sequence[str | None], *, max_pixels: int | None = None
+) -> list[list[Candidate]]:
     """Groups of one codec and size, each in all formats that hold it, those of `good` sizes that lose nothing first.
 
+    max_pixels: as of `Candidate`.
     Raises what planning raises.
     """
     own = [name for name in formats.names() if formats.load(name).Writer.codecs]
@@ -65,8 +71,8 @@ def candidates(source: Source, sizes: Sequence[str | None], good: Sequence[str |
         pictures = [field for field in plan.schema if field.kind in PIXEL_KINDS]
         for codec, wanted, loses in _ways(pictures, is_resized=size is not None):
             asked = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)
-            groups.append([Candidate(name, codec, size, asked, loses) for name in common])
-        groups += [[Candidate(name, name, size)] for name in own]
+            groups.append([Candidate(name, codec, size, asked, loses, max_pixels) for name in common])
+        groups += [[Candidate(name, name, size, max_pixels=max_pixels)] for name in own]
     return sorted(groups, key=lambda group: (group[0].loses, group[0].size not in good))
 
 

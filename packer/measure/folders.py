@@ -14,10 +14,10 @@ from torch.utils.data import Dataset
 
 from packer.batching import as_torch
 from packer.conversion.sourcing import Request, link_options
-from packer.decoders import decode
+from packer.decoders import decode, sniff
 from packer.errors import UnknownKey
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
-from packer.schema import PIXEL_KINDS, Field, Schema
+from packer.schema import PIXEL_KINDS, USUAL_PIXELS, Field, Schema
 from packer.sources.base import Source
 from packer.warping import warp
 
@@ -35,8 +35,11 @@ class FolderDataset(Dataset[dict[str, Any]]):
         geometry: Geometry | None = None,
         transform: Callable[[Any], Any] | None = None,
         follow_links: bool = False,
+        max_pixels: int | None = None,
     ) -> None:
         """fields: names, None for all that are not bookkeeping. follow_links: those that lead out of the folder.
+
+        max_pixels: the most of one picture, None for the usual limit.
 
         Raises UnknownKey, and what making the source does.
         """
@@ -48,6 +51,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         self.schema: Schema = whole.select(names)
         self.geometry = geometry
         self.transform = transform
+        self._max_pixels = USUAL_PIXELS if max_pixels is None else max_pixels
 
     def __len__(self) -> int:
         return len(self.source)
@@ -55,7 +59,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> Any:
         given = self.source[index]
         pictures = {
-            field.name: _pixels(field, given[field.name])
+            field.name: _pixels(field, given[field.name], self._max_pixels)
             for field in self.source.schema
             if field.name in self._pictures
         }
@@ -87,9 +91,11 @@ class FolderDataset(Dataset[dict[str, Any]]):
         }
 
 
-def _pixels(field: Field, value: Any) -> Any:
+def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
     """Decoded by OpenCV, unless the source has computed it."""
-    return value if isinstance(value, np.ndarray) else decode(value, field.kind, decoder="opencv", strict=False)
+    if isinstance(value, np.ndarray):
+        return value
+    return decode(value, field.kind, decoder="opencv", strict=False, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:

@@ -17,7 +17,7 @@ from packer.decoders import sniff
 from packer.errors import BadInput, Refused
 from packer.geometry import Geometry, Resize
 from packer.measure.prediction import Whole
-from packer.schema import PIXEL_KINDS
+from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources.base import Source
 
 _SAMPLES = 64
@@ -32,9 +32,10 @@ LABELLED = "RandomRotate(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize(
 
 @dataclass(frozen=True)
 class Sampling:
-    """One source, not empty."""
+    """One source, not empty. max_pixels: the most of one picture, None for the usual limit."""
 
     source: Source
+    max_pixels: int | None = None
 
     @cached_property
     def _order(self) -> list[int]:
@@ -65,7 +66,7 @@ class Sampling:
         for row in self._order[:_LOOKED_AT]:
             try:
                 sample = self.source[row]
-                found.append({name: _shape(sample[name]) for name in self.pictures})
+                found.append({name: _shape(sample[name], self.max_pixels) for name in self.pictures})
             except BadInput as error:
                 reason = error
         if reason is not None and not found:
@@ -119,9 +120,9 @@ def _size(path: Path) -> int:
         raise BadInput(f"{path}: cannot read: {error.strerror}; the folder changed, run again") from error
 
 
-def _shape(value: object) -> tuple[int, int]:
+def _shape(value: object, max_pixels: int | None) -> tuple[int, int]:
     if isinstance(value, bytes):
-        header = sniff(value)
+        header = sniff(value, USUAL_PIXELS if max_pixels is None else max_pixels)
         return header.height, header.width
     shape = np.asarray(value).shape
     return int(shape[0]), int(shape[1])

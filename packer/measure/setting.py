@@ -31,6 +31,7 @@ class Subject:
 
     fields: names, None for all that are not bookkeeping. samples: only so many, spread evenly, None for all.
     transform: a user's function, `module:function`, called with each sample. follow_links: of a folder, out of it.
+    max_pixels: of a folder, the most of one picture; None for the usual limit.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Subject:
     samples: int | None = None
     transform: str | None = None
     follow_links: bool = False
+    max_pixels: int | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class Subject:
         if self.is_pack:
             dataset = open_pack(self.path, **how)
         else:
-            dataset = FolderDataset(self.path, **how, follow_links=self.follow_links)
+            dataset = FolderDataset(self.path, **how, follow_links=self.follow_links, max_pixels=self.max_pixels)
         if len(dataset) == 0:
             raise Refused(f"{self.path}: there is no sample in it; nothing can be measured")
         return dataset if self.samples is None else evenly(dataset, self.samples)
@@ -67,6 +69,13 @@ class Subject:
         """How many samples it gives."""
         dataset: Any = self.open()
         return len(dataset)
+
+    def notes(self) -> list[str]:
+        """What is not measured: of a folder, pictures in formats that packer does not read."""
+        if self.is_pack:
+            return []
+        source = FolderDataset(self.path, follow_links=self.follow_links).source
+        return [f"{self.path}: not measured: {source.unread_message}"] if source.unread else []
 
     def files(self) -> list[Path]:
         """Every file that loading may read; of a folder, those of the samples."""
@@ -154,13 +163,16 @@ class Setting:
 
 
 def settings(loaders: Sequence[str], workers: Sequence[int], batch_size: int, **more: Any) -> list[Setting]:
-    """Every loader with every number of workers; a Loader has at least one thread."""
-    return [
+    """Every loader with every number of workers, without a Loader of no thread; raises Refused where none is left."""
+    found = [
         Setting(loader, count, batch_size, **more)
         for loader in loaders
         for count in workers
         if loader == STOCK or count
     ]
+    if not found:
+        raise Refused("--workers 0 is nothing for a Loader, which has at least one thread; say --workers 1")
+    return found
 
 
 def quiet(_: int) -> None:

@@ -123,7 +123,7 @@ def sweep(
                 row.memory_mb = max(row.memory_mb, player.peak_mb)
             row.runs.append(found["columns"])
             row.loaded.append(found["loaded"])
-            warm = "" if left is None or left.share is None else f", {left.share:.0%} of SRC was in memory"
+            warm = "" if left is None or left.share is None else f", {left.share:.0%} of SOURCE was in memory"
             say(f"run {number + 1} of {rounds}: {row.setting.short}: {total(row.runs[-1]):.2f} s{warm}")
     return rows
 

@@ -98,18 +98,31 @@ class Comparison:
 
     def _original(self, index: int, origin: Origin) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
-        name = self._pack.index.key(index)
+        is_decoded = self._is_decoded(index, origin)
+        path = origin.path.removesuffix(".png") if is_decoded else origin.path
         sidecar = self._sidecars.get(origin.name)
         if sidecar is not None and sidecar.outside is not None:
             above = sidecar.outside.removesuffix(stored_path(sidecar.outside))
-            folder, path = place(self._folder, (sidecar.outside,), above + origin.path)
-            return folder.read(path)
-        if self._given.get("decode_with") != "pillow" or origin.field is None or origin.path != f"{name}.png":
-            return self._folder.read(origin.path)
-        pixels = pillow.decode(self._folder.read(name), name)
-        described = replace(origin.field, codec="png", dtype="uint8", shape=(None, None, 3))
+            folder, inside = place(self._folder, (sidecar.outside,), above + path)
+            given = folder.read(inside)
+        else:
+            given = self._folder.read(path)
+        if not is_decoded or origin.field is None:
+            return given
+        pixels = pillow.decode(given, path, origin.field.kind)
+        shape = (None, None, 3)[: pixels.ndim]
+        described = replace(origin.field, codec="png", dtype="uint8", shape=shape)
         data: bytes = codecs.load("png").Codec(described).encode(pixels)
         return data
+
+    def _is_decoded(self, index: int, origin: Origin) -> bool:
+        """Whether Pillow decoded the file when it was packed; `.png` was put behind its name then."""
+        if self._given.get("decode_with") != "pillow" or origin.field is None:
+            return False
+        sidecar = self._sidecars.get(origin.name)
+        if sidecar is not None:
+            return sidecar.needs_pillow
+        return origin.path == f"{self._pack.index.key(index)}.png"
 
     def _compare(self, index: int, origin: Origin, original: bytes, value: Buffer) -> str | None:
         described = origin.field
@@ -130,7 +143,7 @@ class Comparison:
 
     def _is_decoded_alike(self, index: int, origin: Origin, original: bytes, value: Buffer) -> bool:
         """Whether a picture that Pillow decoded has the same pixels, in a PNG that another version wrote otherwise."""
-        if origin.field is None or origin.path != f"{self._pack.index.key(index)}.png":
+        if origin.field is None or not self._is_decoded(index, origin):
             return False
         decoder = decoders.Decoder(origin.field.kind)
         return decoder(original).tobytes() == decoder(value).tobytes()

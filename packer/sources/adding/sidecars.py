@@ -2,7 +2,8 @@
 
 The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
 placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources.parsing.patterns).
-Pictures may be any file that packer decodes, `.npy` too. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
+Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
+the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
 `x0 y0 x1 y1` in px of the picture, a number is a file that holds one.
 """
 
@@ -17,7 +18,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from packer.errors import BadInput, Refused
+from packer.decoders import pillow
+from packer.errors import BadInput, DamagedImage, Refused
 from packer.schema import Field
 from packer.sources import base
 from packer.sources.adding.wrapping import Addition, Wrapped
@@ -83,6 +85,11 @@ class Sidecar:
         return Pattern(self.suffix) if "{" in self.suffix else None
 
     @property
+    def needs_pillow(self) -> bool:
+        """Whether its files are pictures in a format that only Pillow reads."""
+        return self.kind in ("image", "mask") and pillow.is_readable(f"x{self.suffix}")
+
+    @property
     def outside(self) -> str | None:
         """The folder above the source that its files lie in, such as `../masks`."""
         return self.pattern.outside if self.pattern else None
@@ -95,15 +102,20 @@ class Sidecar:
         return self.pattern.path(_relative(source.files(row)[0], source.root), stem.rpartition("/")[2])
 
 
-def add_sidecars(source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error") -> base.Source:
+def add_sidecars(
+    source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error", decode_with: str = "none"
+) -> base.Source:
     """The source with the fields of the sidecar files.
 
-    missing: what a sample is that lacks a sidecar file: an `error`, or left out (`skip`).
+    missing: what a sample is that lacks a sidecar file: an `error`, or left out (`skip`). decode_with: `pillow`:
+    pictures in formats that packer does not read are decoded by Pillow; `none`: they are refused.
     A source that takes every picture for a sample must be told to ignore the suffixes (folder: ignore_suffixes).
     Raises BadInput, naming the samples, for files that are not there; Refused for a field name that is taken, for a
-    sidecar that no sample has, and for a folder above the source that is not there or is named as one in it.
+    sidecar that no sample has, for one that only Pillow reads where nobody asked for it, and for a folder above the
+    source that is not there or is named as one in it; MissingPackage where Pillow is asked for and is not there.
     """
     base.check_choice("missing", missing, ("error", "skip"))
+    _check_readable(sidecars, decode_with)
     addition = _Files(source, sidecars)
     names = scan(source.root, follow_links=source.follow_links).names
     there = {*names, *_outside_names(source, sidecars, names)}
@@ -125,6 +137,18 @@ def add_sidecars(source: base.Source, sidecars: Sequence[Sidecar], *, missing: s
     rows = (row for row in range(len(source)) if row not in lacking)
     left_out = [(source.key(row), f"no {absent}") for row, absent in lacking.items()]
     return Wrapped(source, addition, rows=rows, left_out=left_out, note=_note(sidecars))
+
+
+def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:
+    for sidecar in sidecars:
+        if not sidecar.needs_pillow:
+            continue
+        if decode_with != "pillow":
+            raise Refused(
+                f"sidecar {sidecar.name!r}: packer does not read pictures that end in {shown(sidecar.suffix)}; say "
+                "--decode-with pillow (of an image folder), or convert them to PNG"
+            )
+        pillow.check_installed([f"x{sidecar.suffix}"])
 
 
 def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
@@ -172,6 +196,7 @@ class _Files(Addition):
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = tuple(sidecars)
         self._names_files = _FILES.name in source.schema
+        self.decodes = any(sidecar.needs_pillow for sidecar in sidecars)
         fields = tuple(sidecar.field for sidecar in sidecars)
         self.fields = fields if self._names_files else (*fields, _FILES)
         self.outside = tuple(dict.fromkeys(sidecar.outside for sidecar in sidecars if sidecar.outside))
@@ -180,7 +205,8 @@ class _Files(Addition):
 
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
         paths = {sidecar.name: sidecar.path(source, row) for sidecar in self._sidecars}
-        files = {name: stored_path(path) for name, path in paths.items()}
+        decoded = {sidecar.name: ".png" for sidecar in self._sidecars if sidecar.needs_pillow}
+        files = {name: stored_path(path) + decoded.get(name, "") for name, path in paths.items()}
         if self._names_files:
             files = {**sample[_FILES.name], **files}
         elif self._main is not None:
@@ -200,7 +226,10 @@ class _Files(Addition):
     def _value(self, source: base.Source, row: int, sidecar: Sidecar) -> Any:
         name = sidecar.path(source, row)
         place = base.place(source.folder, (*source.outside, *self.outside), name)
-        return _value(place[0].read(place[1]), source.root / name, sidecar.kind)
+        data = place[0].read(place[1])
+        if sidecar.needs_pillow:
+            return _decoded(data, source.root / name, sidecar.kind)
+        return _value(data, source.root / name, sidecar.kind)
 
 
 def _note(sidecars: Sequence[Sidecar]) -> str:
@@ -210,6 +239,13 @@ def _note(sidecars: Sequence[Sidecar]) -> str:
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
+
+
+def _decoded(data: bytes, path: Path, kind: str) -> Any:
+    try:
+        return pillow.decode(data, path.name, kind)
+    except DamagedImage as error:
+        raise BadInput(f"{shown(str(path))}: {error.message}") from error
 
 
 def _value(data: bytes, path: Path, kind: str) -> Any:

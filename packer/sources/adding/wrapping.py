@@ -14,6 +14,7 @@ class Addition(ABC):
     """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
 
     fields: tuple[Field, ...]
+    decodes: bool = False  # whether pictures are decoded here that are files for any other source
     outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
 
     @abstractmethod
@@ -54,7 +55,7 @@ class Wrapped(base.Source):
         self.left_out = [*source.left_out, *left_out]
         self.unread = source.unread if unread is None else unread
         self.unread_message = source.unread_message if self.unread else ""
-        self.decodes = source.decodes
+        self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
         self._rows = array("q", rows)
