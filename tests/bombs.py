@@ -13,11 +13,11 @@ from typing import Any
 import cv2
 import h5py
 import hostile_folders
+import hostile_hdf5
 import hostile_parts
+import hostile_pth
 import hostile_values
 import numpy as np
-import test_hdf5
-import test_pth
 from hostile import Case, cases_of, in_index, in_manifest, in_part, part_of
 
 from packer.pack import manifest as manifests
@@ -405,12 +405,12 @@ UNNAMED: dict[str, Callable[[Path], Any]] = {
 
 
 def entries(path: Path) -> list[tuple[str, bytes]]:
-    return list(test_pth.entries(path).items())
+    return list(hostile_pth.entries(path).items())
 
 
 def directory(path: Path, change: Callable[[bytearray, int], Any]) -> None:
     """Change the zip directory of a sound archive that Python wrote; change: gets the bytes and its place in them."""
-    test_pth.zipped(path, entries(path))
+    hostile_pth.zipped(path, entries(path))
     data = bytearray(path.read_bytes())
     change(data, struct.unpack_from("<I", data, len(data) - 6)[0])
     path.write_bytes(data)
@@ -448,7 +448,9 @@ def zip64(size: int) -> Callable[[Path], None]:
 
 
 def renamed(prefix: str) -> Callable[[Path], None]:
-    return lambda path: test_pth.zipped(path, [(prefix + name.partition("/")[2], data) for name, data in entries(path)])
+    return lambda path: hostile_pth.zipped(
+        path, [(prefix + name.partition("/")[2], data) for name, data in entries(path)]
+    )
 
 
 def many_entries(path: Path) -> None:
@@ -464,13 +466,13 @@ def deflated(path: Path) -> None:
     """A storage of 700 MiB of zeros in 700 KB."""
     items = dict(entries(path))
     items["a/data/1"] = bytes(700 * MIB)
-    test_pth.zipped(path, list(items.items()), method=zipfile.ZIP_DEFLATED)
+    hostile_pth.zipped(path, list(items.items()), method=zipfile.ZIP_DEFLATED)
 
 
 def end_of_zip64(path: Path) -> None:
     """The directory has 2^60 bytes and entries, by a zip64 end record."""
     items = entries(path)
-    test_pth.zipped(path, items)
+    hostile_pth.zipped(path, items)
     data = path.read_bytes()
     at = struct.unpack_from("<I", data, len(data) - 6)[0]
     record = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1 << 60, 1 << 60, 1 << 60, at)
@@ -490,7 +492,7 @@ PTH: dict[str, Callable[[Path], Any]] = {
     "names of Windows": renamed("C:\\"),
     "20,000 entries more": many_entries,
     "700 MiB compressed": deflated,
-    "code in data.pkl": lambda path: test_pth.changed(**{"data.pkl": test_pth.EVIL})(path),
+    "code in data.pkl": lambda path: hostile_pth.changed(**{"data.pkl": hostile_pth.EVIL})(path),
 }
 
 
@@ -530,9 +532,9 @@ HDF5: dict[str, Callable[[h5py.File], Any]] = {
     "2^60 numbers in chunks": dataset("label", (1 << 60,), "<i8", chunks=(1024,), compression="gzip"),
     "700 MiB in one chunk": dataset("blob/data", (700 * MIB,), "u1", chunks=(700 * MIB,), compression="gzip"),
     "a chunk that is filled": dataset("label", (3,), "<i8", chunks=(3,), shuffle=True, fletcher32=True, fillvalue=1),
-    "big-endian": test_hdf5.replaced("label", data=np.arange(3, dtype=">i8")),
-    "big-endian offsets": test_hdf5.replaced("blob/offsets", data=np.zeros(4, ">i8")),
-    "texts of variable length": test_hdf5.replaced("label", data=["x"] * 3),
+    "big-endian": hostile_hdf5.replaced("label", data=np.arange(3, dtype=">i8")),
+    "big-endian offsets": hostile_hdf5.replaced("blob/offsets", data=np.zeros(4, ">i8")),
+    "texts of variable length": hostile_hdf5.replaced("label", data=["x"] * 3),
     "lists of variable length": dataset("label", (3,), h5py.vlen_dtype("<i8")),
     "a soft link": lambda file: (file.__delitem__("label"), file.__setitem__("label", h5py.SoftLink("/blob/data"))),
     "a soft link in a circle": lambda file: (

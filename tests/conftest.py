@@ -54,17 +54,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def open_files() -> dict[str, str]:
-    """Descriptor -> target of this process, where the system tells."""
-    found = {}
-    for name in os.listdir("/proc/self/fd") if Path("/proc/self/fd").is_dir() else []:
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture(autouse=True)
 def nothing_leaks(tmp_path: Path) -> Iterator[None]:
     """After a test: no thread of packer's runs, and no reader is open that no pack uses."""

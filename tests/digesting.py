@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from packer.pack.opening import Pack
 from packer.pack.samples import SampleReader
@@ -42,3 +43,36 @@ def field_digests(folder: Path, names: Sequence[str] | None = None, **options: A
             yield {name: hashlib.sha256(value_bytes(value)).hexdigest() for name, value in sample.items()}
     finally:
         pack.close()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of samples."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other) and one.dtype == other.dtype
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other) and one.dtype == other.dtype
+    return bool(one == other) and type(one) is type(other)
+
+
+def digest_of(batches: Any) -> str:
+    """sha256 over everything that a loader gives."""
+    found = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, dict):
+            for name in sorted(value):
+                found.update(name.encode())
+                add(value[name])
+        elif isinstance(value, torch.Tensor):
+            found.update(value.contiguous().numpy().tobytes())
+        elif isinstance(value, list):
+            for item in value:
+                add(item)
+        else:
+            found.update(repr(value).encode())
+
+    for batch in batches:
+        add(batch)
+    return found.hexdigest()

@@ -5,6 +5,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import torch
 import trees
 from converting import packed
 
@@ -109,3 +110,13 @@ def slow_look(picture: Any, center: Any, rot: float, window: Any, zoom: float, s
 def _mirrored(index: Any, count: int) -> Any:
     index = index % (2 * count)
     return np.where(index < count, index, 2 * count - 1 - index)
+
+
+def flat(item: Any) -> list[Any]:
+    """x, the four maps, index, rot, zoom."""
+    x, maps, *numbers = item
+    return [*(x if isinstance(x, (tuple, list)) else [x]), *maps, *numbers]
+
+
+def equal(one: Any, other: Any) -> bool:
+    return torch.equal(torch.as_tensor(one), torch.as_tensor(other))

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hostile_manifest_values
+import hostile_npy
 import numpy as np
-import test_manifest
-import test_npy
 from hostile import Case, cases_of, described, in_index, in_manifest, in_text, part_of
 from hostile_parts import COMMAND, Reduce
 
@@ -191,7 +191,7 @@ def array(values: Any) -> bytes:
 
 KEY_BYTES = 3 * len(b"sample-00000")
 INDEX: dict[str, Callable[[Path], Any]] = {
-    **{f"label {name}": in_index("number-label.npy", data) for name, data in test_npy.HOSTILE.items()},
+    **{f"label {name}": in_index("number-label.npy", data) for name, data in hostile_npy.HOSTILE.items()},
     "objects with a pickle": in_index("number-label.npy", pickled(Reduce(os.system, COMMAND))),
     "keys of objects": in_index("keys.npy", pickled(Reduce(os.system, COMMAND))),
     "Fortran order": in_index(
@@ -259,7 +259,7 @@ def cases() -> list[Case]:
     """All of them."""
     sealed = {
         name: in_manifest(change)
-        for name, (change, _) in test_manifest.HOSTILE.items()
+        for name, (change, _) in hostile_manifest_values.HOSTILE.items()
         if name != "part listed twice"  # there is one
     }
     found = cases_of("manifest sealed", sealed)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import hostile_hdf5
+import hostile_lmdb
+import hostile_pth
 import lmdb
 import numpy as np
-import test_hdf5
-import test_lmdb
-import test_pth
 import torch
 from hostile import Case, cases_of, in_part, part_of, reseal
 
@@ -42,7 +42,7 @@ def pickles() -> dict[str, bytes]:
         "eval": pickle.dumps(Reduce(eval, "__import__('os').abort()")),
         "import": pickle.dumps(Reduce(__import__, "antigravity")),
         "getattr chain": pickle.dumps(Reduce(getattr, Reduce(__import__, "subprocess"), "Popen")),
-        "written by hand": test_pth.EVIL,
+        "written by hand": hostile_pth.EVIL,
         "persistent id": b"\x80\x02X\x04\x00\x00\x00evilQ.",
         "extension code": b"\x80\x02\x82\x01.",
         "build": b"\x80\x02cos\nenviron\n}(X\x01\x00\x00\x00aX\x01\x00\x00\x00bub.",
@@ -72,7 +72,7 @@ def as_torch_names_it(change: Callable[[Path], Any]) -> Callable[[Path], None]:
 
 def around(data: bytes) -> Callable[[Path], None]:
     """The sound archive with another data.pkl."""
-    return test_pth.changed(**{"data.pkl": data})
+    return hostile_pth.changed(**{"data.pkl": data})
 
 
 def tar_archive(path: Path) -> None:
@@ -103,20 +103,20 @@ def tar_before_zip(path: Path) -> None:
 def two_archives(path: Path) -> None:
     """Which one counts depends on who reads."""
     whole = path.read_bytes()
-    test_pth.changed(**{"data.pkl": test_pth.EVIL})(path)
+    hostile_pth.changed(**{"data.pkl": hostile_pth.EVIL})(path)
     path.write_bytes(path.read_bytes() + whole)
 
 
 def script(path: Path) -> None:
     """What torch.jit.save makes has these entries too."""
-    entries = test_pth.entries(path)
-    code = {"a/constants.pkl": test_pth.EVIL, "a/code/__torch__.py": b"import os\nos.abort()\n"}
-    test_pth.zipped(path, [*entries.items(), *code.items()])
+    entries = hostile_pth.entries(path)
+    code = {"a/constants.pkl": hostile_pth.EVIL, "a/code/__torch__.py": b"import os\nos.abort()\n"}
+    hostile_pth.zipped(path, [*entries.items(), *code.items()])
 
 
 def linked(path: Path) -> None:
     """An entry that unzip makes a symbolic link of."""
-    entries = test_pth.entries(path)
+    entries = hostile_pth.entries(path)
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in entries.items():
             archive.writestr(zipfile.ZipInfo(name), data)
@@ -127,15 +127,15 @@ def linked(path: Path) -> None:
 
 PTH: dict[str, Callable[[Path], Any]] = {
     "a bare pickle": lambda path: path.write_bytes(pickle.dumps(Reduce(os.system, COMMAND))),
-    "a bare pickle of protocol 0": lambda path: path.write_bytes(test_pth.EVIL),
+    "a bare pickle of protocol 0": lambda path: path.write_bytes(hostile_pth.EVIL),
     "the tar format": tar_archive,
     "a tar before the zip": tar_before_zip,
-    "a pickle before the zip": with_front(test_pth.EVIL),
+    "a pickle before the zip": with_front(hostile_pth.EVIL),
     "a program before the zip": with_front(b"#!/bin/sh\necho evil > evil\nexit\n"),
     "two archives": two_archives,
     "TorchScript": script,
     "an entry that is a link": linked,
-    "an archive in an archive": lambda path: test_pth.zipped(path, [("a/data.pkl", path.read_bytes())]),
+    "an archive in an archive": lambda path: hostile_pth.zipped(path, [("a/data.pkl", path.read_bytes())]),
 }
 
 
@@ -185,13 +185,13 @@ HDF5: dict[str, Callable[[h5py.File], Any]] = {
     "region references": regions,
     "a filter that is a plugin": filtered(32015),
     "a filter of no number known": filtered(511),
-    "text of variable length": lambda file: test_hdf5.replaced("label", data=["x"] * 3)(file),
-    "an enumeration": test_hdf5.replaced("label", data=np.zeros(3, h5py.enum_dtype({"A": 1}, "<i8"))),
-    "an array type": test_hdf5.replaced("label", data=np.zeros(3, [("a", "<i4", (2,))])),
+    "text of variable length": lambda file: hostile_hdf5.replaced("label", data=["x"] * 3)(file),
+    "an enumeration": hostile_hdf5.replaced("label", data=np.zeros(3, h5py.enum_dtype({"A": 1}, "<i8"))),
+    "an array type": hostile_hdf5.replaced("label", data=np.zeros(3, [("a", "<i4", (2,))])),
     "a link to its own group": lambda file: file["blob"].__setitem__("loop", file["blob"]),
     "a group that holds the root": lambda file: file.__setitem__("loop", file["/"]),
-    "a huge number of dimensions": test_hdf5.replaced("label", data=np.zeros((1,) * 32, "<i8")),
-    "a growing dataset": test_hdf5.replaced("label", maxshape=(None,)),
+    "a huge number of dimensions": hostile_hdf5.replaced("label", data=np.zeros((1,) * 32, "<i8")),
+    "a growing dataset": hostile_hdf5.replaced("label", maxshape=(None,)),
 }
 
 
@@ -203,7 +203,7 @@ def lmdb_again(change: Callable[[dict[bytes, bytes]], dict[bytes, bytes]], **opt
 
     def make(path: Path) -> None:
         path.unlink()
-        test_lmdb.by_hand(path, change(dict(test_lmdb.WHOLE)), **options)
+        hostile_lmdb.by_hand(path, change(dict(hostile_lmdb.WHOLE)), **options)
 
     return make
 
@@ -270,13 +270,13 @@ def not_a_file(kind: str) -> Callable[[Path], None]:
 def cases() -> list[Case]:
     """All of them."""
     members: dict[str, Any] = {"base": "pth"}
-    found = cases_of("pth", {name: as_torch_names_it(make) for name, make in test_pth.HOSTILE.items()}, **members)
+    found = cases_of("pth", {name: as_torch_names_it(make) for name, make in hostile_pth.HOSTILE.items()}, **members)
     found += cases_of("pth archive", {name: as_torch_names_it(make) for name, make in PTH.items()}, **members)
     same = {name: as_torch_names_it(around(data)) for name, data in pickles().items()}
     found += cases_of("pth pickle", same, expect="same", **members)
-    for noun, table in (("hdf5", test_hdf5.HOSTILE), ("hdf5 file", HDF5)):
+    for noun, table in (("hdf5", hostile_hdf5.HOSTILE), ("hdf5 file", HDF5)):
         found += cases_of(noun, {name: in_part(hdf5(make)) for name, make in table.items()}, base="hdf5")
-    wrong = {name: lmdb_again(lambda _, entries=entries: entries) for name, entries in test_lmdb.WRONG.items()}
+    wrong = {name: lmdb_again(lambda _, entries=entries: entries) for name, entries in hostile_lmdb.WRONG.items()}
     for noun, lmdb_table in (("lmdb", wrong), ("lmdb file", LMDB), ("lmdb value", forged_values())):
         found += cases_of(noun, {name: in_part(make) for name, make in lmdb_table.items()})
     for name in ("lmdb", "hdf5", "pth"):

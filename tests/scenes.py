@@ -10,7 +10,7 @@ import packs
 import trees
 from converting import digest, packed
 from faulting import Ended, in_one_thread, run
-from test_convert import photos
+from trees import photos
 
 from packer import codecs, decoders, formats, sources
 from packer.cli import registry

@@ -4,11 +4,13 @@ Written from specs of GG-CNN's and GR-ConvNet's label rule, shares no code with 
 skimage.draw.polygon, which it is to equal. Points are (row, column).
 """
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 Point = tuple[float, float]
 Fill = Callable[[Sequence[float], Sequence[float], tuple[int, int]], tuple[Any, Any]]
@@ -118,3 +120,11 @@ def maps(rectangles: list[Any], size: int, widest: float, fill: Fill = polygon) 
         quality[where], angles[where], widths[where] = 1, angle, opening
     drawn = [quality, np.cos(2 * angles), np.sin(2 * angles), np.clip(widths, 0, widest) / widest]
     return np.asarray(drawn).astype(np.float32), widths
+
+
+def scikit() -> Any:
+    """skimage.draw.polygon, or a skip that says what was not compared."""
+    try:
+        return importlib.import_module("skimage.draw").polygon
+    except ModuleNotFoundError:
+        pytest.skip("scikit-image is not installed: the slow rule of slow_grasps is not compared with its polygon")

@@ -10,10 +10,10 @@ from typing import Any
 import click
 import pytest
 import trees
+from command_line import run
 from converting import opened, packed
 from machines import made_up
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 from packer.cli import main
 from packer.errors import BadInput, StorageFailed

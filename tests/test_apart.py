@@ -19,7 +19,7 @@ import pytest
 from children import child
 from converting import packed
 from scenes import load_everything
-from test_convert import photos
+from trees import photos
 
 from packer import formats
 from packer.errors import CorruptPack, FatalPart, Refused, StorageFailed

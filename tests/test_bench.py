@@ -9,25 +9,17 @@ from typing import Any
 import pytest
 import torch
 import trees
+from command_line import run
 from converting import packed
+from measurements import line
 from slow import Dying, Failing, Sleeping
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 from packer.errors import PackerError, Refused
 from packer.geometry import Resize
 from packer.measure import bench, bench_report
-from packer.measure.bench import Line, Turn
 from packer.measure.contestant import Contestant
 from packer.measure.setting import Setting, Subject, evenly, samples_in, settings, subjects
-
-
-def line(name: str, loader: str, workers: int, *rates: float, **more: Any) -> Line:
-    """A line whose turns had those samples per second."""
-    turns = [Turn(samples=100, seconds=100 / rate, cpu_seconds=0.5, first_batch_seconds=0.02) for rate in rates]
-    given = {"stored_samples": 100, "pictures": 1, "memory_mb": 12.0} | more
-    return Line(Subject(Path(name)), Setting(loader, workers), 50_000_000, turns=turns, **given)
-
 
 # ---- what it says
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import open_files
+from descriptors import open_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ import trees
 from children import child
 from converting import digest, opened, packed
 from PIL import Image
-from test_convert import photos
+from trees import photos
 
 import packer
 from packer.conversion import job

@@ -75,7 +75,7 @@ def test_the_other_bombs_are_refused_within_bounds(tmp_path: Path, number: int) 
 def test_a_file_of_a_terabyte_is_refused_unread(tmp_path: Path) -> None:
     (case,) = (case for case in bombs.cases() if case.name == "bmp: a file of 1 TiB")
     (place,) = lay_out(tmp_path, [case])
-    with pytest.raises(CorruptPack, match="file of 1099511627776 bytes, expected at most 4294967295"):
+    with pytest.raises(CorruptPack, match="are holes in its files"):
         packs.values(place / "pack")
 
 

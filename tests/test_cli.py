@@ -11,35 +11,20 @@ import struct
 import subprocess
 import sys
 import termios
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import trees
-from click.testing import CliRunner, Result
-from test_convert import photos
+from command_line import called, run
+from trees import photos
 
 from packer.cli import main, registry
 from packer.cli.base import Progress, parse_size, size_text
 from packer.datasets import LMDBDataset
 from packer.errors import CorruptPack, Refused, StorageFailed
 from packer.pack import manifest
-
-
-def run(*words: object) -> "subprocess.CompletedProcess[str]":
-    """A packer command in a process of its own."""
-    command = [sys.executable, "-c", "from packer.cli import run; run()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def called(*words: object) -> Result:
-    """A packer command in this process, without the outer error handling."""
-    apart: dict[str, Any] = (
-        {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
-    )  # click 8.1
-    return CliRunner(**apart).invoke(main, [str(word) for word in words])
 
 
 def test_the_list_of_commands_cuts_nothing_off() -> None:

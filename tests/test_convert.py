@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import trees
 from converting import digest, opened, packed
+from trees import photos
 
 from packer import formats
 from packer.conversion.estimate import estimate
@@ -25,15 +26,6 @@ from packer.errors import BadInput, BadInputs, PackExists, Refused, StorageFaile
 from packer.pack import manifest as manifests
 from packer.pack import storage
 from packer.pack.verification import problems
-
-
-def photos(root: Path, count: int = 12, *, classes: int = 3, height: int = 24, width: int = 32) -> Path:
-    """An image folder of small JPEGs of one size."""
-    files = {
-        f"class{number % classes}/{number:04d}.jpg": trees.picture(number, suffix=".jpg", height=height, width=width)
-        for number in range(count)
-    }
-    return trees.write(root, files)
 
 
 def raw_values(pack: Path) -> list[dict[str, bytes]]:

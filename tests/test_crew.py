@@ -15,8 +15,8 @@ import posed
 import pytest
 import torch
 from children import child, program
-from conftest import open_files
-from test_datasets import digest_of
+from descriptors import open_files
+from digesting import digest_of
 from torch.utils.data import Dataset, RandomSampler, Subset
 
 import packer

@@ -8,9 +8,9 @@ import grasping
 import numpy as np
 import pytest
 import trees
+from command_line import run
 from converting import packed
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 import packer
 from packer.errors import BadIndex

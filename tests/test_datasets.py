@@ -14,9 +14,10 @@ import pytest
 import torch
 import trees
 from converting import packed
+from digesting import digest_of, same
 from PIL import Image
-from test_convert import photos
 from torch.utils.data import DataLoader, Subset
+from trees import photos
 
 import packer
 from packer.datasets import LMDBDataset, PackDataset
@@ -36,39 +37,6 @@ def cornell(tmp_path: Path) -> Path:
 def pack(tmp_path: Path) -> Path:
     packed(photos(tmp_path / "in", 40), tmp_path / "photos.pack", part_bytes=20_000)
     return tmp_path / "photos.pack"
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equality of samples."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other) and one.dtype == other.dtype
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other) and one.dtype == other.dtype
-    return bool(one == other) and type(one) is type(other)
-
-
-def digest_of(batches: Any) -> str:
-    """sha256 over everything that a loader gives."""
-    found = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, dict):
-            for name in sorted(value):
-                found.update(name.encode())
-                add(value[name])
-        elif isinstance(value, torch.Tensor):
-            found.update(value.contiguous().numpy().tobytes())
-        elif isinstance(value, list):
-            for item in value:
-                add(item)
-        else:
-            found.update(repr(value).encode())
-
-    for batch in batches:
-        add(batch)
-    return found.hexdigest()
 
 
 def test_samples_are_what_the_table_says(cornell: Path) -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 import trees
 from converting import packed
-from test_convert import photos
+from trees import photos
 
 import packer
 from packer import geometry, synthetic

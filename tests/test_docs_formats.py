@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from converting import packed
 from PIL import Image
-from test_convert import photos
+from trees import photos
 
 from packer import codecs, formats
 from packer.datasets import PackDataset

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from children import child
+from command_line import called, run
 from machines import GB, made_up
-from test_cli import called, run
 
 from packer.decoders import libjpeg
 from packer.machine import Machine

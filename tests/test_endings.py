@@ -18,7 +18,7 @@ import posed
 import pytest
 import torch
 from children import program
-from conftest import open_files
+from descriptors import open_files
 
 import packer
 from packer import Loader, formats

@@ -12,9 +12,9 @@ import posed
 import pytest
 import torch
 from children import child
+from digesting import digest_of
 from hypothesis import given
 from hypothesis import strategies as st
-from test_datasets import digest_of
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Subset
 
 import packer
@@ -232,7 +232,7 @@ def test_a_state_goes_on_in_a_fresh_process(tmp_path: Path, dataset: PackDataset
 import json, sys
 import packer
 from packer.geometry import RandomRotate
-from test_datasets import digest_of
+from digesting import digest_of
 dataset = packer.open({str(dataset.path)!r}, fields=("key", "image", "spots"))
 loader = packer.Loader(dataset, 3, geometry=RandomRotate(30), shuffle=True, seed=4, threads=3)
 loader.load_state_dict(json.loads({json.dumps(state)!r}))

@@ -14,10 +14,11 @@ import numpy as np
 import packs
 import pytest
 import trees
+from command_line import run
 from converting import packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cli import run
+from trees import tree
 
 from packer.conversion.options import Options
 from packer.conversion.run import convert
@@ -53,17 +54,6 @@ def files_pack(folder: Path, files: Mapping[str, bytes]) -> Path:
     ]
     packs.make_pack(folder, records, schema=SCHEMA)
     return folder
-
-
-def tree(root: Path) -> dict[bytes, bytes]:
-    """Relative path -> content of every file below root."""
-    found = {}
-    for folder, _, names in os.walk(os.fsencode(root)):
-        for name in names:
-            path = os.path.join(folder, name)
-            with open(path, "rb") as file:
-                found[os.path.relpath(path, os.fsencode(root))] = file.read()
-    return found
 
 
 def _place() -> Iterator[Path]:

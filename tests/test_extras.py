@@ -9,9 +9,9 @@ import numpy as np
 import packs
 import pytest
 import trees
+from command_line import run
 from converting import digest, packed
-from test_cli import run
-from test_extraction import tree
+from trees import tree
 
 from packer import formats
 from packer.conversion.estimate import estimate

@@ -1,21 +1,20 @@
 """Disks that are full and limits on file sizes: exit code 4, what is needed and free, no target, nothing wasted."""
 
-import ctypes
 import json
 import os
 import resource
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import faulting
 import pytest
-from children import Outcome, child
+from children import Outcome
 from converting import digest, opened, packed
 from scenes import load_everything
-from test_convert import photos
+from small_disks import MS_RDONLY, MS_REMOUNT, mounted, resize
+from trees import photos
 
 from packer import formats
 from packer.conversion import job
@@ -25,8 +24,6 @@ from packer.conversion.plan import make_plan
 from packer.errors import StorageFailed
 
 _PART = 60_000
-_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
-_MS_RDONLY, _MS_REMOUNT = 1, 32  # linux/mount.h
 # LMDB makes one of the others of a write that was cut short
 FULL = ("No space left on device", "File too large", "Input/output error")
 each_format = pytest.mark.parametrize("format", formats.names())
@@ -105,39 +102,6 @@ def test_many_limits_on_file_sizes(tmp_path: Path, format: str) -> None:
 # ---- a file system that is really full
 
 
-def mounted(folder: Path, function: Callable[[], object]) -> Outcome:
-    """Call `function` in a child with a tmpfs of its own on `folder`, of 64 KiB; skips the test where none can be."""
-    load_everything()
-
-    def work() -> object:
-        libc = ctypes.CDLL(None, use_errno=True)
-        user, group = os.getuid(), os.getgid()
-        namespaces = _CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER
-        if libc.unshare(namespaces):
-            return {"skip": f"unshare: {os.strerror(ctypes.get_errno())}"}
-        if user:
-            for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
-                Path(f"/proc/self/{name}").write_text(text)
-        try:
-            resize(folder, 64 << 10, flags=0)
-        except OSError as error:
-            return {"skip": f"mount: {error.strerror}"}
-        return function()
-
-    outcome = child(work, timeout_seconds=300)
-    if isinstance(outcome.value, dict) and "skip" in outcome.value:
-        pytest.skip(f"no tmpfs of its own can be mounted here: {outcome.value['skip']}")
-    return outcome
-
-
-def resize(folder: Path, size_bytes: int, *, flags: int = _MS_REMOUNT) -> None:
-    """Mount a tmpfs, or give the one that is there another size."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    options = f"size={size_bytes}".encode()
-    if libc.mount(b"none", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
 def fill(folder: Path, format: str, shares: int) -> Outcome:
     """On disks of more and more room: refused at once, or full on the way when others take it; then whole."""
     source, disk = photos(folder / "in", 24, height=100, width=100), folder / "disk"
@@ -199,7 +163,7 @@ def turn_read_only(disk: Path, after: int) -> None:
         done[0] += 1
         if done[0] > after:
             with suppress(OSError):  # EBUSY: a file is open for writing; after the next one then
-                resize(disk, 64 << 20, flags=_MS_REMOUNT | _MS_RDONLY)
+                resize(disk, 64 << 20, flags=MS_REMOUNT | MS_RDONLY)
 
     os.fsync = synced  # type: ignore[assignment]
 

@@ -16,8 +16,8 @@ from typing import Any
 import packs
 import pytest
 from children import child
-from conftest import open_files
 from damaging import files_of
+from descriptors import open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,6 +13,7 @@ import slow_grasps
 import torch
 import trees
 from converting import packed
+from grasping import equal, flat
 
 import packer
 from packer import formats
@@ -189,16 +190,6 @@ def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: d
                 np.testing.assert_allclose(found, wanted, atol=1e-3 if codec == "raw:float16" else 0)
                 rgb = [each.get_rgb(index, rot, zoom, normalise=False) for each in (one, other)]
                 np.testing.assert_array_equal(*rgb)
-
-
-def flat(item: Any) -> list[Any]:
-    """x, the four maps, index, rot, zoom."""
-    x, maps, *numbers = item
-    return [*(x if isinstance(x, (tuple, list)) else [x]), *maps, *numbers]
-
-
-def equal(one: Any, other: Any) -> bool:
-    return torch.equal(torch.as_tensor(one), torch.as_tensor(other))
 
 
 def test_x_is_depth_first_and_each_picture_has_mean_zero(made: dict[str, Path]) -> None:

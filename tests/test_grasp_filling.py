@@ -1,28 +1,19 @@
 """Filled polygons, pixel by pixel, against the slow rule and, where it is installed, scikit-image."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 import slow_grasps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_grasps import scikit
 
 from packer.grasp.filling import fill
 from packer.grasp.labels import rectangle
 
 HEIGHT, WIDTH = 21, 26
 ANGLES = (0.0, np.pi / 2, -np.pi / 2, np.pi / 4, float(np.arctan2(3, 4)), 0.3)
-
-
-def scikit() -> Any:
-    """skimage.draw.polygon, or a skip that says what was not compared."""
-    try:
-        return importlib.import_module("skimage.draw").polygon
-    except ModuleNotFoundError:
-        pytest.skip("scikit-image is not installed: the slow rule of slow_grasps is not compared with its polygon")
 
 
 def one(row: float, column: float, angle: float, opening: float, jaw: float) -> tuple[Any, Any]:

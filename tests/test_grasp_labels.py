@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import slow_grasps
-from test_grasp_filling import scikit
+from slow_grasps import scikit
 
 from packer.errors import Refused
 from packer.grasp import labels

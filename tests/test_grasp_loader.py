@@ -7,7 +7,7 @@ from typing import Any
 import grasping
 import pytest
 import torch
-from test_grasp_dataset import equal, flat
+from grasping import equal, flat
 from torch.utils.data import DataLoader
 
 import packer

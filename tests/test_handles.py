@@ -11,7 +11,7 @@ from pathlib import Path
 import packs
 import pytest
 from children import child
-from conftest import open_files
+from descriptors import open_files
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -11,7 +11,7 @@ import posed
 import pytest
 import torch
 from children import child
-from conftest import open_files
+from descriptors import open_files
 from holding import HOLDERS, Holder, digest, forked, memory_files, part_of, start_method, with_a_part
 from torch.utils.data import DataLoader, Dataset
 

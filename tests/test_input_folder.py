@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trees
 from click.testing import CliRunner
+from command_line import run
 from converting import digest, opened, packed
-from test_cli import run
 
 from packer import sources
 from packer.cli import main

@@ -11,7 +11,7 @@ import pytest
 from converting import digest
 from faulting import Run
 from scenes import load_everything
-from test_convert import photos
+from trees import photos
 
 from packer import formats
 from packer.pack.verification import problems

@@ -14,12 +14,10 @@ import packs
 import pytest
 from children import Outcome, child
 from damaging import check_flips, flips
+from hostile_lmdb import NAMES, SCHEMA, WHOLE, WRONG, by_hand, layout, without
 
 from packer.errors import CorruptPack, PackerError, StorageFailed
 from packer.formats.lmdb import Reader, Writer
-
-SCHEMA = packs.SCHEMA
-NAMES = list(SCHEMA.names)
 
 
 def write(path: Path, records: Sequence[packs.Record], *, payload_bytes: int = 0) -> None:
@@ -34,25 +32,6 @@ def items(path: Path) -> list[tuple[bytes, bytes]]:
     """Everything in a part, read by the bare library with its own defaults."""
     with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as transaction:
         return list(transaction.cursor())
-
-
-def by_hand(path: Path, entries: dict[bytes, bytes], **options: Any) -> None:
-    """A part written by the bare library."""
-    with (
-        lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 24, **options) as env,
-        env.begin(write=True) as txn,
-    ):
-        for key, value in entries.items():
-            txn.put(key, value)
-
-
-def layout(records: Sequence[packs.Record]) -> dict[bytes, bytes]:
-    """The documented layout: row * fields + position, 8 bytes big-endian; the end record."""
-    entries = {}
-    for row, record in enumerate(records):
-        for position, name in enumerate(NAMES):
-            entries[(row * len(NAMES) + position).to_bytes(8, "big")] = record[name]
-    return {**entries, b"packer": json.dumps({"fields": NAMES, "samples": len(records)}).encode()}
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])
@@ -98,35 +77,6 @@ def test_nothing_lies_beside_a_part(tmp_path: Path) -> None:
 
 
 # ---- what the reader relies on
-
-
-def changed(**members: Any) -> dict[bytes, bytes]:
-    """The layout of 3 records with another end record."""
-    end = {"fields": NAMES, "samples": 3, **members}
-    return {**layout(packs.records(3)), b"packer": json.dumps(end).encode()}
-
-
-def without(entries: dict[bytes, bytes], *keys: bytes) -> dict[bytes, bytes]:
-    """Some entries less."""
-    return {key: value for key, value in entries.items() if key not in keys}
-
-
-WHOLE = layout(packs.records(3))
-WRONG = {
-    "no end record": without(WHOLE, b"packer"),
-    "an entry missing": without(WHOLE, (5).to_bytes(8, "big")),
-    "an entry too many": {**WHOLE, b"zzz": b""},
-    "end record empty": {**WHOLE, b"packer": b""},
-    "end record no JSON": {**WHOLE, b"packer": b"{"},
-    "end record no UTF-8": {**WHOLE, b"packer": b"\xff\xfe\xff"},
-    "end record deep": {**WHOLE, b"packer": b"[" * 200_000},
-    "end record a long number": {**WHOLE, b"packer": b"1" * 10_000},
-    "end record a list": {**WHOLE, b"packer": b"[1]"},
-    "other samples": changed(samples=4),
-    "other fields": changed(fields=[*NAMES, "more"]),
-    "another order": changed(fields=NAMES[::-1]),
-    "a member more": changed(more=1),
-}
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -11,7 +11,7 @@ import pytest
 import torch
 import trees
 from converting import packed
-from test_datasets import digest_of, same
+from digesting import digest_of, same
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
 import packer

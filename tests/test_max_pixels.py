@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 import pictures
 import pytest
-from test_cli import called, run
-from test_convert import photos
+from command_line import called, run
+from trees import photos
 
 from packer import decoders
 from packer.datasets import LMDBDataset

@@ -15,7 +15,7 @@ from clocks import Clock
 from converting import packed
 from hypothesis import given
 from hypothesis import strategies as st
-from test_convert import photos
+from trees import photos
 
 import packer
 from packer.measure.monitoring import Monitor, Report

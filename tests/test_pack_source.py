@@ -10,10 +10,10 @@ import numpy as np
 import packs
 import pytest
 import trees
+from command_line import run
 from converting import digest, opened
 from converting import packed as convert_folder
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 from packer.codecs import encoded, jpeg, raw
 from packer.conversion.options import Options

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import open_files
+from descriptors import open_files
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from packer.loading.nesting import tensors

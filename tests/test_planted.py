@@ -23,7 +23,7 @@ import pytest
 from converting import packed
 from faulting import in_one_thread, run
 from scenes import SCENES, load_everything
-from test_convert import photos
+from trees import photos
 
 from packer import formats, synthetic
 from packer.cli import base

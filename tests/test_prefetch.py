@@ -9,7 +9,7 @@ import numpy as np
 import posed
 import pytest
 import torch
-from test_datasets import digest_of
+from digesting import digest_of
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, TensorDataset
 

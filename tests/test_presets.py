@@ -8,7 +8,7 @@ import grasping
 import pytest
 from click.testing import CliRunner
 from converting import digest
-from test_convert import photos
+from trees import photos
 
 from packer import formats
 from packer.cli import main

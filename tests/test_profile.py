@@ -13,10 +13,10 @@ import pytest
 import torch
 import trees
 from clocks import Clock
+from command_line import run
 from converting import packed
 from packs import flip
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 import packer
 from packer.decoders import libjpeg, opencv
@@ -220,8 +220,7 @@ def test_a_page_has_no_script_and_hostile_names_are_text() -> None:
 
 def rows_to_draw() -> tuple[list[Any], list[Any]]:
     """Lines of a bench, rows of a sweep."""
-    from test_bench import line
-    from test_tune import row
+    from measurements import line, row
 
     lines = [line(name, loader, 2, 10.0, 12.0) for name in ("a", "b") for loader in ("DataLoader", "Loader")]
     return lines, [row("DataLoader", 0, 1, 2), row("DataLoader", 1, 1, 1), row("Loader", 1, 1, 0)]

@@ -15,7 +15,7 @@ import pytest
 from children import fork
 from converting import packed
 from scenes import load_everything
-from test_convert import photos
+from trees import photos
 
 # what lies in the victim has the names that packer gives to its own, so that whoever gets there by a path finds them
 _TREE = ("tree/keep.txt", "pack/keep.txt", "pieces/keep.txt", "c0/keep.txt", "c0/deep/keep.txt", "tree/c0/keep.txt")

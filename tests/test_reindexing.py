@@ -9,8 +9,8 @@ from pathlib import Path
 import packs
 import pytest
 import trees
+from command_line import run
 from converting import digest, packed
-from test_cli import run
 
 from packer.errors import CorruptPack, Locked, Refused, StorageFailed
 from packer.files.open_folder import OpenFolder

@@ -8,9 +8,9 @@ import numpy as np
 import posed
 import pytest
 import torch
+from digesting import digest_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_datasets import digest_of
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 import packer

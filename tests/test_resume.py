@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trees
 from converting import digest, opened, packed
-from test_convert import photos
+from trees import photos
 
 from packer import formats
 from packer.conversion import encoding

@@ -10,7 +10,7 @@ import pytest
 from converting import digest, packed
 from faulting import Ended, Run
 from scenes import load_everything
-from test_convert import photos
+from trees import photos
 
 from packer import formats
 from packer.cli import base

@@ -12,9 +12,9 @@ import pytest
 import torch
 from children import child, fork
 from converting import packed
-from test_convert import photos
-from test_datasets import digest_of
+from digesting import digest_of
 from torch.utils.data import DataLoader
+from trees import photos
 
 from packer import sharing
 from packer.datasets import LMDBDataset

@@ -9,9 +9,9 @@ import cropping
 import numpy as np
 import pytest
 import simplejpeg
+from command_line import called
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cli import called
 
 import packer
 from packer.decoders import decode, shortening, sniff

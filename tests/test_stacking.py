@@ -17,11 +17,11 @@ import packs
 import pytest
 import trees
 from children import child
-from conftest import open_files
 from converting import digest, packed
+from descriptors import open_files
+from digesting import digest_of
 from hypothesis import given
 from hypothesis import strategies as st
-from test_datasets import digest_of
 from torch.utils.data import DataLoader
 
 import packer

@@ -18,8 +18,8 @@ import torch
 from children import child
 from converting import digest, packed
 from machines import GB, made_up
-from test_convert import photos
 from torch.utils.data import DataLoader
+from trees import photos
 
 import packer
 from packer import formats

@@ -15,11 +15,11 @@ import faulting
 import packs
 import pytest
 from children import fork
+from command_line import run
 from converting import digest
 from scenes import load_everything
-from test_cli import run
-from test_convert import photos
-from test_faults_disk import mounted, resize
+from small_disks import mounted, resize
+from trees import photos
 
 from packer import formats
 from packer.cli import registry

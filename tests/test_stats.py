@@ -7,9 +7,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from command_line import called, run
 from displayed import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
-from test_cli import called, run
-from test_statistics import FIELDS, SAMPLES
+from statistics_samples import FIELDS, SAMPLES
 
 from packer.errors import MissingPackage, Refused
 from packer.schema import Field

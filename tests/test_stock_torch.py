@@ -9,7 +9,7 @@ import numpy as np
 import posed
 import pytest
 import torch
-from test_datasets import digest_of
+from digesting import digest_of
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler, random_split
 
 import packer

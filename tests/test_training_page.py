@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 from converting import packed
-from test_convert import photos
+from trees import photos
 
 from packer.loading import Loader
 from packer.synthetic import load

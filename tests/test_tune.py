@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from clocks import Clock
+from command_line import run
 from converting import packed
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import row
 from slow import Sleeping
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 from packer.errors import Refused
 from packer.measure import tune, tune_report
@@ -134,15 +135,6 @@ def test_early_breaks_are_counted_in_samples_made_for_nothing() -> None:
 
 
 # ---- what it says
-
-
-def row(loader: str, workers: int, compute: float, wait: float, *, loaded: float = 1.0) -> Row:
-    """A row of one run."""
-    return Row(
-        Setting(loader, workers, persistent=False),
-        [{"epoch": 0.0, "first": 0.0, "compute": compute, "wait": wait}],
-        loaded=[loaded],
-    )
 
 
 def test_the_sentence_says_what_to_use() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import run
 from PIL import Image
-from test_cli import run
 
 from packer.conversion.options import Options
 from packer.conversion.plan import make_plan

@@ -15,9 +15,9 @@ import packs
 import pytest
 import trees
 from children import child
+from command_line import run
 from converting import packed
-from test_cli import run
-from test_convert import photos
+from trees import photos
 
 from packer.conversion.options import Options
 from packer.conversion.run import convert

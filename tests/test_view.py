@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import called, run
 from converting import packed
 from displayed import IMAGE, decoded, displayed, plain, sheet_of
 from packs import flip
-from test_cli import called, run
 from trees import cornell, jacquard
 
 from packer import formats

@@ -1,5 +1,6 @@
 """Small trees of files as the sources meet them, made by code: pictures are noise, labels are invented."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -144,3 +145,23 @@ def image_folder(root: Path) -> Path:
 
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {"cornell": cornell, "folder": image_folder, "jacquard": jacquard}
+
+
+def photos(root: Path, count: int = 12, *, classes: int = 3, height: int = 24, width: int = 32) -> Path:
+    """An image folder of small JPEGs of one size."""
+    files = {
+        f"class{number % classes}/{number:04d}.jpg": picture(number, suffix=".jpg", height=height, width=width)
+        for number in range(count)
+    }
+    return write(root, files)
+
+
+def tree(root: Path) -> dict[bytes, bytes]:
+    """Relative path -> content of every file below root."""
+    found = {}
+    for folder, _, names in os.walk(os.fsencode(root)):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, os.fsencode(root))] = file.read()
+    return found

@@ -1,0 +1,24 @@
+"""The command line in a process of its own, and in this one."""
+
+import subprocess
+import sys
+from inspect import signature
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from packer.cli import main
+
+
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    """A packer command in a process of its own."""
+    command = [sys.executable, "-c", "from packer.cli import run; run()", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def called(*words: object) -> Result:
+    """A packer command in this process, without the outer error handling."""
+    apart: dict[str, Any] = (
+        {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+    )  # click 8.1
+    return CliRunner(**apart).invoke(main, [str(word) for word in words])
