@@ -1,5 +1,6 @@
 """What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
 
+import re
 from pathlib import Path
 
 import cv2
@@ -243,3 +244,77 @@ def test_a_folder_around_pictures_and_masks_is_named(tmp_path: Path) -> None:
     root = tree(tmp_path, "test_data/test_images/a.jpg", "test_data/u2net_results/a.png")
     with pytest.raises(Refused, match=r"in the folders test_images, u2net_results, .*; give \S+test_data$"):
         Source(root)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "say"),
+    [
+        (("1.jpg", "1_mask.png"), "--sidecar 'mask=_mask.png:mask'"),
+        (("1.jpg", "1-depth.tiff"), "--sidecar 'depth=-depth.tiff:depth'"),
+        (("1.jpg", "1.png"), "--sidecar 'mask=.png:mask'"),
+        (("img_1.png", "mask_1.png"), "--sidecar 'mask=_mask.png:mask' with that one renamed to img_0_mask.png"),
+        (("images/train/1.jpg", "masks/train/1.png"), "--sidecar 'mask=masks/{parent}/{stem}.png:mask'"),
+    ],
+)
+def test_pictures_that_belong_to_others_are_no_samples_by_habit(
+    tmp_path: Path, pairs: tuple[str, str], say: str
+) -> None:
+    files = [name.replace("1", str(number)) for number in range(3) for name in pairs]
+    root = tree(tmp_path, *files)
+    message = f"3 pictures of 6 seem to belong to others, such as .*: say {re.escape(say)}; or --pairs samples"
+    with pytest.raises(Refused, match=message):
+        Source(root, classes="none")
+    assert len(Source(root, classes="none", pairs="samples")) == 6
+
+
+def test_pairs_in_class_folders_are_found_too(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{c}/{n}{end}" for c in "ab" for n in range(2) for end in (".jpg", "_mask.png")))
+    with pytest.raises(Refused, match=r"4 pictures of 8 .*such as a/0_mask.png to a/0.jpg"):
+        Source(root)
+    assert len(Source(root, ignore_suffixes=("_mask.png",))) == 4
+
+
+def test_a_pair_among_many_is_chance(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{number}.jpg" for number in range(9)), "3_mask.png")
+    assert len(Source(root)) == 10
+
+
+def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{split}/{kind}/a.png" for split in ("train", "val") for kind in ("images", "masks")))
+    with pytest.raises(Refused, match=r"say --sidecar 'mask=\{top\}/masks/\{stem\}\.png:mask'"):
+        Source(root, layout="split")
+    source, _ = Request("folder", {"layout": "split"}, ("mask={top}/masks/{stem}.png:mask",)).open(root)
+    assert [source.key(row) for row in range(2)] == ["train/images/a.png", "val/images/a.png"]
+    assert [source.files(row)[1].relative_to(root).as_posix() for row in range(2)] == [
+        "train/masks/a.png",
+        "val/masks/a.png",
+    ]
+
+
+def test_pictures_and_masks_above_the_same_folders_are_told_what_to_type(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{kind}/{split}/a.png" for split in ("x", "y") for kind in ("images", "masks")))
+    with pytest.raises(Refused, match=r"--classes none --sidecar 'masks=masks/\{parent\}/\{stem\}\.png:mask'"):
+        Source(root)
+
+
+def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
+    root = tree(tmp_path, "set/cat/1.jpg", "set/dog/2.jpg")
+    with pytest.raises(Refused, match=r"all images lie in set, in 2 folders: cat, dog; give \S+/set, .*--layout class"):
+        Source(root)
+    assert Source(root, layout="class").schema["label"].classes == ("set",)
+
+
+@pytest.mark.parametrize(
+    "tops", [("seg_train", "seg_test"), ("train", "holdout"), ("A_train", "validate"), ("fold1", "fold2")]
+)
+def test_folders_that_hold_the_same_folders_are_no_classes_by_habit(tmp_path: Path, tops: tuple[str, str]) -> None:
+    root = tree(tmp_path, *(f"{top}/{kind}/1.jpg" for top in tops for kind in ("cat", "dog")))
+    with pytest.raises(Refused, match="--layout split/class, .*--layout class"):
+        Source(root)
+    assert Source(root, layout="split/class").schema["label"].classes == ("cat", "dog")
+    assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
+
+
+def test_classes_with_folders_of_their_own_stay_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, "cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg")
+    assert Source(root).schema["label"].classes == ("cat", "dog")

@@ -258,7 +258,7 @@ def test_a_sidecar_that_matches_nothing_says_what_is_there(tmp_path: Path) -> No
         match=r"--sidecar mask=masks/\{stem\}_m.png matches nothing: 0 of 6 samples have such a file, for images/0.jpg "
         r"expected masks/0_m.png; files like these are there: masks/0.png",
     ):
-        opened(root, "mask=masks/{stem}_m.png:mask", classes="none", layout="auto", missing="skip")
+        opened(root, "mask=masks/{stem}_m.png:mask", classes="none", pairs="samples", missing="skip")
     with pytest.raises(Refused, match="--sidecar depth=_d.tiff matches nothing: 0 of 2 samples"):
         folder_root = write(tmp_path / "flat", {"a.jpg": b"", "a_depth.tif": b"", "b.jpg": b""})
         add_sidecars(folder.Source(folder_root, ignore_suffixes=("_depth.tif",)), [DEPTH])
@@ -298,3 +298,23 @@ def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
     assert dataset[2]["boxes"].tolist() == [[0, 0, 2, 2]] * 2
     assert float(dataset[2]["age"]) == 2
     assert list(Comparison(tmp_path / "pack", root).problems()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "suffix"),
+    [
+        (("images/a/1.png", "images/b/1.png", "masks/1.png"), "masks/{stem}.png"),
+        (("a.jpg", "a.png", "a_m.png"), "_m.png"),
+    ],
+)
+def test_samples_do_not_share_a_file_by_habit(tmp_path: Path, names: tuple[str, ...], suffix: str) -> None:
+    root = write(tmp_path, {name: picture(1, suffix=Path(name).suffix) for name in names})
+    with pytest.raises(Refused, match=r"the same file \S+; tell them apart with \{folder\}, "):
+        opened(root, f"mask={suffix}:mask", classes="none", pairs="samples")
+
+
+def test_a_file_of_a_whole_folder_is_shared_as_it_is_meant(tmp_path: Path) -> None:
+    files = {f"{top}/{number}.png": picture(number) for top in "ab" for number in range(2)}
+    root = write(tmp_path, {**files, "a/camera.json": "[1]", "b/camera.json": "[2]"})
+    source = opened(root, "camera={folder}/camera.json:json", classes="none")
+    assert [source[row]["camera"] for row in range(4)] == [[1], [1], [2], [2]]

@@ -34,6 +34,7 @@ _SOURCE_OPTIONS = (
     "layout",
     "allow_empty",
     "decode_with",
+    "pairs",
     "follow_links",
 )
 
@@ -176,6 +177,12 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     type=click.Choice(("none", "pillow")),
     help="folder: decode pictures that packer does not read (HEIC, AVIF, GIF, JPEG 2000, TGA ...) with Pillow, stored "
     "as PNG.  [default: they are refused]",
+)
+@click.option(
+    "--pairs",
+    type=click.Choice(("refuse", "samples")),
+    help="folder: pictures that seem to belong to others, as a_mask.png to a.jpg: an error that says which --sidecar "
+    "to type, or samples of their own.  [default: refuse]",
 )
 @click.option("--allow-empty", is_flag=True, default=None, help="folder: a class may have no image.")
 @click.option(

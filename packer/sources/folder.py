@@ -23,6 +23,7 @@ from packer.errors import BadInput, DamagedImage, Refused
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources.parsing import layouts, unread_pictures
+from packer.sources.parsing import pairs as paired
 from packer.sources.parsing.patterns import Pattern
 from packer.sources.parsing.scanning import Listing, counted, described, linked, listed, scan, shown
 
@@ -56,6 +57,7 @@ class Source(base.Source):
         layout: str = "auto",
         allow_empty: bool = False,
         decode_with: str = "none",
+        pairs: str = "refuse",
         ignore_suffixes: Sequence[str] = (),
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
@@ -69,6 +71,8 @@ class Source(base.Source):
             masks; `unchecked`: as auto, never refused for its names.
         allow_empty: whether a class may have no image.
         decode_with: `pillow`: pictures that packer does not read are decoded by Pillow; `none`: nobody reads them.
+        pairs: what pictures are that seem to belong to others, as `1_mask.png` to `1.jpg`: `refuse` the folder, or
+            `samples` of their own.
         ignore_suffixes: ends of the names of files that are no samples although they may be images; with a
             placeholder the pattern of their paths (packer.sources.parsing.patterns).
         known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
@@ -80,6 +84,7 @@ class Source(base.Source):
         base.check_choice("classes", classes, ("auto", "folders", "none"))
         base.check_choice("layout", layout, layouts.CHOICES)
         base.check_choice("decode_with", decode_with, ("none", "pillow"))
+        base.check_choice("pairs", pairs, paired.CHOICES)
         _check_agree(layout, classes)
         self.root = root
         self.follow_links = follow_links
@@ -109,10 +114,13 @@ class Source(base.Source):
                 f"expected names that end in {' '.join(SUFFIXES)}; give the folder that holds the images"
             )
         pictures = [*images, *unread]
+        is_checked = pairs == "refuse" and layout != layouts.UNCHECKED
         layout = _settled(root, listing, pictures, layout=layout, classes=classes)
         meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
             meant.check(allow_empty=allow_empty)
+        if is_checked:
+            paired.check(root, pictures)
         numbered = _numbered_as(root, meant.classes, tuple(known_classes), layout) if known_classes else meant.classes
         taken = set(pictures)
         left_out = {name: reason for name in images if (reason := meant.reason(name))}

@@ -9,6 +9,7 @@ the user asks for that, as those of the source are. Text is UTF-8; bytes are kep
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def add_sidecars(
     for sidecar in sidecars:
         if len(source) and absent_of[sidecar.name] == len(source):
             raise Refused(f"{shown(str(source.root))}: {_matches_nothing(source, sidecar, there)}")
+    _check_own(source, sidecars)
     if lacking and missing == "error":
         raise BadInput(
             f"{shown(str(source.root))}: {counted(len(lacking), 'sample')} of {len(source)} lack a sidecar file: "
@@ -137,6 +139,23 @@ def add_sidecars(
     rows = (row for row in range(len(source)) if row not in lacking)
     left_out = [(source.key(row), f"no {absent}") for row, absent in lacking.items()]
     return Wrapped(source, addition, rows=rows, left_out=left_out, note=_note(sidecars))
+
+
+def _check_own(source: base.Source, sidecars: Sequence[Sidecar]) -> None:
+    """Raise Refused where several samples would have one file, although its name follows from theirs."""
+    for sidecar in sidecars:
+        if sidecar.pattern is not None and not {"{stem}", "{name}"} & set(re.findall(r"\{\w+\}", sidecar.suffix)):
+            continue  # one file for a whole folder, which is meant
+        first: dict[str, str] = {}
+        for row in range(len(source)):
+            path, key = sidecar.path(source, row), source.key(row)
+            if path in first:
+                raise Refused(
+                    f"{shown(str(source.root))}: --sidecar {sidecar.name}={shown(sidecar.suffix)} gives "
+                    f"{shown(first[path])} and {shown(key)} the same file {shown(path)}; tell them apart with "
+                    "{folder}, {parent}, {top} or {name}"
+                )
+            first[path] = key
 
 
 def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:

@@ -6,10 +6,11 @@ without a word. Here such names are refused with what to type instead; `layout="
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from packer.errors import Refused
+from packer.sources.parsing.names import PICTURES, is_companion, is_picture_role, is_role, words
 from packer.sources.parsing.scanning import Listing, counted, listed, shown
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
@@ -21,26 +22,18 @@ _SPLITS = (
     ("test", "testing", "eval", "evaluation"),
 )
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
-_PICTURES_TEXT = """
-image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs frames input inputs
-"""
-_PICTURES = frozenset(_PICTURES_TEXT.split())
-_COMPANIONS_TEXT = """
-mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels annotation
-annotations annot annots anno annos gt gts groundtruth truth truths trimap trimaps depth depths matte mattes
-alpha result results output outputs prediction predictions pred preds bbox bboxes boxes target targets edges
-normals xml xmls json jsons txt csv
-"""
-_COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
 _KINDS = {".txt": "text", ".xml": "text", ".json": "json"}  # of a sidecar that is no picture
 
 
-def split_rank(name: str) -> int | None:
-    """0 for a folder named as training data, 1 validation, 2 test; None for any other name."""
-    words = {word.lower() for word in _WORD.findall(name)} - _FILLERS - _PICTURES
-    if len(words) != 1:
+def split_rank(name: str, passed_over: Collection[str] = ()) -> int | None:
+    """0 for a folder named as training data, 1 validation, 2 test; None for any other name.
+
+    passed_over: words that say nothing here, such as what all folders have in their names.
+    """
+    meant = {word.lower() for word in _WORD.findall(name)} - _FILLERS - PICTURES - set(passed_over)
+    if len(meant) != 1:
         return None
-    word = words.pop()
+    word = meant.pop()
     return next((rank for rank, names in enumerate(_SPLITS) if word in names), None)
 
 
@@ -62,20 +55,42 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None
     filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
     if len(filled) == 1:
         inner = sorted({name.split("/")[1] for name in pictures if name.count("/") > 1})
-        if len(inner) > 1 and all(map(_is_role, inner)) and any(map(_is_picture_role, inner)):
+        if len(inner) > 1 and all(map(is_role, inner)) and any(map(is_picture_role, inner)):
             raise Refused(
                 f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
                 f"no classes; give {shown(str(root / filled[0]))}"
             )
     _check_roles(root, listing, pictures, filled)
-    splits = [name for name in filled if split_rank(name) is not None]
+    shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
+    splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
     if len(splits) > 1 or (splits and splits == filled):
         raise Refused(f"{shown(str(root))}: {_about_splits(ordered_splits(splits), pictures)}")
+    _check_depth(root, pictures, filled)
+
+
+def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    """Raise Refused where the classes seem to be the folders one level below."""
+    if not filled or any(name.count("/") < 2 for name in pictures):
+        return
+    inner = {top: {name.split("/")[1] for name in pictures if name.startswith(f"{top}/")} for top in filled}
+    if len(filled) == 1 and len(inner[filled[0]]) > 1:
+        raise Refused(
+            f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
+            f"{_some(sorted(inner[filled[0]]))}; give {shown(str(root / filled[0]))}, if these are the classes; or "
+            "--layout class, if all are one class"
+        )
+    common = set.intersection(*inner.values())
+    if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
+        raise Refused(
+            f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
+            "split/class, if these are the classes, which makes one pack with the field split; or --layout class, if "
+            f"{_some(filled)} are the classes"
+        )
 
 
 def check_inner_classes(root: Path, names: Sequence[str]) -> None:
     """Raise Refused where the folders in split folders are roles of files, as `train/images` and `train/masks`."""
-    if names and all(_is_role(name) for name in names) and any(_is_picture_role(name) for name in names):
+    if names and all(is_role(name) for name in names) and any(is_picture_role(name) for name in names):
         raise Refused(
             f"{shown(str(root))}: the folders in the splits are {listed(names)}: these are no classes; "
             "say --layout split, which gives no labels"
@@ -88,7 +103,7 @@ def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
     for split in splits:
         inside = [name for name in pictures if name.startswith(f"{split}/")]
         classes = sorted({name.split("/")[1] for name in inside if name.count("/") > 1})
-        roles = bool(classes) and all(_is_role(name) for name in classes)
+        roles = bool(classes) and all(is_role(name) for name in classes)
         deep = deep or (bool(classes) and not roles)
         folders = f" in {counted(len(classes), 'folder')}: {_some(classes)}" if classes else ""
         found.append(f"{shown(split)} ({counted(len(inside), 'image')}{folders})")
@@ -104,12 +119,12 @@ def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
 
 def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: Sequence[str]) -> None:
     folders = [name for name in listing.folders if "/" not in name]
-    main = [name for name in filled if _is_picture_role(name)]
-    others = [name for name in folders if not _is_picture_role(name) and _is_companion(name)]
+    main = [name for name in filled if is_picture_role(name)]
+    others = [name for name in folders if not is_picture_role(name) and is_companion(name)]
     if not main:
         return
     sole = len(filled) == 1 and split_rank(filled[0]) is None
-    are_roles = bool(others) and all(_is_role(name) for name in filled)
+    are_roles = bool(others) and all(is_role(name) for name in filled)
     if not (sole or are_roles or _same_names(pictures, main, [name for name in others if name in filled])):
         return
     counts = Counter(name.partition("/")[0] for name in pictures)
@@ -128,20 +143,22 @@ def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: 
 def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> str:
     """What to type for folders that are roles."""
     inside = [name for name in pictures if name.startswith(f"{main[0]}/")]
-    if len(main) == 1 and any(name.count("/") > 1 for name in inside):
+    is_nested = len(main) == 1 and any(name.count("/") > 1 for name in inside)
+    if is_nested and not any(name.partition("/")[0] in others for name in listing.names):
         return f"--classes none (no labels), or give {shown(str(root / main[0]))}, if the folders in it are the classes"
     sidecars = []
+    levels, place = (2, "{parent}/{stem}") if is_nested else (1, "{stem}")
     stems = {PurePosixPath(name).stem for name in inside}
     taken = set(pictures)
     for other in others if len(main) == 1 else ():
-        files = [name for name in listing.names if name.startswith(f"{other}/") and name.count("/") == 1]
+        files = [name for name in listing.names if name.startswith(f"{other}/") and name.count("/") == levels]
         ending = _common_ending(stems, files)
         if ending is None:
             continue
         is_picture = any(name in taken for name in files)
         kind = "mask" if is_picture else _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
-        kind = "depth" if is_picture and {"depth", "depths"} & set(_words(other)) else kind
-        sidecars.append(f" --sidecar '{_field_name(other)}={other}/{{stem}}{ending}:{kind}'")
+        kind = "depth" if is_picture and {"depth", "depths"} & set(words(other)) else kind
+        sidecars.append(f" --sidecar '{_field_name(other)}={other}/{place}{ending}:{kind}'")
     return f"--classes none{''.join(map(shown, sidecars))}{'' if sidecars else ' (no labels)'}"
 
 
@@ -166,22 +183,6 @@ def _same_names(pictures: Sequence[str], main: Sequence[str], others: Sequence[s
     first = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in main}
     second = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in others}
     return bool(second) and 2 * len(first & second) >= len(second)
-
-
-def _is_role(name: str) -> bool:
-    return _is_picture_role(name) or _is_companion(name)
-
-
-def _is_picture_role(name: str) -> bool:
-    return bool(_PICTURES.intersection(_words(name))) and not _is_companion(name)
-
-
-def _is_companion(name: str) -> bool:
-    return bool(_COMPANIONS.intersection(_words(name)))
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in (*_WORD.findall(name), *re.findall("[A-Za-z]+", name))]
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

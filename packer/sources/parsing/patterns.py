@@ -6,6 +6,7 @@
 | `{name}`    | `c.jpg`                   |
 | `{folder}`  | `a/b`, nothing directly in the root |
 | `{parent}`  | `b`                       |
+| `{top}`     | `a`                       |
 
 A pattern may begin with `../`, if it then names a folder: what is read lies in that one, never anywhere else above.
 """
@@ -17,7 +18,7 @@ from functools import cached_property
 from packer.errors import Refused
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_FITS = {"stem": "[^/]+", "name": "[^/]+", "parent": "[^/]*", "folder": ".*"}
+_FITS = {"stem": "[^/]+", "name": "[^/]+", "parent": "[^/]*", "top": "[^/]*", "folder": ".*"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Pattern:
         """The file of a sample. main: relative path of its main file. stem: of its name."""
         folder, _, name = main.rpartition("/")
         values = {"stem": stem, "name": name, "folder": folder, "parent": folder.rpartition("/")[2]}
+        values["top"] = folder.partition("/")[0]
         path = _PLACE.sub(lambda match: values[match[1]], self.text)
         return "/".join(part for part in path.split("/") if part)
 
