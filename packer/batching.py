@@ -120,8 +120,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """A decoded sample with pictures, boxes and points as torchvision's tv_tensors; raises MissingPackage, Refused.
 
     A depth is a Mask: what moves pictures moves it, without mixing its values, and what changes colours leaves it.
-    torchvision flips points about (width - 1) / 2, as here, where pixel centres are whole numbers, but boxes about
-    width / 2: for it they lie between the pixels, half a pixel further.
+    torchvision flips points about (width - 1) / 2 and boxes about width / 2, as packer.geometry does.
     """
     tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
     sizes = [sample[field.name].shape[:2] for field in schema if field.kind in PIXEL_KINDS]
@@ -139,7 +138,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
                     "its coordinates: choose one picture with fields=, or use packer.geometry"
                 )
             if field.kind == "boxes":
-                value = tv.BoundingBoxes(value + 0.5, format="XYXY", canvas_size=sizes[0])
+                value = tv.BoundingBoxes(value, format="XYXY", canvas_size=sizes[0])
             elif hasattr(tv, "KeyPoints"):
                 value = tv.KeyPoints(value, canvas_size=sizes[0])
             else:

@@ -96,6 +96,22 @@ class PackDataset(Dataset[Any]):
             return next(place for place, each in enumerate(order) if name in vars(each))
 
         cls.decodes_batches = place("assembly") <= min(place("__getitem__"), place("sample"))
+        cls._check_overrides()
+
+    @classmethod
+    def _check_overrides(cls) -> None:
+        """Raise WrongType for what a subclass defines and nobody would ask."""
+        for name in ("transform", "geometry", "output", "as_tuple", "fields", "split"):
+            if name in vars(cls):
+                raise WrongType(
+                    f"{cls.__name__}.{name}: opening a data set sets it, so that the class's own would be passed over; "
+                    f"give {name}= to super().__init__, or override __getitem__"
+                )
+        if "__getitems__" in vars(cls) and "__getitem__" not in vars(cls):
+            raise WrongType(
+                f"{cls.__name__}.__getitems__ without __getitem__: packer.Loader and dataset[i] would pass it over; "
+                "override __getitem__, through which all of them read then"
+            )
 
     def __init__(
         self,

@@ -6,7 +6,7 @@
 | depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
 | mask   | uint8 (H, W); class indices, or 0 and 255                                                   |
 | points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres              |
-| boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels                                             |
+| boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
 | number | a scalar or an array that geometry leaves alone; a fixed shape is a column of the index     |
 | text   | str                                                                                         |
 | json   | what `json` can hold                                                                        |

@@ -61,7 +61,7 @@ def scene(number: int, *, height: int = 60, width: int = 80, at: tuple[float, fl
         "mask": (bright > 0.4).astype(np.uint8),
         "spots": spots,
         "grasps": spots[:, None] + square,
-        "boxes": np.concatenate([spots - 4, spots + 4], axis=1),
+        "boxes": np.concatenate([spots - 4, spots + 4], axis=1) + np.float32(0.5),
         "label": number % 2,
         "weight": number / 7,
         "pose": random.random(3).astype(np.float32),
@@ -115,7 +115,7 @@ def places(sample: dict[str, Any]) -> dict[str, tuple[float, float]]:
     found = {
         "spots": tuple(sample["spots"][0]),
         "grasps": tuple(sample["grasps"][0].mean(axis=0)),
-        "boxes": ((x0 + x1) / 2, (y0 + y1) / 2),
+        "boxes": ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2),
     }
     depth = np.where(np.isnan(sample["depth"]), 2, sample["depth"])
     pictures = {

@@ -172,6 +172,30 @@ def test_an_animated_png_of_pillow_is_refused() -> None:
         decode(file.getvalue(), "image")
 
 
+def test_a_tiff_of_several_pictures_is_refused() -> None:
+    pages = [Image.fromarray(pictures.colours() ^ flip) for flip in (0, 255)]
+    for big in (False, True):
+        file = io.BytesIO()
+        pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], big_tiff=big)
+        with pytest.raises(DamagedImage, match="TIFF: it holds several pictures, expected one"):
+            decode(file.getvalue(), "image")
+
+
+def test_a_small_version_behind_a_tiff_is_no_other_picture() -> None:
+    pages = [Image.fromarray(pictures.colours()), Image.fromarray(pictures.colours()[::4, ::4])]
+    pages[1].encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
+    file = io.BytesIO()
+    pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:])
+    assert np.array_equal(decode(file.getvalue(), "image"), pictures.colours())
+
+
+def test_a_tiff_in_cielab_is_refused() -> None:
+    file = io.BytesIO()
+    Image.fromarray(pictures.colours(), "LAB").save(file, "TIFF")
+    with pytest.raises(DamagedImage, match="its colours are CIELab"):
+        decode(file.getvalue(), "image")
+
+
 def test_cmyk_is_the_same_on_every_decoder() -> None:
     first, *others = (decode(JPEGS["cmyk"], "image", decoder=decoder) for decoder in NAMES)
     assert first.shape == (*pictures.colours().shape[:2], 3)

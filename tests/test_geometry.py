@@ -8,6 +8,7 @@ from PIL import Image, ImageOps
 
 from packer.errors import Refused
 from packer.geometry import (
+    CenterCrop,
     Geometry,
     HorizontalFlip,
     RandomRotate,
@@ -130,12 +131,33 @@ def test_a_moved_box_is_the_tightest_around_its_moved_corners(view: View, rows: 
     assert moved.shape == boxes.shape
     assert moved.dtype == np.float32
     for box, (x0, y0, x1, y1) in zip(moved, boxes, strict=True):
-        corners = move_points(np.asarray([[x0, y0], [x0, y1], [x1, y0], [x1, y1]]), view.array)
-        assert (box == [*corners.min(axis=0), *corners.max(axis=0)]).all()
+        corners = np.asarray([[x0, y0], [x0, y1], [x1, y0], [x1, y1]], np.float64) - 0.5
+        around = corners @ view.array[:, :2].T + view.array[:, 2] + 0.5
+        assert np.allclose(box, [*around.min(axis=0), *around.max(axis=0)], rtol=1e-6)
 
 
 def test_a_quarter_turn_swaps_the_sides_of_a_box() -> None:
-    assert move_boxes(np.asarray([[1, 2, 3, 5]]), upright(6, 10, 20).array).tolist() == [[4, 1, 7, 3]]
+    assert move_boxes(np.asarray([[1, 2, 3, 5]]), upright(6, 10, 20).array).tolist() == [[5, 1, 8, 3]]
+
+
+@pytest.mark.parametrize(
+    ("view", "moved"),
+    [
+        (HorizontalFlip(1).view(64, 96, [0.0]), [56, 8, 88, 24]),
+        (RandomRotate(choices=(180,)).view(64, 96, [0.0]), [56, 40, 88, 56]),
+        (Resize((32, 48)).view(64, 96, []), [4, 4, 20, 12]),
+        (CenterCrop((32, 48)).view(64, 96, []), [-16, -8, 16, 8]),
+    ],
+)
+def test_boxes_have_edges_between_pixels(view: View, moved: list[float]) -> None:
+    """As COCO and torchvision have them."""
+    assert np.allclose(move_boxes(np.asarray([[8, 8, 40, 24]]), view.array), [moved], atol=1e-4)
+
+
+def test_the_box_of_a_picture_stays_that_of_the_picture() -> None:
+    for view in (HorizontalFlip(1).view(7, 11, [0.0]), Resize((5, 3)).view(7, 11, []), upright(5, 7, 11)):
+        whole = move_boxes(np.asarray([[0, 0, 11, 7]]), view.array)
+        assert np.allclose(whole, [[0, 0, view.size[1], view.size[0]]], atol=1e-5)
 
 
 @given(

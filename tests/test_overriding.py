@@ -208,3 +208,20 @@ def test_indices_that_are_no_whole_numbers_are_refused(pack: Path) -> None:
 def test_letters_are_no_data_set(dataset: Any) -> None:
     with pytest.raises(TypeError, match=r"dataset: expected a data set.*packer.open"):
         Loader(dataset, 2)
+
+
+@pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple", "fields", "split"])
+def test_an_attribute_that_opening_sets_is_refused_in_a_class(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own\.{name}: opening a data set sets it"):
+        type("Own", (LMDBDataset,), {name: None})
+
+
+def test_a_batch_door_alone_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Own\.__getitems__ without __getitem__"):
+        type("Own", (LMDBDataset,), {"__getitems__": lambda self, indices: []})
+
+
+@pytest.mark.parametrize("name", ["get_rgb", "get_depth", "get_gtbb"])
+def test_what_items_are_not_made_through_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own\.{name}: items are not made through it"):
+        type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})

@@ -106,7 +106,7 @@ def test_a_resized_pack_moves_its_points_through_the_stored_matrix(tmp_path: Pat
     for number in range(12):
         sample = dataset.sample(0, geometry, numbers(geometry, number))
         spots = sample["grasps"].mean(axis=1)
-        boxes = np.concatenate([spots - 1, spots + 1], axis=1)
+        boxes = np.concatenate([spots - 1, spots + 1], axis=1) + 0.5
         seen.append(check({**sample, "image": sample["rgb"], "spots": spots, "boxes": boxes}, 1.0))
     assert any(seen)
 

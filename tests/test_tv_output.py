@@ -52,7 +52,7 @@ def test_a_flip_moves_everything_as_packers_own_does(pack: Path) -> None:
                 assert torch.allclose(value.as_subclass(torch.Tensor), wanted[field.name], atol=1e-3)
             elif field.kind == "boxes":
                 assert type(value) is tv_tensors.BoundingBoxes
-                assert torch.allclose(value.as_subclass(torch.Tensor) - 0.5, wanted[field.name], atol=1e-3)
+                assert torch.allclose(value.as_subclass(torch.Tensor), wanted[field.name], atol=1e-3)
 
 
 @needs_torchvision

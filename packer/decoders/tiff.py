@@ -25,6 +25,8 @@ _MAX_TILE_SIDE = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
 _PALETTE, YCBCR = 3, 6
+_LAB = (8, 9, 10)  # CIELab, ICCLab, ITULab
+_SUBFILE, _NO_PAGES = 254, 0b101  # bits of NewSubfileType: a smaller version of another picture, a mask of one
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 
 # tag -> (field type's code, number of values, offset of the values)
@@ -38,6 +40,10 @@ def header(buffer: Buffer) -> Header:
     def first(tag: int, default: int) -> int:
         return values(buffer, order, tags.get(tag), limit=1)[0] if tag in tags else default
 
+    if first(PHOTOMETRIC, 1) in _LAB:
+        raise damaged("tiff", "its colours are CIELab, which decoders make RGB in different ways; convert it to RGB")
+    if _has_more_pictures(buffer, order):
+        raise damaged("tiff", "it holds several pictures, expected one")
     bits, channels = first(BITS, 1), first(SAMPLES, 1)
     kind = _FORMATS.get(first(_FORMAT, 1), "")
     dtype = "uint8" if kind == "uint" and bits in (1, 2, 4) else f"{kind}{bits}"
@@ -59,12 +65,34 @@ def header(buffer: Buffer) -> Header:
     )
 
 
-def directory(buffer: Buffer) -> tuple[str, Directory]:
-    """Byte order and tags of the first directory; raises DamagedImage unless all of it and its values are there."""
-    order = "<" if buffer[:2] == b"II" else ">"
+def _has_more_pictures(buffer: Buffer, order: str) -> bool:
+    """Whether a picture follows that is neither a small version of the first nor its mask."""
+    offset, short, size, at = _form(buffer, order)
+    (count,) = struct.unpack_from(order + short, buffer, at)
+    (following,) = struct.unpack_from(order + offset, buffer, at + struct.calcsize(short) + count * size)
+    if not following or following + size > len(buffer):
+        return False
+    _, tags = directory(buffer, following)
+    found = values(buffer, order, tags.get(_SUBFILE), limit=1)
+    return not (found and found[0] & _NO_PAGES)
+
+
+def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
+    """Codes of an offset and of a directory's count, bytes of an entry, and where the first directory is."""
     big = 43 in (buffer[2], buffer[3])
     offset, short, size = ("Q", "Q", 20) if big else ("I", "H", 12)
     (at,) = struct.unpack_from(order + offset, buffer, 8 if big else 4)
+    return offset, short, size, at
+
+
+def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directory]:
+    """Byte order and tags of the directory at a place, None for the first.
+
+    Raises DamagedImage unless all of it and its values are there.
+    """
+    order = "<" if buffer[:2] == b"II" else ">"
+    offset, short, size, at = _form(buffer, order)
+    at = at if place_of is None else place_of
     (count,) = struct.unpack_from(order + short, buffer, at)
     start = at + struct.calcsize(short)
     end = start + count * size

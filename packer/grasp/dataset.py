@@ -40,6 +40,15 @@ class GraspDataset(PackDataset):
     index: of the data set. rot: radians, one of four. zoom: 0.5 ... 1.
     """
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for name in ("get_rgb", "get_depth", "get_gtbb"):
+            if name in vars(cls):
+                raise WrongType(
+                    f"{cls.__name__}.{name}: items are not made through it, unlike in GG-CNN's own classes, so that it "
+                    "would be passed over; override __getitem__, or give transform= a function of the item"
+                )
+
     def __init__(
         self,
         path: str | PathLike[str],

@@ -196,7 +196,7 @@ class Tiler:
         for name, (kind, rank) in reversed(self._ranks().items()):  # the first field on top
             move = move_boxes if kind == "boxes" else move_points
             with np.errstate(invalid="ignore", over="ignore"):  # `draw` counts what is not finite
-                shapes = move(sample.values[name], view.array)
+                shapes = move(sample.values[name], view.array) - (0.5 if kind == "boxes" else 0)  # edges to centres
             shapes = shapes.reshape(-1, 2) if kind == "points" else shapes
             drawn[name] = draw(canvas, shapes, kind=kind, rank=rank, most=self._most)
         return drawn
