@@ -184,7 +184,9 @@ def test_only_exact_leaves_out_what_was_encoded_anew(tmp_path: Path) -> None:
 
 
 def test_two_files_that_would_get_one_name_are_refused(tmp_path: Path) -> None:
-    root = trees.write(tmp_path / "in", {"a.jpg": trees.picture(1, suffix=".jpg"), "a.png": trees.picture(2)})
+    others = {f"{number}.png": trees.picture(number) for number in range(3)}
+    files = {"a.jpg": trees.picture(1, suffix=".jpg"), "a.png": trees.picture(2), **others}
+    root = trees.write(tmp_path / "in", files)
     packed(root, tmp_path / "out.pack", codecs=(("image", "raw"),))
     with pytest.raises(Refused, match=r"'a\.npy' collides with 'a\.npy'"):
         extract(tmp_path / "out.pack", tmp_path / "back")
