@@ -1,17 +1,21 @@
 """Sidecars: fields from files beside the samples of any source."""
 
+import io
 import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from packer.conversion.options import Options
 from packer.conversion.run import convert
 from packer.conversion.sourcing import Request
 from packer.datasets import LMDBDataset
-from packer.errors import BadIndex, BadInput, Refused
+from packer.errors import BadIndex, BadInput, BadInputs, Refused
+from packer.geometry import upright
 from packer.pack.comparison import Comparison
 from packer.pack.extraction import extract
 from packer.sources import base, folder
@@ -19,7 +23,8 @@ from packer.sources import cornell as cornell_source
 from packer.sources.adding.sidecars import Sidecar, add_sidecars
 from packer.sources.parsing.input_folder import LeadsOut
 from packer.sources.parsing.patterns import Pattern
-from tests.trees import cornell, depth, mask, picture, write
+from packer.warping import warp
+from tests.trees import cornell, depth, encoded, mask, picture, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
 CAPTION = Sidecar("caption", ".txt", "text")
@@ -314,7 +319,83 @@ def test_samples_do_not_share_a_file_by_habit(tmp_path: Path, names: tuple[str, 
 
 
 def test_a_file_of_a_whole_folder_is_shared_as_it_is_meant(tmp_path: Path) -> None:
-    files = {f"{top}/{number}.png": picture(number) for top in "ab" for number in range(2)}
+    files: dict[str, bytes | str] = {f"{top}/{number}.png": picture(number) for top in "ab" for number in range(2)}
     root = write(tmp_path, {**files, "a/camera.json": "[1]", "b/camera.json": "[2]"})
     source = opened(root, "camera={folder}/camera.json:json", classes="none")
     assert [source[row]["camera"] for row in range(4)] == [[1], [1], [2], [2]]
+
+
+def turned_set(root: Path, *, frame: str) -> Path:
+    """Pictures of every EXIF orientation with a bright block, its mask and its box, drawn in that frame."""
+    shown = np.zeros((64, 96, 3), np.uint8)
+    shown[8:24, 8:40] = 255
+    files: dict[str, bytes | str] = {}
+    for orientation in range(1, 9):
+        back = {6: 8, 8: 6}.get(orientation, orientation)
+        stored = warp(shown, upright(back, 64, 96), "image")
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        file = io.BytesIO()
+        Image.fromarray(stored).save(file, "PNG", exif=exif)
+        seen = shown if frame == "upright" else stored
+        rows, columns = np.nonzero(seen[:, :, 0])
+        files[f"images/{orientation}.png"] = file.getvalue()
+        files[f"masks/{orientation}.png"] = encoded(".png", np.ascontiguousarray(seen[:, :, 0]))
+        box = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+        files[f"boxes/{orientation}.txt"] = " ".join(map(str, box))
+    return write(root, files)
+
+
+FRAMED = ("mask=masks/{stem}.png:mask", "boxes=boxes/{stem}.txt:boxes")
+
+
+@pytest.mark.parametrize("resize", [None, "32"])
+@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
+def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
+    tmp_path: Path, frame: str, exif: str, resize: str | None
+) -> None:
+    root = turned_set(tmp_path / "in", frame=frame)
+    request = Request("folder", {"classes": "none"}, FRAMED)
+    source, _ = request.open(root)
+    options = Options(exif=exif, resize=resize, sidecar_frame=frame, source=request.to_json(source))
+    summary = convert(source, tmp_path / "out", options)
+    assert (summary.samples, summary.skipped, summary.incomplete) == (8, (), ())
+    dataset = LMDBDataset(tmp_path / "out")
+    for sample in (dataset[index] for index in range(len(dataset))):
+        bright = sample["image"][0] > 127
+        assert bright.shape == sample["mask"].shape
+        assert torch.equal(bright, sample["mask"] > 127)
+        rows, columns = torch.nonzero(bright, as_tuple=True)
+        found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert sample["boxes"][0].tolist() == pytest.approx([int(edge) for edge in found], abs=1e-3)
+    assert list(Comparison(tmp_path / "out", root).problems()) == []
+
+
+@pytest.mark.parametrize("exif", ["ignore", "rotate"])
+def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
+    root = turned_set(tmp_path / "in", frame="upright")
+    source = opened(root, *FRAMED, classes="none")
+    with pytest.raises(BadInputs, match="EXIF orientation 2: say whether the files of --sidecar lie over") as caught:
+        convert(source, tmp_path / "out", Options(exif=exif))
+    assert "7 of 8 samples" in str(caught.value)
+    with pytest.raises(Refused, match="--sidecar-frame upright needs --exif rotate"):
+        Options(sidecar_frame="upright")
+
+
+@pytest.mark.parametrize(("drawn", "said"), [("upright", "stored"), ("stored", "upright")])
+def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: str, said: str) -> None:
+    source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], classes="none", missing="skip")
+    options = Options(exif="rotate", sidecar_frame=said, on_error="skip")
+    summary = convert(source, tmp_path / "out", options)
+    assert [key for key, _ in summary.skipped] == [f"images/{orientation}.png" for orientation in (5, 6, 7, 8)]
+    assert "it lies in the other frame" in summary.skipped[0][1]
+
+
+def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
+    files = {"a.jpg": picture(1, suffix=".jpg"), "b.jpg": picture(2, suffix=".jpg"), "c.jpg": picture(3, suffix=".jpg")}
+    masks = {"a_m.png": mask(1), "b_m.png": mask(2, height=64, width=48), "c_m.png": mask(3, height=24, width=32)}
+    source = opened(write(tmp_path / "in", {**files, **masks}), "mask=_m.png:mask")
+    summary = convert(source, tmp_path / "out", Options())
+    (listed,) = summary.incomplete
+    assert listed[0] == "b.jpg"
+    assert "mask is 48x64, its picture 64x48: another shape" in listed[1]

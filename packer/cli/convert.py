@@ -128,6 +128,12 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask.",
 )
 @click.option(
+    "--sidecar-frame",
+    type=click.Choice(("stored", "upright")),
+    help="Where a picture is not upright by its EXIF orientation: over which pixels the files of --sidecar lie, those "
+    "stored in its file, or as viewers show it (with --exif rotate).  [default: such pictures are errors]",
+)
+@click.option(
     "--split",
     "splits",
     multiple=True,
@@ -236,6 +242,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
         "part_bytes",
         "extras_bytes",
         "max_pixels",
+        "sidecar_frame",
     )
     chosen = {name: options[name] for name in names}
     Options(**chosen)  # what can be refused is refused before a million files are listed

@@ -14,7 +14,7 @@ from packer.codecs.base import Codec
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.decoders import Header, intervals
 from packer.errors import BadInput, DamagedImage, PackerError
-from packer.geometry import View, identity, upright
+from packer.geometry import View, identity, move_boxes, upright
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample
 
@@ -55,6 +55,8 @@ class _Picture:
     notes: list[str] = field(default_factory=list)
 
 
+_FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
+_SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round theirs
 _Step = Callable[[Sample, _Picture], bytes]
 
 
@@ -113,14 +115,56 @@ class Encoder:
         if field == SOURCE_SIZE:
             return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
         name = field.name
+        if field.kind == "boxes" and name in self._source.sidecars:
+            return lambda sample, picture: codec.encode(self._placed_boxes(field, sample[name], picture))
         return lambda sample, picture: codec.encode(sample[name])
+
+    def _is_upright(self, field: Field, picture: _Picture) -> bool:
+        """Whether a sidecar lies over the upright picture; raises BadInput where it matters and nobody said."""
+        if field.name not in self._source.sidecars or picture.orientation == 1:
+            return False
+        frame = self._plan.options.sidecar_frame
+        if frame is None:
+            raise BadInput(
+                f"its picture has EXIF orientation {picture.orientation}: say whether the files of --sidecar lie over "
+                "the picture as viewers show it (--exif rotate --sidecar-frame upright: labelme, CVAT, browsers), or "
+                "over its pixels as stored (--sidecar-frame stored)"
+            )
+        return frame == "upright"
+
+    def _placed_boxes(self, field: Field, boxes: Any, picture: _Picture) -> Any:
+        """Boxes in px of the picture as stored."""
+        if not self._is_upright(field, picture):
+            return boxes
+        turned = upright(picture.orientation, picture.height, picture.width)
+        back = np.linalg.inv(np.vstack([turned.array, [0, 0, 1]]))[:2]
+        return move_boxes(boxes, back)
+
+    def _look_at_sidecar(self, field: Field, height: int, width: int, picture: _Picture) -> None:
+        """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
+        if field.name not in self._source.sidecars or not picture.height:
+            return
+        is_turned = picture.orientation >= _FIRST_TRANSPOSED
+        shown = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
+        here = shown if self._is_upright(field, picture) else (picture.height, picture.width)
+        other = shown if here != shown else (picture.height, picture.width)
+        if is_turned and here[0] != here[1] and (height, width) == other:
+            raise BadInput(
+                f"it is {width}x{height}, its picture {here[1]}x{here[0]} in the frame of --sidecar-frame "
+                f"{self._plan.options.sidecar_frame}: it lies in the other frame; say that, or mend the file"
+            )
+        if abs(height * here[1] - width * here[0]) > _SHAPE_TOLERANCE * max(height * here[1], width * here[0]):
+            picture.notes.append(
+                f"{field.name} is {width}x{height}, its picture {here[1]}x{here[0]}: another shape, which geometries "
+                "stretch over it"
+            )
 
     def _look(self, value: bytes) -> Header:
         return decoders.sniff(value, self._plan.options.pixel_limit)
 
-    def _view(self, height: int, width: int, picture: _Picture) -> View:
+    def _view(self, height: int, width: int, picture: _Picture, field: Field | None = None) -> View:
         view = identity(height, width)
-        if self._plan.options.exif == "rotate":
+        if self._plan.options.exif == "rotate" and not (field is not None and self._is_upright(field, picture)):
             view = upright(picture.orientation, height, width)
         if self._plan.resize is not None:
             view = view.then(self._plan.resize.view(*view.size))
@@ -132,7 +176,8 @@ class Encoder:
             return self._computed(field, codec, value, picture)
         name = field.codec.partition(":")[0]
         header = picture.header if field.name == self._main and picture.header else self._look(value)
-        view = self._view(header.height, header.width, picture) if self._plan.moves_pixels else None
+        self._look_at_sidecar(field, header.height, header.width, picture)
+        view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
         if name == "encoded" and view is None:
@@ -151,7 +196,8 @@ class Encoder:
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.warping import warp  # noqa: PLC0415  brings OpenCV, which packing kept bytes does without
 
-        view = self._view(value.shape[0], value.shape[1], picture)
+        self._look_at_sidecar(field, value.shape[0], value.shape[1], picture)
+        view = self._view(value.shape[0], value.shape[1], picture, field)
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         is_kept_lossless = field.codec.startswith("jpeg") and field.name in self._plan.defaulted

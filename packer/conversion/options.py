@@ -28,6 +28,8 @@ class Options:
     part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
     extras_bytes: the files that are of no sample go along, all of them up to so many bytes together, else none.
     max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
+    sidecar_frame: over which pixels the files of --sidecar lie where a picture is not upright by its EXIF orientation:
+        "stored", as they are in its file, "upright", as viewers show them; None refuses such pictures.
     source: what was asked of the source, see sourcing.Request.
     """
 
@@ -41,6 +43,7 @@ class Options:
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
+    sidecar_frame: str | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,6 +51,10 @@ class Options:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+        if self.sidecar_frame not in (None, "stored", "upright"):
+            raise Refused(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
+        if self.sidecar_frame == "upright" and self.exif != "rotate":
+            raise Refused("--sidecar-frame upright needs --exif rotate: upright masks do not fit pictures as stored")
         if self.resize is not None:
             Resize.parse(self.resize)
         for _, codec in self.codecs:
@@ -71,8 +78,9 @@ class Options:
         return min(MOST_PART_BYTES, max(LEAST_PART_BYTES, source_bytes // PARTS))
 
     def to_json(self) -> dict[str, Any]:
-        """All options, in JSON's types; max_pixels only where it was given: packs without it keep their bytes."""
+        """All options, in JSON's types; later ones only where they were given: packs without them keep their bytes."""
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
-        if self.max_pixels is None:
-            del out["max_pixels"]
+        for name in ("max_pixels", "sidecar_frame"):
+            if out[name] is None:
+                del out[name]
         return out

@@ -151,6 +151,8 @@ class Comparison:
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
         view = None
         if self._matrices is not None and self._sizes is not None:
+            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in self._sidecars:
+                return None  # it was not moved by the matrix of the picture
             header = decoders.sniff(original, MOST_PIXELS)
             if (header.height, header.width) != tuple(self._sizes[index]):
                 return None  # a picture of another size than the sample's main one was moved by its own matrix

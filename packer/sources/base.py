@@ -43,6 +43,7 @@ class Source(ABC):
     unread: Sequence[tuple[str, str]] = ()  # (key, reason) of pictures in formats that nobody reads
     unread_message: str = ""  # how many of these there are of which format, and what to do
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
+    sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     follow_links: bool = False  # whether links out of the folder are followed, see packer.sources.parsing.input_folder
 

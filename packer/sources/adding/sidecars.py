@@ -214,6 +214,7 @@ class _Files(Addition):
 
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = tuple(sidecars)
+        self.sidecars = tuple(sidecar.name for sidecar in sidecars)
         self._names_files = _FILES.name in source.schema
         self.decodes = any(sidecar.needs_pillow for sidecar in sidecars)
         fields = tuple(sidecar.field for sidecar in sidecars)

@@ -15,6 +15,7 @@ class Addition(ABC):
 
     fields: tuple[Field, ...]
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
+    sidecars: tuple[str, ...] = ()  # those of the fields that come out of files beside the samples' own
     outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
 
     @abstractmethod
@@ -55,6 +56,7 @@ class Wrapped(base.Source):
         self.left_out = [*source.left_out, *left_out]
         self.unread = source.unread if unread is None else unread
         self.unread_message = source.unread_message if self.unread else ""
+        self.sidecars = (*source.sidecars, *addition.sidecars)
         self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
