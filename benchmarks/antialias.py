@@ -60,7 +60,7 @@ def main() -> None:
                     figures.setdefault(label, []).append(value)
     means: dict[str, Any] = {label: statistics.mean(values) for label, values in figures.items()}
     rows = {label: f"{means[label]:.2f} dB  ({len(figures[label])} crops)" for label in sorted(figures)}
-    base.report(f"PSNR of {SIDE} px crops against Pillow's antialiased bilinear", rows, means, args.json)
+    base.report(f"PSNR of {SIDE} px crops against Pillow's antialiased bilinear", rows, means, args)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def main() -> None:
     rows = {f"{stage}, attributed / slept": base.spread(values, "", 3) for stage, values in found.items()}
     worst = max(abs(statistics.median(values) - 1) for values in found.values())
     rows["largest error of a median (wanted: <= 10 %)"] = f"{worst:.1%}"
-    base.report(f"Injected delays of {args.delay_ms} ms", rows, found, args.json)
+    base.report(f"Injected delays of {args.delay_ms} ms", rows, found, args)
 
 
 if __name__ == "__main__":

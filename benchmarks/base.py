@@ -23,7 +23,8 @@ PACKER = [sys.executable, "-c", "from packer.cli import run; run()"]
 def arguments(text: str, **defaults: Any) -> argparse.Namespace:
     """A parser with one option per keyword; a default of None makes a path option."""
     parser = argparse.ArgumentParser(description=text)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON; the report goes to stderr")
+    parser.add_argument("--output", "-o", type=Path, metavar="FILE.json", help="also write the figures to this file")
     for name, default in defaults.items():
         kind = Path if default is None else type(default)
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, help=f"default: {default}")
@@ -53,13 +54,20 @@ def photos(folder: Path | None, scratch_folder: Path, samples: int) -> Path:
     return made
 
 
-def report(title: str, rows: dict[str, str], figures: dict[str, Any], json_file: Path | None) -> None:
-    """Print a table, and write the figures with the machine where asked."""
+def report(title: str, rows: dict[str, str], figures: dict[str, Any], args: argparse.Namespace) -> None:
+    """Print a table; figures with the machine where --json and --output ask for them."""
     info = machine()
-    print(f"{title}\n  {info['cpu']}, {info['cores']} cores, Python {info['python']}")
+    stream = sys.stderr if args.json else sys.stdout
+    print(f"{title}\n  {info['cpu']}, {info['cores']} cores, Python {info['python']}", file=stream)
     width = max(map(len, rows))
     for name, text in rows.items():
-        print(f"  {name:<{width}}  {text}")
-    if json_file:
-        text = json.dumps({"title": title, "machine": info, "figures": figures}, indent=2) + "\n"
-        save(json_file, text.encode())
+        print(f"  {name:<{width}}  {text}", file=stream)
+    hand_over({"title": title, "machine": info, "figures": figures}, args)
+
+
+def hand_over(document: dict[str, Any], args: argparse.Namespace) -> None:
+    """As one line of JSON to standard output with --json, as a file with --output."""
+    if args.json:
+        print(json.dumps(document, sort_keys=True))
+    if args.output:
+        save(args.output, (json.dumps(document, indent=2) + "\n").encode())

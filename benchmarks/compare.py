@@ -39,7 +39,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--venvs", type=Path, default=ROOT / ".peers/venvs", help="default: .peers/venvs")
     parser.add_argument("--work", type=Path, default=ROOT / ".peers/work", help="sets and packs; default: .peers/work")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one answer of a contestant")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON; the tables go to stderr")
+    parser.add_argument("--output", "-o", type=Path, metavar="FILE.json", help="also write all figures to this file")
     parser.add_argument("--plot", type=Path, help="draw them into this PNG file; needs matplotlib")
     args = parser.parse_args(given)
     args.tasks = args.tasks.split(",")
@@ -103,11 +104,13 @@ def main(given: list[str]) -> None:
     found = {}
     for task in args.tasks:
         found[task] = comparison.run(task)
-        print(results.table(task, found[task]) + "\n", flush=True)
+        print(results.table(task, found[task]) + "\n", file=sys.stderr if args.json else sys.stdout, flush=True)
     settings = {"epochs": args.epochs, "threads": args.threads, "batch_size": 64, "batch_size_big": BATCH["big"]}
     document = results.document(machine(), settings, found)
     if args.json:
-        save(args.json, (json.dumps(document, indent=2) + "\n").encode())
+        print(json.dumps(document, sort_keys=True))
+    if args.output:
+        save(args.output, (json.dumps(document, indent=2) + "\n").encode())
     if args.plot:
         plot.draw(document, args.plot)
 

@@ -58,7 +58,7 @@ def main() -> None:
         "rate of full / decode only": f"{base.ratio(found, 'decode', 'full'):.2f}  (wanted: >= 0.75)",
         "time of header / cp -r": f"{base.ratio(found, 'header', 'cp'):.2f}  (wanted: <= 2.5)",
     }
-    base.report("conversion", rows, found, args.json)
+    base.report("conversion", rows, found, args)
 
 
 if __name__ == "__main__":

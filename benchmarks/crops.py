@@ -184,7 +184,7 @@ def main() -> None:
     figures = {"time_by_area": shares, "gil_us": held_us}
     if args.plot:
         plot(shares, args.plot)
-    base.report("crops: time / decoding the whole of kept bytes", rows, figures, args.json)
+    base.report("crops: time / decoding the whole of kept bytes", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def main() -> None:
     }
     rows["packer / cv2 folder"] = f"{base.ratio(found, 'packer', 'cv2 folder'):.2f}  (wanted: >= 1.4)"
     title = f"DataLoader, {args.workers} workers, batches of {args.batch_size}"
-    base.report(title, rows, {"images_per_second": found, "cpu_seconds_per_1000": used}, args.json)
+    base.report(title, rows, {"images_per_second": found, "cpu_seconds_per_1000": used}, args)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Needs scikit-image and imageio. --samples: a folder that holds `cornell` and `ja
 Every item is RGB-D at 300 px with the exact maps, turned and zoomed by the numbers that packer draws for it.
 """
 
+import argparse
 import os
 import subprocess
 import time
@@ -105,10 +106,10 @@ def main() -> None:
                 )
         cv2.setNumThreads(0)
         found = base.interleaved(runs, args.rounds)
-    report(found, args.json)
+    report(found, args)
 
 
-def report(found: dict[str, list[float]], json_file: Path | None) -> None:
+def report(found: dict[str, list[float]], args: argparse.Namespace) -> None:
     """The rates, and the ratios that are wanted."""
     rows: dict[str, str] = {name: base.spread(values, "items/s", 1) for name, values in found.items()}
     figures: dict[str, Any] = {"items_per_second": found}
@@ -119,7 +120,7 @@ def report(found: dict[str, list[float]], json_file: Path | None) -> None:
         for how in ("threads", "workers"):
             scaling = base.ratio(found, f"{name}, Loader, 2 {how}", f"{name}, Loader, 1 threads")
             rows[f"{name}, Loader, 2 {how} / one core"] = f"{scaling:.2f}  (wanted: >= 1.8)"
-    base.report("Grasp items, RGB-D, 300 px, random turn and zoom, exact maps", rows, figures, json_file)
+    base.report("Grasp items, RGB-D, 300 px, random turn and zoom, exact maps", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def main() -> None:
                     end = f"failed: {epochs[-1]['failed']}"
                 rows[f"{name}, {what}"] = f"{base.spread(rates, 'batches/s')}, {end}" if rates else end
             rows[f"{name}, evaluated"] = score
-    base.report(f"one epoch of {args.batches} batches, {args.workers} workers", rows, figures, args.json)
+    base.report(f"one epoch of {args.batches} batches, {args.workers} workers", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main() -> None:
                 figures[name] = found
                 share = base.ratio(found, "PyTurboJPEG", "simplejpeg")
                 rows[name] = f"{share:.2f} of simplejpeg's {base.spread(found['simplejpeg'], 'us', 0)}"
-    base.report("PyTurboJPEG with the system's libturbojpeg / simplejpeg", rows, figures, args.json)
+    base.report("PyTurboJPEG with the system's libturbojpeg / simplejpeg", rows, figures, args)
 
 
 if __name__ == "__main__":

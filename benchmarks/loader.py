@@ -156,7 +156,7 @@ def main() -> None:
         )
         early, late = figures["memory"] = memory(pack, args.epochs)
         rows[f"resident memory after 5 and {args.epochs} epochs"] = f"{early:.0f} MB, {late:.0f} MB"
-    base.report("packer.Loader beside the decoder", rows, figures, args.json)
+    base.report("packer.Loader beside the decoder", rows, figures, args)
 
 
 if __name__ == "__main__":

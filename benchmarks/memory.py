@@ -47,7 +47,7 @@ def main() -> None:
                 f"torch imported: {figures[count]['torch']}"
             )
     rows["wanted"] = f"< 300 MB at {args.samples} files"
-    base.report("memory of a conversion", rows, figures, args.json)
+    base.report("memory of a conversion", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def main() -> None:
         "of a 5 ms step": f"{sorted(own)[len(own) // 2] / (STEP_S * 1e6):.4%}",
         "GPUs that it asked": "none here" if Nvml.open() is None else "yes, every 0.5 s",
     }
-    base.report("packer.monitor", rows, {**found, "own_us": own}, args.json)
+    base.report("packer.monitor", rows, {**found, "own_us": own}, args)
 
 
 if __name__ == "__main__":

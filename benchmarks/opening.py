@@ -74,7 +74,7 @@ def main() -> None:
             "pack": f"{sum(path.stat().st_size for path in pack.rglob('*') if path.is_file()) / 1e6:.0f} MB",
         }
     figures = {"open_ms": statistics.median(opened), "index_of_us": statistics.median(found), "pickled_bytes": size}
-    base.report(f"a pack of {args.samples} samples", rows, figures, args.json)
+    base.report(f"a pack of {args.samples} samples", rows, figures, args)
 
 
 if __name__ == "__main__":

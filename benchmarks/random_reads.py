@@ -83,7 +83,7 @@ def main() -> None:
         worst = max((max(pair) / min(pair) for pair in combinations(medians, 2)), default=1.0)
         rows[f"fastest / slowest of {', '.join(mapped)}, {way}"] = f"{worst:.2f}  (wanted: <= {MOST_RATIO})"
     title = f"random reads of {count} raw pictures of {SIDE}x{SIDE}x3, batches of {args.batch_size}, one thread"
-    base.report(title, rows, {"samples_per_second": found}, args.json)
+    base.report(title, rows, {"samples_per_second": found}, args)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def main() -> None:
     for name in CODECS:
         ratio = statistics.median(found[name]) / statistics.median(found["decode all, cut"])
         rows[f"{name} / decode all"] = f"{ratio:.1f}"
-    base.report(f"crops of {SIDE} px out of {len(files)} photos, {THREADS} threads", rows, found, args.json)
+    base.report(f"crops of {SIDE} px out of {len(files)} photos, {THREADS} threads", rows, found, args)
 
 
 if __name__ == "__main__":

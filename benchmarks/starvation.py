@@ -138,7 +138,7 @@ def main() -> None:
         for name, values in found.items()
     }
     title = f"Waiting for data, batches of {args.batch_size}, a step of {1000 * step_s:.1f} ms, {args.workers} workers"
-    base.report(title, rows, {"step_s": step_s, "share_and_seconds": found}, args.json)
+    base.report(title, rows, {"step_s": step_s, "share_and_seconds": found}, args)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def main() -> None:
                     f"{1000 * statistics.median(seconds for _, seconds in values):.0f} ms per step"
                 )
             figures[name] = {"step_s": step_s, "share_and_seconds": found}
-    base.report(f"Waiting for grasp items, batches of {BATCH}, {args.workers} workers", rows, figures, args.json)
+    base.report(f"Waiting for grasp items, batches of {BATCH}, {args.workers} workers", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def main() -> None:
                 f"{way} {statistics.median(values):.0f}/s ({base.ratio(found, way, first):.2f})"
                 for way, values in found.items()
             )
-    base.report("packer.Loader over threads: images/s (times that of the first)", rows, {"found": figures}, args.json)
+    base.report("packer.Loader over threads: images/s (times that of the first)", rows, {"found": figures}, args)
 
 
 if __name__ == "__main__":

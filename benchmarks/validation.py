@@ -45,7 +45,7 @@ def main() -> None:
         if args.other is not None:
             ratio = base.ratio(found, f"{name}, full, this", f"{name}, full, other")
             rows[f"  {name}: time of full, this / other"] = f"{ratio:.2f}"
-    base.report("validation", rows, found, args.json)
+    base.report("validation", rows, found, args)
 
 
 def _writers() -> dict[str, Callable[[Path, int], None]]:

@@ -36,7 +36,7 @@ def main() -> None:
     rows = {f'verify="{name}"': base.spread(values, "images/s", 0) for name, values in found.items()}
     rows["cost of first"] = f"{cost:.1f} %  (wanted: <= 3)"
     figures = {"images_per_second": found, "cost_percent": cost}
-    base.report(f"first read of {args.samples} JPEGs, one thread, {args.to}", rows, figures, args.json)
+    base.report(f"first read of {args.samples} JPEGs, one thread, {args.to}", rows, figures, args)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -270,3 +271,14 @@ def test_an_unknown_name_is_refused(words: list[str], capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         compare.arguments(words)
     assert f"unknown name '{words[-1]}'" in capsys.readouterr().err
+
+
+def test_a_benchmark_prints_its_figures_as_json_and_writes_them_into_a_file(tmp_path: Path) -> None:
+    words = [sys.executable, str(ROOT / "benchmarks/opening.py"), "--samples", "200", "--json"]
+    done = subprocess.run(
+        [*words, "--output", "figures.json"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line) == json.loads((tmp_path / "figures.json").read_text())
+    assert set(json.loads(line)) == {"figures", "machine", "title"}
+    assert "a pack of 200 samples" in done.stderr

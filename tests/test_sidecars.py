@@ -269,6 +269,12 @@ def test_a_sidecar_that_matches_nothing_says_what_is_there(tmp_path: Path) -> No
         add_sidecars(folder.Source(folder_root, ignore_suffixes=("_depth.tif",)), [DEPTH])
 
 
+def test_keeping_samples_without_their_sidecar_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.jpg": b"", "a_d.tiff": b"", "b.jpg": b""})
+    with pytest.raises(Refused, match="--missing keep is for label files"):
+        opened(root, "depth=_d.tiff:depth", missing="keep")
+
+
 def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
     files = {
         "a.jpg": b"",

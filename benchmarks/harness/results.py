@@ -103,7 +103,7 @@ def summary(lines: Sequence[Line], expected: int) -> list[dict[str, Any]]:
 
 
 def document(machine: dict[str, Any], settings: dict[str, Any], tasks: dict[str, Any]) -> dict[str, Any]:
-    """Everything, for --json. tasks: task -> {"set": ..., "contestants": summary, "absent": [...]}."""
+    """Everything, for --json and --output. tasks: task -> {"set": ..., "contestants": summary, "absent": [...]}."""
     return {"title": "comparison with other loaders", "machine": machine, "settings": settings, "tasks": tasks}
 
 

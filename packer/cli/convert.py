@@ -157,7 +157,9 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     help="cornell: depth from d.tiff files, built from the point clouds, or none.",
 )
 @click.option(
-    "--missing", type=click.Choice(("keep", "skip", "error")), help="What a sample without labels or sidecar file does."
+    "--missing",
+    type=click.Choice(("keep", "skip", "error")),
+    help="What to do with a sample whose label file (jacquard) or sidecar is missing; keep: label files only.",
 )
 @click.option(
     "--duplicates",

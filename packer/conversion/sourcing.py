@@ -78,6 +78,8 @@ class Request:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         source = self._source(module, root, options)
         if sidecars:
+            if self.options.get("missing") == "keep" and "missing" not in module.Source.options():
+                raise Refused("--missing keep is for label files; a sample without its sidecar is an error, or skipped")
             policy = self.options.get("missing", "error")
             decoder = str(self.options.get("decode_with", "none"))
             source = add_sidecars(
