@@ -1,5 +1,6 @@
 """packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,18 @@ def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
     return Monitor(loader, **options)
 
 
+_MODULES = ("datasets", "errors", "geometry", "grasp", "loading")
+
+
+def __dir__() -> list[str]:
+    """What a user needs, for completion."""
+    return sorted([*__all__, *_MODULES, "__doc__"])
+
+
 def __getattr__(name: str) -> Any:
-    """The loaders and packer.GraspDataset, which bring torch, when they are first asked for."""
+    """The loaders, packer.GraspDataset and the modules, which bring torch, when they are first asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"packer.{name}")
     if name == "GraspDataset":
         from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
 

@@ -146,6 +146,11 @@ class PackDataset(Dataset[Any]):
             raise Refused(f"dct={dct!r}: expected one of {', '.join(DCTS)}")
         if geometry is not None and not isinstance(geometry, Geometry):
             raise Refused(f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize((224, 224))")
+        for name, names in (("fields", fields), ("as_tuple", as_tuple)):
+            if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
+                raise WrongType(f'{name}={names!r}: expected field names, such as ("image", "label")')
+        if transform is not None and not callable(transform):
+            raise WrongType(f"transform={transform!r}: expected a function of a sample")
         self.path = Path(path).absolute()
         self.geometry = geometry
         self.transform = transform

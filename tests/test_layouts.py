@@ -12,6 +12,7 @@ from packer.conversion.options import Options
 from packer.conversion.run import Summary, convert
 from packer.conversion.sourcing import Request
 from packer.errors import BadInput, Refused
+from packer.measure.advise import Question, advise
 from packer.measure.folders import FolderDataset
 from packer.pack import manifest as manifests
 from packer.pack.comparison import Comparison
@@ -318,3 +319,34 @@ def test_folders_that_hold_the_same_folders_are_no_classes_by_habit(tmp_path: Pa
 def test_classes_with_folders_of_their_own_stay_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg")
     assert Source(root).schema["label"].classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"),
+        ("1.jpg", "1_mask.png"),
+        ("images/train/1.jpg", "labels/train/1.txt"),
+    ],
+)
+def test_advise_refuses_what_convert_refuses(tmp_path: Path, names: tuple[str, ...]) -> None:
+    root = tree(tmp_path, *names)
+    with pytest.raises(Refused) as by_convert:
+        Request().open(root)
+    with pytest.raises(Refused) as by_advise:
+        advise(Question(root), say=str)
+    assert by_advise.value.message.startswith(by_convert.value.message)
+    assert by_advise.value.message.endswith("and ask packer advise about the pack")
+
+
+def test_classes_that_are_numbers_out_of_order_are_told(tmp_path: Path) -> None:
+    notes = Source(tree(tmp_path / "a", *(f"{number}/a.jpg" for number in (0, 1, 2, 9, 10, 11)))).notes
+    assert "classes are numbered in the order of their names, as by ImageFolder: the label of 10 is 2" in notes
+    plain = Source(tree(tmp_path / "b", *(f"{number}/a.jpg" for number in (0, 1, 2)))).notes
+    assert not any("in the order of their names" in note for note in plain)
+
+
+def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
+    with pytest.raises(Refused, match="--layout split/class and --split: the folders are the splits already"):
+        Request("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)

@@ -1,6 +1,8 @@
 """A subclass with a `__getitem__` of its own is read through it, by torch's DataLoader and by packer.Loader."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +227,25 @@ def test_a_batch_door_alone_is_refused() -> None:
 def test_what_items_are_not_made_through_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Own\.{name}: items are not made through it"):
         type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("num_workers", "workers=N"), ("collate_fn", "transform="), ("pin_memory", "device=")]
+)
+def test_arguments_of_a_data_loader_are_refused_with_what_does_the_same(pack: Path, name: str, instead: str) -> None:
+    wrong: dict[str, Any] = {name: 2}
+    with pytest.raises(TypeError, match=rf"Loader has no {name}=: .*{instead}"):
+        Loader(packer.open(pack), 2, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"fields": "image"}, {"as_tuple": "image"}, {"as_tuple": True}, {"transform": 3}])
+def test_what_is_no_names_and_no_function_is_refused(pack: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(wrong))}=.*: expected"):
+        packer.open(pack, **wrong)
+
+
+def test_completion_offers_what_a_user_needs() -> None:
+    assert {"GraspDataset", "Loader", "datasets", "geometry", "grasp", "open"} <= set(dir(packer))
+    assert not {"Any", "Iterable", "PathLike", "TYPE_CHECKING"} & set(dir(packer))
+    program = "import packer; packer.geometry.Resize((2, 2)); packer.datasets.LMDBDataset"
+    subprocess.run([sys.executable, "-c", program], check=True)

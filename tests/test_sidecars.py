@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from test_cli import run
 
 from packer.conversion.options import Options
 from packer.conversion.run import convert
@@ -405,3 +406,12 @@ def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
     (listed,) = summary.incomplete
     assert listed[0] == "b.jpg"
     assert "mask is 48x64, its picture 64x48: another shape" in listed[1]
+
+
+def test_texts_that_no_resize_moves_are_told(tmp_path: Path) -> None:
+    files = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": "<a/>"}
+    write(tmp_path / "in", files)
+    words = ("convert", tmp_path / "in", tmp_path / "out", "--sidecar", "xml=.xml:text", "--dry-run")
+    said = "xml: kept as they are: coordinates in them are of the source's pixels, which --resize moves"
+    assert said in run(*words, "--resize", "20").stderr
+    assert said not in run(*words).stderr

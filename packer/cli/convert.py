@@ -272,6 +272,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
         for line in (f"{source}: {found}", *opened.notes):
             echo(line, err=True)
         _warn_of_enlarging(opened, asked)
+        _warn_of_texts(opened, asked)
     if options["dry_run"]:
         _dry_run(opened, pack, asked, options)
     else:
@@ -344,8 +345,9 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     pictures = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
     if any(field.codec == "encoded" for field in pictures) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
+        kept = "files' bytes are kept, exact, and" if made.options.get("exif") != "rotate" else "pictures are"
         yield (
-            "faster:   files' bytes are kept, exact, and decoded whole in every epoch; "
+            f"faster:   {kept} decoded whole in every epoch; "
             f"{faster} makes training fast, packer advise {shell_word(str(source))} measures how"
         )
 
@@ -358,6 +360,21 @@ def _warn_of_enlarging(source: Any, asked: Any) -> None:
         echo(
             f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
             "these take more room, and show no more",
+            err=True,
+        )
+
+
+def _warn_of_texts(source: Any, asked: Any) -> None:
+    moves = " and ".join(
+        word
+        for word, given in (("--resize", asked.resize is not None), ("--exif rotate", asked.exif == "rotate"))
+        if given
+    )
+    texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
+    if moves and texts:
+        echo(
+            f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
+            "moves; kind boxes moves along",
             err=True,
         )
 

@@ -68,6 +68,9 @@ class Request:
         if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
+        layout = self.options.get("layout")
+        if splits and layout in ("split", "split/class"):
+            raise Refused(f"--layout {layout} and --split: the folders are the splits already; leave one of them out")
         sidecars = [Sidecar.parse(text) for text in self.sidecars]
         module = sources.load(kind)
         options = self._options(module.Source, kind)

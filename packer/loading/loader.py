@@ -27,6 +27,18 @@ from packer.loading.recipe import Recipe, unwrapped
 from packer.parallel import usable_cores
 from packer.slabs import Slabs, pageable
 
+_OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
+    "num_workers": "threads=N makes batches in threads, workers=N in processes",
+    "collate_fn": "batches are made in place; transform= takes a function of a sample",
+    "pin_memory": 'device="cuda" decodes into pinned memory and copies ahead',
+    "prefetch_factor": "prefetch_bytes= says how much is made ahead",
+    "persistent_workers": "workers live on until close()",
+    "batch_sampler": "give sampler=, an iterable of sample indices, and batch_size=",
+    "worker_init_fn": "random numbers come from seed=",
+    "generator": "the order comes from seed=",
+    "timeout": "a batch is waited for as long as it takes",
+    "multiprocessing_context": "processes start as torch's default says",
+}
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
@@ -48,6 +60,13 @@ class Loader:
     A batch is the caller's: its memory is used again only when nobody holds one of its tensors. The same seed gives the
     same batches, however many threads there are. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
     """
+
+    def __new__(cls, *given: object, **named: object) -> "Loader":
+        """A new one; raises WrongType for a DataLoader's argument, naming what does the same here."""
+        for name, instead in _OF_DATALOADER.items():
+            if name in named:
+                raise WrongType(f"Loader has no {name}=: {instead}")
+        return super().__new__(cls)
 
     def __init__(
         self,

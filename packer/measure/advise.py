@@ -20,6 +20,7 @@ from packer.measure.sampling import Sampling
 from packer.measure.setting import OURS, Setting, Subject
 from packer.measure.trial import Rehearsal
 from packer.parallel import usable_cores
+from packer.sources.base import Source
 from packer.staging import room
 
 _SHARE_OF_TRIALS = 0.8  # of the time; the rest is for starting, and for what takes longer than planned
@@ -84,7 +85,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
     can be read, StorageFailed without room for the trials.
     """
     end = time.perf_counter() + question.seconds * _SHARE_OF_TRIALS
-    source, found = Request(options=link_options(question.follow_links), checks_layout=False).open(question.path)
+    source, found = _opened(question)
     if not len(source):
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run shows what was found")
     if source.unread:
@@ -130,6 +131,17 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         sizes=good,
         has_grasps=bool({"grasps", "grasp_rows"} & set(source.schema.names)),
     )
+
+
+def _opened(question: Question) -> tuple[Source, str]:
+    """The source, refused as `packer convert` refuses it, since the line that is recommended has to work."""
+    try:
+        return Request(options=link_options(question.follow_links)).open(question.path)
+    except (Refused, BadInput) as error:
+        more = (
+            "" if not question.path.is_dir() else "; or pack it with such options, and ask packer advise about the pack"
+        )
+        raise type(error)(f"{error.message}{more}") from error
 
 
 class _Run:

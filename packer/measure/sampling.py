@@ -110,7 +110,7 @@ class Sampling:
         return [None, *found], [None, *(size for size in found if int(size) >= 2 * made)]
 
     def _files(self, rows: Sequence[int]) -> list[Path]:
-        return sorted({path for row in rows for path in self.source.files(row)})
+        return sorted({path for row in rows for path in self.source.files(row) if path.is_file()})
 
 
 def _size(path: Path) -> int:

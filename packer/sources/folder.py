@@ -192,6 +192,16 @@ class Source(base.Source):
             first = [f"{shown(name)} {counts[name]}" for name in list(self._classes)[:_SHOWN_CLASSES]]
             more = len(self._classes) - len(first)
             notes.append(f"classes: {', '.join(first)}{f', ... and {more} more' if more else ''}")
+        if (
+            self._classes
+            and all(map(str.isdecimal, self._classes))
+            and list(self._classes) != sorted(self._classes, key=int)
+        ):
+            number = next(name for place, name in enumerate(self._classes) if int(name) != place)
+            notes.append(
+                "classes are numbered in the order of their names, as by ImageFolder: the label of "
+                f"{shown(number)} is {self._classes[number]}"
+            )
         if self._splits and self._classes:
             notes += self._not_in_every_split()
         if self.decodes:

@@ -8,7 +8,7 @@ image images img imgs jpegimages jpegs pic pics picture pictures photo photos rg
 """
 PICTURES = frozenset(_PICTURES_TEXT.split())
 _COMPANIONS_TEXT = """
-mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels annotation
+mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels lbl lbls annotation
 annotations annot annots anno annos gt gts groundtruth truth truths trimap trimaps depth depths matte mattes
 alpha result results output outputs prediction predictions pred preds bbox bboxes boxes target targets edges
 normals xml xmls json jsons txt csv
