@@ -157,8 +157,8 @@ class PackDataset(Dataset[Any]):
         self.output = output
         self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
         names = fields if fields is not None else self.as_tuple
-        self.fields = tuple(dict.fromkeys(names)) if names is not None else None
-        self.split = split
+        self._fields = tuple(dict.fromkeys(names)) if names is not None else None
+        self._split = split
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
@@ -169,6 +169,16 @@ class PackDataset(Dataset[Any]):
         self._shared: SharedMemory | None = None  # in a worker process
         self._targets: list[int] | None = None
         self._count = len(self._chosen(self.reader()))
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The names that were asked for when it was opened, None for all that are not bookkeeping."""
+        return self._fields
+
+    @property
+    def split(self) -> str | None:
+        """The split that was asked for when it was opened, None for all samples."""
+        return self._split
 
     # ---- opening: per process, on first use
 
@@ -193,10 +203,10 @@ class PackDataset(Dataset[Any]):
         if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
-        return SampleReader(pack, self.fields, decoder=self._decoder, dct=self._dct)
+        return SampleReader(pack, self._fields, decoder=self._decoder, dct=self._dct)
 
     def _check_names(self, pack: Pack) -> None:
-        missing = set(self.as_tuple or ()) - set(self.fields or pack.schema.names)
+        missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
         if missing:
             raise UnknownKey(f"as_tuple names {sorted(missing)[0]!r}, which is not among fields")
 

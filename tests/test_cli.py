@@ -300,6 +300,9 @@ def test_the_format_follows_from_the_name_of_the_pack(tmp_path: Path) -> None:
     assert isinstance(refused.exception, Refused)
     assert "its name says hdf5, --to says lmdb" in str(refused.exception)
     assert not (tmp_path / "g.h5").exists()
+    refused = called("convert", root, tmp_path / "g.zip")
+    assert isinstance(refused.exception, Refused)
+    assert "a pack is a folder, not a .zip file" in str(refused.exception)
 
 
 def test_target_and_options_are_checked_before_the_source_is_read(

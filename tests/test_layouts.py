@@ -278,6 +278,7 @@ def test_pairs_in_class_folders_are_found_too(tmp_path: Path) -> None:
 def test_a_pair_among_many_is_chance(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{number}.jpg" for number in range(9)), "3_mask.png")
     assert len(Source(root)) == 10
+    assert "1 picture of 10 may belong to others, such as 3_mask.png to 3.jpg; each is a sample" in Source(root).notes
 
 
 def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:

@@ -249,3 +249,11 @@ def test_completion_offers_what_a_user_needs() -> None:
     assert not {"Any", "Iterable", "PathLike", "TYPE_CHECKING"} & set(dir(packer))
     program = "import packer; packer.geometry.Resize((2, 2)); packer.datasets.LMDBDataset"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["fields", "split"])
+def test_what_opening_has_settled_cannot_be_changed_afterwards(pack: Path, name: str) -> None:
+    dataset = packer.open(pack, fields=("label",))
+    assert (dataset.fields, dataset.split) == (("label",), None)
+    with pytest.raises(AttributeError):
+        setattr(dataset, name, ("image",))

@@ -9,6 +9,7 @@ from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
 from packer.pack.foreign import check_whole
 
+_FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".tfrecord", ".db")  # of one file each
 _FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not a format's name
 
 
@@ -22,10 +23,15 @@ def named_format(target: Path) -> str | None:
 def format_of(target: Path, asked: str | None) -> str:
     """The format of a pack: as asked, else as the target's suffix says (out.h5, out.pth), else lmdb.
 
-    Raises Refused where the two contradict each other.
+    Raises Refused where the two contradict each other, and for the suffix of a file of another kind without --to.
     """
     said = named_format(target)
     if said is None:
+        if asked is None and target.suffix.lower() in _FILES:
+            raise Refused(
+                f"{target}: a pack is a folder, not a {target.suffix} file; give another name, such as "
+                f"{target.stem}.pack, or say --to"
+            )
         return asked or "lmdb"
     if asked is not None and asked != said:
         raise Refused(

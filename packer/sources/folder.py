@@ -119,8 +119,7 @@ class Source(base.Source):
         meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
             meant.check(allow_empty=allow_empty)
-        if is_checked:
-            paired.check(root, pictures)
+        paired_notes = paired.check(root, pictures) if is_checked else []
         numbered = _numbered_as(root, meant.classes, tuple(known_classes), layout) if known_classes else meant.classes
         taken = set(pictures)
         left_out = {name: reason for name in images if (reason := meant.reason(name))}
@@ -133,7 +132,7 @@ class Source(base.Source):
         self.unread_message = unread_pictures.described(unread) if unread else ""
         self._extras = [name for name in listing.names if name not in taken]
         self.schema = _schema(numbered, meant.splits, decodes=self.decodes)
-        self.notes = [*listing.notes(), *self._found()]
+        self.notes = [*listing.notes(), *self._found(), *paired_notes]
 
     def __len__(self) -> int:
         return len(self._names)

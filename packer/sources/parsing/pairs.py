@@ -19,16 +19,26 @@ _LAST = re.compile(r"(?P<stem>.+)(?P<ending>[_\-. ]+[A-Za-z]+)")
 _FIRST = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>[_\-. ]*.+)")
 
 
-def check(root: Path, pictures: Sequence[str]) -> None:
-    """Raise Refused where many of the pictures are companions of others. pictures: relative paths of all samples."""
+def check(root: Path, pictures: Sequence[str]) -> list[str]:
+    """Notes on pictures that seem to be companions of others; raises Refused where many are.
+
+    pictures: relative paths of all samples.
+    """
+    notes = []
     for find in (_by_folder, _by_ending, _by_suffix, _by_beginning):
         found = list(find(pictures))
+        if found:
+            notes.append(
+                f"{counted(len(found), 'picture')} of {len(pictures)} may belong to others, such as "
+                f"{shown(found[0][1])} to {shown(found[0][0])}; each is a sample"
+            )
         if found and len(found) >= _LEAST_SHARE * len(pictures):
             picture, companion, say = found[0]
             raise Refused(
                 f"{shown(str(root))}: {counted(len(found), 'picture')} of {len(pictures)} seem to belong to others, "
                 f"such as {shown(companion)} to {shown(picture)}: {shown(say)}; or --pairs samples, if all are samples"
             )
+    return notes
 
 
 _Found = Iterable[tuple[str, str, str]]  # picture, its companion, what to type
