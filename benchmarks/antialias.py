@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from packer.decoders import Decoder
 from packer.geometry import RandomResizedCrop, View, draw
-from packer.warping.placement import place
+from packer.geometry.warp.axis_aligned import place
+from packer.images import Decoder
 
 Pixels = npt.NDArray[np.uint8]
 SIDE = 224

@@ -12,9 +12,9 @@ from unittest import mock
 import base
 
 import packer
-from packer.decoders import libjpeg
 from packer.formats import lmdb
-from packer.measure.profile import profile
+from packer.images.backends import libjpeg
+from packer.tools.profile import profile
 
 
 class Delay:

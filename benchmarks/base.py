@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from packer.files.save import save
-from packer.measure.figures import interleaved as interleaved
-from packer.measure.figures import ratio as ratio
-from packer.measure.figures import spread as spread
-from packer.measure.machine import machine
+from packer.system.description import machine
+from packer.tools.repeated_runs import interleaved as interleaved
+from packer.tools.repeated_runs import ratio as ratio
+from packer.tools.repeated_runs import spread as spread
 
 PACKER = [sys.executable, "-c", "from packer.cli import run; run()"]
 

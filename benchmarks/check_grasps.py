@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from grasp_reference import Reference, draw
 
-from packer.conversion.options import Options
-from packer.conversion.run import convert
-from packer.conversion.sourcing import Request
+from packer.conversion.convert import convert
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
 from packer.grasp import GraspDataset
-from packer.grasp.labels import drawn
+from packer.grasp.targets import drawn
 
 TURNS = (0, np.pi / 2, 2 * np.pi / 2, 3 * np.pi / 2)
 ZOOMS = (1.0, 0.75, 0.5, 0.6180339887)
@@ -60,7 +60,7 @@ def maps_of(dataset: GraspDataset, index: int, rot: float, zoom: float) -> Any:
 
 
 def _take(size: int) -> Any:
-    from packer.loading.assembly import take_new
+    from packer.datasets.batch_decoder import take_new
 
     return take_new(size)
 
@@ -123,9 +123,9 @@ def check_pictures(pack: Path, reference: Reference, order: list[int]) -> tuple[
 def check(name: str, root: Path, pack: Path, spec: str) -> int:
     """One pack; says what was found."""
     source, options = PACKS[name]
-    request = Request(source)
+    request = SourceSpec(source)
     opened = request.open(root / source)[0]
-    convert(opened, pack, Options(source=request.to_json(opened), **options))
+    convert(opened, pack, ConversionOptions(source=request.to_json(opened), **options))
     bad = 0
     goldens, wrong = check_golden(pack, spec)
     bad += wrong

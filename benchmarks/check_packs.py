@@ -16,10 +16,10 @@ import lmdb
 import numpy as np
 from PIL import Image
 
-from packer.conversion.options import Options
-from packer.conversion.run import Summary, convert
-from packer.conversion.sourcing import Request
-from packer.datasets import LMDBDataset
+from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets.pack_dataset import LMDBDataset
 from packer.pack.verification import problems
 from packer.sources.folder import SUFFIXES
 
@@ -31,11 +31,11 @@ PHOTOS = (
 )
 
 
-def packed(root: Path, target: Path, **source_options: str) -> Summary:
+def packed(root: Path, target: Path, **source_options: str) -> ConversionSummary:
     """Convert with bytes kept and full validation."""
-    request = Request("auto", source_options)
+    request = SourceSpec("auto", source_options)
     source, _ = request.open(root)
-    return convert(source, target, Options(source=request.to_json(source)))
+    return convert(source, target, ConversionOptions(source=request.to_json(source)))
 
 
 def stored(pack: Path) -> list[dict[str, bytes]]:

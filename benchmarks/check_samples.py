@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.files.text import printable
+from packer.errors import printable
 from packer.sources import base, detect, load
 from packer.sources.folder import SUFFIXES
 from packer.sources.jacquard import corners

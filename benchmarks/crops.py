@@ -24,9 +24,10 @@ import numpy as np
 import simplejpeg
 
 from packer import codecs
-from packer.decoders import Header, decode, libjpeg, simple, sniff, turbo
-from packer.decoders.cutting import Box
-from packer.decoders.region import decode_region
+from packer.images import Header, decode, sniff
+from packer.images.backends import libjpeg, simplejpeg, turbojpeg
+from packer.images.jpeg_crop import Box
+from packer.images.region import decode_region
 from packer.schema import Field
 
 SIZES = ((500, 375), (1000, 750), (2000, 1333), (3000, 2000))
@@ -102,7 +103,7 @@ def best(run: Callable[[], Any], *, calls: int = 1000, rounds: int = 15) -> floa
 
 def without_decoding(library: libjpeg.Library) -> Any:
     """A patch that takes libjpeg-turbo's work out of a library."""
-    if isinstance(library, turbo.Library):
+    if isinstance(library, turbojpeg.Library):
         # abs(0) of the C library is 0, which means success; further arguments of a C call do not matter to it
         nothing = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.c_void_p] * 8)(("abs", ctypes.CDLL(None)))
         return mock.patch.object(library, "_decompress", lambda handle, *rest: nothing(0, *rest))
@@ -112,17 +113,17 @@ def without_decoding(library: libjpeg.Library) -> Any:
         real(tiny, form, fast, up, 0, 0, 1, rest[3], True)
         return rest[3]
 
-    return mock.patch.object(simple.simplejpeg, "decode_jpeg", decode_tiny)
+    return mock.patch.object(simplejpeg.simplejpeg, "decode_jpeg", decode_tiny)
 
 
 def libraries() -> dict[str, libjpeg.Library]:
     """Each way to call libjpeg-turbo that works here; PyTurboJPEG needs the system's library."""
     found: dict[str, libjpeg.Library] = {}
     try:
-        found["PyTurboJPEG"] = turbo.Library()
+        found["PyTurboJPEG"] = turbojpeg.Library()
     except (RuntimeError, OSError) as error:
         print(f"without PyTurboJPEG: {error}")
-    return {**found, "simplejpeg": simple.Library()}
+    return {**found, "simplejpeg": simplejpeg.Library()}
 
 
 def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]:

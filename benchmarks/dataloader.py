@@ -11,7 +11,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from packer.datasets import LMDBDataset
+from packer.datasets.pack_dataset import LMDBDataset
 
 
 class CvFolder(Dataset):

@@ -11,7 +11,7 @@ from unittest import mock
 import base
 import crops
 
-from packer.decoders import libjpeg
+from packer.images.backends import libjpeg
 
 
 def runs(size: tuple[int, int], made: dict[str, list[crops.File]]) -> dict[str, Callable[[libjpeg.Library], float]]:

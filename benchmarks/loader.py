@@ -18,18 +18,19 @@ import cv2
 import numpy as np
 
 import packer
-from packer.decoders import libjpeg, sniff
-from packer.geometry import Compose, Geometry, HorizontalFlip, RandomResizedCrop, draw
-from packer.loading.assembly import Assembly, take_from
-from packer.slabs import Slabs
+from packer.datasets.batch_decoder import BatchDecoder, take_from
+from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, draw
+from packer.images import sniff
+from packer.images.backends import libjpeg
+from packer.system.buffer_pool import BufferPool
 
 BATCH = 64
 GEOMETRIES: dict[str, Geometry | None] = {
     "full decode": None,
     "RandomResizedCrop(224, antialias=False) + flip": Compose(
-        RandomResizedCrop(224, antialias=False), HorizontalFlip()
+        RandomResizedCrop(224, antialias=False), RandomHorizontalFlip()
     ),
-    "RandomResizedCrop(224) + flip": Compose(RandomResizedCrop(224), HorizontalFlip()),
+    "RandomResizedCrop(224) + flip": Compose(RandomResizedCrop(224), RandomHorizontalFlip()),
 }
 
 
@@ -67,7 +68,7 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     The median over shuffled batches of the whole set, so that files and index come from memory and not from caches.
     """
     data_set = packer.open(pack, fields=("image",))
-    reader, slabs, took = data_set.reader(), Slabs(2), []
+    reader, slabs, took = data_set.reader(), BufferPool(2), []
     order = np.random.default_rng(0).permutation(len(data_set))
     batches = [order[at : at + BATCH] for at in range(0, len(order) - len(order) % BATCH, BATCH)] or [order]
     with without_work():
@@ -75,7 +76,9 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
             for places in batches:
                 random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
                 started = time.thread_time()
-                assembly = Assembly(reader, places, take=partial(take_from, slabs), geometry=geometry, random=random)
+                assembly = BatchDecoder(
+                    reader, places, take=partial(take_from, slabs), geometry=geometry, random=random
+                )
                 assembly.fill(0, len(places))
                 assembly.fields()
                 took.append((time.thread_time() - started) / len(places))

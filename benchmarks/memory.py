@@ -11,7 +11,7 @@ import json, resource, sys
 from pathlib import Path
 from packer import sources
 from packer.conversion.options import Options
-from packer.conversion.run import convert
+from packer.conversion.convert import convert
 source = sources.load("folder").Source(Path(sys.argv[1]))
 summary = convert(source, Path(sys.argv[2]), Options(validate=sys.argv[3]), threads=2)
 print(json.dumps({"rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "seconds": summary.seconds,

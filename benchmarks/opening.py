@@ -12,10 +12,10 @@ import base
 import numpy as np
 
 from packer import __version__
-from packer.datasets import LMDBDataset
+from packer.datasets.pack_dataset import LMDBDataset
 from packer.formats.lmdb import Writer
 from packer.pack import manifest as manifests
-from packer.pack.indexing import Piece, merge
+from packer.pack.index_writer import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
 from packer.schema import Field, Schema
 
@@ -30,7 +30,7 @@ def build(folder: Path, samples: int) -> None:
         )
     )
     folder.mkdir()
-    piece = Piece(schema)
+    piece = PartIndex(schema)
     part = folder / "part-00000.lmdb"
     with Writer(part, schema, payload_bytes=samples * 32) as writer:
         for index in range(samples):

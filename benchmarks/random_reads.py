@@ -11,7 +11,7 @@ import base
 import numpy as np
 
 from packer import formats
-from packer.datasets import PackDataset
+from packer.datasets.pack_dataset import PackDataset
 
 SIDE = 224
 MOST_RATIO = 1.5

@@ -25,7 +25,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import packer
-from packer.geometry import Compose, HorizontalFlip, RandomResizedCrop
+from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 
 SIDE = 224
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -114,7 +114,7 @@ def main() -> None:
         torch.set_num_threads(1)  # the trainer's own work is the step
         stock: dict[str, Any] = {"shuffle": True, "num_workers": args.workers, "drop_last": True}
         stock |= {"persistent_workers": True, "worker_init_fn": no_threads}
-        augment = Compose(RandomResizedCrop(SIDE), HorizontalFlip())
+        augment = Compose(RandomResizedCrop(SIDE), RandomHorizontalFlip())
 
         def opened(name: str) -> packer.Loader:
             dataset = packer.open(scratch / name, fields=("image", "label"), as_tuple=("image", "label"))

@@ -16,7 +16,7 @@ import base
 
 import packer
 from packer import formats
-from packer.geometry import Compose, Geometry, HorizontalFlip, RandomResizedCrop
+from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop
 
 BATCH = 64
 SIDE = 224
@@ -43,7 +43,7 @@ def build(photos: Path, scratch: Path, only: str) -> dict[str, Path]:
 
 def geometry(name: str) -> Geometry | None:
     """RandomResizedCrop and flip, for those that are cropped."""
-    return Compose(RandomResizedCrop(SIDE, antialias=False), HorizontalFlip()) if name == CROPS else None
+    return Compose(RandomResizedCrop(SIDE, antialias=False), RandomHorizontalFlip()) if name == CROPS else None
 
 
 def reads(name: str, pack: Path, **how: int) -> Callable[[], float]:

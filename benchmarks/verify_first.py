@@ -7,7 +7,7 @@ from pathlib import Path
 import base
 import numpy as np
 
-from packer.datasets import PackDataset
+from packer.datasets.pack_dataset import PackDataset
 
 
 def epoch(pack: Path, verify: str, *, batch_size: int, seed: int) -> float:

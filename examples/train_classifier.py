@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.utils.data import random_split
 
 import packer
-from packer.geometry import CenterCrop, Compose, HorizontalFlip, RandomResizedCrop, Resize
+from packer.geometry import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, Resize
 from packer.loading import Loader
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -58,7 +58,7 @@ def loaders(args: argparse.Namespace) -> tuple[Loader, Loader, int]:
     dataset = packer.open(args.pack, fields=("image", "label"))
     train, val = random_split(dataset, [0.8, 0.2], generator=torch.Generator().manual_seed(args.seed))
     how: dict[str, Any] = {"device": args.device, "normalize": (MEAN, STD)}
-    crops = Compose(RandomResizedCrop(args.size, scale=(0.35, 1.0)), HorizontalFlip())
+    crops = Compose(RandomResizedCrop(args.size, scale=(0.35, 1.0)), RandomHorizontalFlip())
     whole = Compose(Resize(args.size), CenterCrop(args.size))
     return (
         Loader(train, args.batch_size, shuffle=True, drop_last=True, seed=args.seed, geometry=crops, **how),

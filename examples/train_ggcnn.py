@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from packer import GraspDataset, Loader
-from packer.grasp import Fold, as_input, best_grasp, is_right
+from packer.grasp import Fold, as_input, best_grasp, is_correct_grasp
 
 
 class GraspNet(nn.Module):
@@ -101,7 +101,7 @@ class Training:
             found = self.seen(x).cpu()
             found[:, 0].sigmoid_()
             for maps, *item in zip(found, index, rot, zoom, strict=True):
-                right += is_right(best_grasp(*maps), self.held_out.get_gtbb(*item))
+                right += is_correct_grasp(best_grasp(*maps), self.held_out.get_gtbb(*item))
         self.net.train()
         return right / max(len(self.held_out), 1)
 

@@ -6,11 +6,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packer.datasets import PackDataset
+    from packer.datasets.pack_dataset import PackDataset
     from packer.geometry import Geometry
     from packer.grasp.dataset import GraspDataset
     from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
-    from packer.measure.monitoring import Monitor
+    from packer.tools.monitor import Monitor
 
 __version__ = "0.1.0"
 __all__ = [
@@ -40,7 +40,7 @@ def open(
     stage: str | PathLike[str] | None = None,
 ) -> "PackDataset":  # noqa: A001  packer.open reads well
     """The data set of any pack, whatever its format; arguments as of packer.datasets.PackDataset."""
-    from packer.datasets import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
+    from packer.datasets.pack_dataset import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
 
     return open_pack(
         path,
@@ -59,7 +59,7 @@ def open(
 
 def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
     """The same batches, and at the end of the program how long the loop waited for them; options as of Monitor."""
-    from packer.measure.monitoring import Monitor  # noqa: PLC0415  `import packer` stays light
+    from packer.tools.monitor import Monitor  # noqa: PLC0415  `import packer` stays light
 
     return Monitor(loader, **options)
 

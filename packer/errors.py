@@ -1,7 +1,7 @@
 """Every error that packer raises on purpose, with the exit code of the command that meets it.
 
     PackerError 1
-      Refused 2               usage, unknown names, a target that exists, an unsupported or lossy wish
+      InvalidRequest 2               usage, unknown names, a target that exists, an unsupported or lossy wish
         PackExists 2          (FileExistsError)
         MissingPackage 2      (ImportError)
         UnsafePath 2          a link, a file or another's folder in the place of packer's own
@@ -13,8 +13,8 @@
         BadInputs 3           all bad files of one conversion
       CorruptPack 3           a pack or a part is not what was written (ValueError)
         CorruptRecord 3       one value of one sample is not what was written
-        FatalPart 3           reading the part ends the process that reads it
-      StorageFailed 4         no space, I/O error (OSError)
+        CrashingPart 3           reading the part ends the process that reads it
+      StorageError 4         no space, I/O error (OSError)
       OutOfMemory 4           more memory is needed than there is (MemoryError)
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
@@ -24,9 +24,19 @@ texts of packs enter them as they are: `str` of an error, which tracebacks show 
 """
 
 import signal
+import unicodedata
 from collections.abc import Sequence
 
-from packer.files.text import printable
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
+
+
+def printable(text: str) -> str:
+    """The text on one line, characters that cannot be seen as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSEEN else char for char in text
+    )
 
 
 class PackerError(Exception):
@@ -55,28 +65,28 @@ class PackerError(Exception):
         return "\n".join(map(printable, (*lines, *self.reasons)))
 
 
-class Refused(PackerError, ValueError):
+class InvalidRequest(PackerError, ValueError):
     """What was asked for cannot be done, or would destroy something."""
 
     exit_code = 2
 
 
-class PackExists(Refused, FileExistsError):
+class PackExists(InvalidRequest, FileExistsError):
     """The target of a conversion is already there."""
 
 
-class MissingPackage(Refused, ImportError):
+class MissingPackage(InvalidRequest, ImportError):
     """An optional Python package is not installed; the message holds the command that installs it."""
 
 
-class UnsafePath(Refused):
+class UnsafePath(InvalidRequest):
     """What lies where packer would write is not its own: a link, another's folder, one that others may change.
 
     Nothing in it is touched.
     """
 
 
-class WrongType(Refused, TypeError):
+class WrongType(InvalidRequest, TypeError):
     """An argument of a type that cannot be meant."""
 
 
@@ -116,11 +126,11 @@ class CorruptRecord(CorruptPack):
     """One value of one sample that is not what packer wrote."""
 
 
-class FatalPart(CorruptPack):
+class CrashingPart(CorruptPack):
     """A part so damaged that reading it ended a process of its own by a signal, or used up many."""
 
 
-class StorageFailed(PackerError, OSError):
+class StorageError(PackerError, OSError):
     """No space left, a quota, or an I/O error while writing or reading."""
 
     exit_code = 4

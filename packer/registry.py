@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from packer.errors import MissingPackage, Refused
+from packer.errors import InvalidRequest, MissingPackage
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -36,24 +36,26 @@ class Registry:
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def check(self, name: str) -> str:
-        """The name itself; raises Refused for one that is not there. Imports nothing."""
+        """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
         # a name may come from a manifest: only an identifier can be a file here. Entry points would take 40 ms
         if name.isidentifier() and name not in _NOT_MEMBERS and (self._folder / f"{name}.py").exists():
             return name
         if name not in self.names():
             close = difflib.get_close_matches(name, self.names(), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(self.names())}"
-            raise Refused(f"unknown {self._noun} {name!r}; {hint}")
+            raise InvalidRequest(f"unknown {self._noun} {name!r}; {hint}")
         return name
 
     def load(self, name: str) -> ModuleType:
-        """The module behind `name`; raises Refused for an unknown one, MissingPackage where a package is absent."""
+        """The module behind `name`; raises InvalidRequest for an unknown one, MissingPackage where a package is
+        absent.
+        """
         self.check(name)
         if (self._folder / f"{name}.py").exists():
             return import_or_explain(f"{self._package}.{name}", f"{self._noun} {name!r}")
         modules = sorted({point.module for point in _entry_points(self._package) if point.name == name})
         if len(modules) > 1:
-            raise Refused(
+            raise InvalidRequest(
                 f"{self._noun} {name!r}: several packages bring it: {', '.join(modules)}; uninstall all but one"
             )
         return import_or_explain(modules[0], f"{self._noun} {name!r}")

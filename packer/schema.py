@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from packer.errors import Refused, UnknownKey
+from packer.errors import InvalidRequest, UnknownKey
 
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
@@ -67,19 +67,25 @@ class Field:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise Refused(
+            raise InvalidRequest(
                 f"field name {self.name!r:.80}: expected a letter, then at most 63 letters, digits or '_'; rename it"
             )
         if self.kind not in KINDS:
-            raise Refused(f"field {self.name!r}: unknown kind {self.kind!r:.80}; expected one of {', '.join(KINDS)}")
+            raise InvalidRequest(
+                f"field {self.name!r}: unknown kind {self.kind!r:.80}; expected one of {', '.join(KINDS)}"
+            )
         if self.dtype is not None and self.dtype not in DTYPES:
-            raise Refused(f"field {self.name!r}: unknown dtype {self.dtype!r:.80}; expected one of {', '.join(DTYPES)}")
+            raise InvalidRequest(
+                f"field {self.name!r}: unknown dtype {self.dtype!r:.80}; expected one of {', '.join(DTYPES)}"
+            )
         if self.invalid is not None and not abs(self.invalid) <= sys.float_info.max:
-            raise Refused(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
+            raise InvalidRequest(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
         if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
-            raise Refused(f"field {self.name!r}: max_pixels is {self.max_pixels}, expected 1 to {MOST_PIXELS}")
+            raise InvalidRequest(f"field {self.name!r}: max_pixels is {self.max_pixels}, expected 1 to {MOST_PIXELS}")
         if self.shape is not None and not _is_shape(self.shape):
-            raise Refused(f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0")
+            raise InvalidRequest(
+                f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0"
+            )
 
     @property
     def pixel_limit(self) -> int:
@@ -102,21 +108,23 @@ class Field:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Field":
-        """The inverse of `to_json`; raises Refused for unknown members or wrong types."""
+        """The inverse of `to_json`; raises InvalidRequest for unknown members or wrong types."""
         if not isinstance(data, Mapping):
-            raise Refused(f"field description is not a mapping: {data!r:.80}")
+            raise InvalidRequest(f"field description is not a mapping: {data!r:.80}")
         for name, value in data.items():
             if type(value) not in _MEMBERS.get(name, ()):  # type(), since true is an int
-                raise Refused(f"field description has an unknown or ill-typed member {name!r:.80}: {value!r:.80}")
+                raise InvalidRequest(
+                    f"field description has an unknown or ill-typed member {name!r:.80}: {value!r:.80}"
+                )
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
         if not all(isinstance(name, str) for name in given.get("classes", ())):
-            raise Refused("field description has classes that are not text")
+            raise InvalidRequest("field description has classes that are not text")
         try:
             return cls(**given)
         except TypeError as error:
-            raise Refused(f"field description lacks name, kind or codec: {data!r:.80}") from error
+            raise InvalidRequest(f"field description lacks name, kind or codec: {data!r:.80}") from error
 
 
 _MEMBERS: dict[str, tuple[type, ...]] = {
@@ -141,12 +149,12 @@ def _is_shape(shape: Shape) -> bool:
 
 def _check_count(count: int) -> None:
     if count > MOST_FIELDS:
-        raise Refused(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields")
+        raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The ordered fields of a pack; names are unique. Raises Refused where they are not, or more than 10 000."""
+    """The ordered fields of a pack; names are unique. Raises InvalidRequest where they are not, or more than 10 000."""
 
     fields: tuple[Field, ...]
 
@@ -154,10 +162,12 @@ class Schema:
         _check_count(len(self.fields))
         names = self.names
         if len(set(names)) != len(names):
-            raise Refused(f"field names are not unique: {', '.join(names):.200}")
+            raise InvalidRequest(f"field names are not unique: {', '.join(names):.200}")
         for field in self.fields:
             if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
-                raise Refused(f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text")
+                raise InvalidRequest(
+                    f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
+                )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -196,6 +206,6 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
-        """The inverse of `to_json`; raises Refused."""
+        """The inverse of `to_json`; raises InvalidRequest."""
         _check_count(len(data))  # before a hostile manifest's million of them is looked at one by one
         return cls(tuple(Field.from_json(item) for item in data))

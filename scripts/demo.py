@@ -11,16 +11,16 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from packer.conversion.sourcing import Request
-from packer.datasets import LMDBDataset
-from packer.parallel import usable_cores
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets.pack_dataset import LMDBDataset
 from packer.sources.base import Source
+from packer.system.parallel import usable_cores
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _SIZE = (320, 240)  # width, height
 _SECONDS = 4.0
 _PHOTOS = """
-from packer.datasets import LMDBDataset
+from packer.datasets.pack_dataset import LMDBDataset
 from packer.geometry import RandomResizedCrop
 from torch.utils.data import DataLoader
 
@@ -111,7 +111,7 @@ def demonstrate(folder: Path, scratch: Path) -> None:
     packer("convert", folder, small, "--resize", size)
     packer("convert", folder, kept)
     packer("verify", kept)
-    print("\n2. Read it back:  from packer.datasets import LMDBDataset")
+    print("\n2. Read it back:  from packer.datasets.pack_dataset import LMDBDataset")
     dataset = LMDBDataset(small)
     print(f"{dataset!r}")
     for name, value in dataset[0].items():
@@ -120,7 +120,7 @@ def demonstrate(folder: Path, scratch: Path) -> None:
     for name, value in batch.items():
         print(f"   batch[{name!r}]: {describe(value) if isinstance(value, torch.Tensor) else f'list of {len(value)}'}")
     print(f"\n3. Speed: shuffled DataLoader, {min(2, usable_cores())} workers, {len(dataset)} samples, in memory")
-    source, _ = Request().open(folder)
+    source, _ = SourceSpec().open(folder)
     pixels = [field.name for field in dataset.schema if field.kind in ("image", "depth", "mask")]
     before = rate(FolderDataset(source), list)
     rows = {

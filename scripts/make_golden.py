@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from packer import formats
-from packer.conversion.options import Options
-from packer.conversion.run import convert
-from packer.pack.storage import remove
+from packer.conversion.convert import convert
+from packer.conversion.options import ConversionOptions
+from packer.files.storage import remove
 from packer.schema import Field, Schema
 from packer.sources import base
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from digesting import field_digests  # noqa: E402  it lies among the tests
+from tests.support.sample_digests import field_digests  # noqa: E402  it lies among the tests
 
 GOLDEN = ROOT / "tests/golden"
 SAMPLES = 3
@@ -151,7 +151,7 @@ def write(format: str, folder: Path, work: Path) -> None:
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(data)
     folder.mkdir(parents=True)
-    convert(Source(work), folder / "pack", Options(to=format, codecs=_ASKED, part_bytes=0), threads=1)
+    convert(Source(work), folder / "pack", ConversionOptions(to=format, codecs=_ASKED, part_bytes=0), threads=1)
     digests = list(field_digests(folder / "pack"))
     text = json.dumps({"written_with": versions(), "sha256": digests}, indent=1, sort_keys=True)
     (folder / "digests.json").write_text(text + "\n", encoding="ascii")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from packer.decoders import libjpeg
 from packer.errors import MissingPackage
-from packer.pack import handles
+from packer.images.backends import libjpeg
+from packer.pack import reader_cache
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
 settings.register_profile("packer", deadline=None, max_examples=50, derandomize=True, print_blob=True)
@@ -60,4 +60,6 @@ def nothing_leaks(tmp_path: Path) -> Iterator[None]:
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]
     assert not left, f"threads still run: {left}"
-    assert all(key in handles.table._owners for key in handles.table._entries), "a reader is open that nobody owns"
+    assert all(key in reader_cache.table._owners for key in reader_cache.table._entries), (
+        "a reader is open that nobody owns"
+    )

@@ -219,7 +219,7 @@ def imported_by(code: str) -> set[str]:
         "from packer.cli import main; main(['--version'], standalone_mode=False)",
         "import packer.formats; packer.formats.names()",
         "import packer.codecs; packer.codecs.names()",
-        "import packer.schema, packer.errors, packer.registry, packer.parallel",
+        "import packer.schema, packer.errors, packer.registry, packer.system.parallel",
     ],
 )
 def test_what_must_be_light_imports_nothing_heavy(code: str) -> None:
@@ -256,7 +256,7 @@ DISK_CALLS = (
 DISK_METHODS = ("unlink", "rmdir", "rename", "rmtree", "hardlink_to", "symlink_to", "write_text", "write_bytes")
 SYNC_CALLS = ("os.fsync", "os.fdatasync", "os.sync")
 MAY_TOUCH_DISK = ("files/open_folder.py", "files/work_folder.py")
-MAY_SYNC = (*MAY_TOUCH_DISK, "pack/storage.py")
+MAY_SYNC = (*MAY_TOUCH_DISK, "files/storage.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
     "synthetic/base.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
@@ -297,7 +297,7 @@ MAY_NAME_OUTPUTS = {
     DOOR: "the door itself",
     "cli/__init__.py": "flushes and closes standard output",
     "cli/base.py": "tqdm's bar: counts and rates",
-    "measure/monitoring.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
+    "tools/monitor.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
 }
 
 
@@ -335,7 +335,7 @@ def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
 
 
 HANDS_ON = (
-    "loading/engine.py",
+    "loading/thread_engine.py",
     "loading/background.py",
 )  # a thread that hands on what it caught, to be raised in another
 
@@ -412,19 +412,21 @@ def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch, tm
 # what gives memory that several processes write -> who may name it, and why
 SHARING = ("memfd_create", "MAP_SHARED", "share_memory_", "shared_memory", "SharedMemory", "_new_shared", "shm_open")
 SHARERS = {
-    "sharing.py": "the one owner of such memory, with the rule for using it again",
-    "datasets.py": "asks packer.sharing for it",
-    "loading/crew.py": "asks whether the system has it",
+    "system/shared_memory.py": "the one owner of such memory, with the rule for using it again",
+    "datasets/pack_dataset.py": "asks packer.system.shared_memory for it",
+    "loading/worker_processes.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
-    "measure/tune.py": "counters of the workers",
-    **dict.fromkeys(("machine.py", "measure/advise.py", "measure/doctor.py"), "the folder /dev/shm"),
-    **dict.fromkeys(("staging/place.py", "staging/room.py", "staging/stager.py", "staging/reading.py"), "that folder"),
+    "tools/tune.py": "counters of the workers",
+    **dict.fromkeys(("system/limits.py", "tools/advise/recommendation.py", "tools/doctor.py"), "the folder /dev/shm"),
+    **dict.fromkeys(
+        ("staging/user_folder.py", "staging/capacity.py", "staging/stager.py", "staging/open_staged.py"), "that folder"
+    ),
 }
 
 
 @each_file
 def test_one_module_makes_shared_memory(path: Path) -> None:
-    """Who uses it again must know who holds it: see packer.sharing."""
+    """Who uses it again must know who holds it: see packer.system.shared_memory."""
     nodes = list(ast.walk(TREES[path]))
     named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     named |= {node.id for node in nodes if isinstance(node, ast.Name)}

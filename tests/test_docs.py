@@ -13,13 +13,13 @@ from typing import get_origin
 
 import click
 import pytest
-import trees
-from converting import packed
-from trees import photos
 
 import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
+from tests.support import source_trees
+from tests.support.conversions import packed
+from tests.support.source_trees import photos
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -46,11 +46,11 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
 @pytest.fixture
 def sets(tmp_path: Path) -> Path:
     """A folder with small sets of the names that the pages use."""
-    trees.cornell(tmp_path / "cornell")
-    trees.write(tmp_path / "jacquard/abc", trees.view("0_abc", 1) | trees.view("1_abc", 2))
+    source_trees.cornell(tmp_path / "cornell")
+    source_trees.write(tmp_path / "jacquard/abc", source_trees.view("0_abc", 1) | source_trees.view("1_abc", 2))
     root = photos(tmp_path / "photos", 12)
     for number, path in enumerate(sorted(photos(tmp_path / "rgbd", 6).rglob("*.jpg"))):
-        path.with_name(f"{path.stem}_d.tiff").write_bytes(trees.depth(number))
+        path.with_name(f"{path.stem}_d.tiff").write_bytes(source_trees.depth(number))
     keys = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.jpg"))]
     (tmp_path / "train.txt").write_text("\n".join(keys[:8]))
     (tmp_path / "val.txt").write_text("\n".join(keys[8:]))
@@ -108,7 +108,7 @@ def test_the_first_screen_of_the_readme_leads_with_what_is_fast() -> None:
 def test_the_page_on_loading_runs(tmp_path: Path) -> None:
     """Its Python blocks as one program, in order, as the only process of a group."""
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
-    packed(trees.cornell(tmp_path / "cornell"), tmp_path / "cornell.pack")
+    packed(source_trees.cornell(tmp_path / "cornell"), tmp_path / "cornell.pack")
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/loading.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 8
     with socket.socket() as free:
@@ -136,7 +136,7 @@ def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
         packed(tmp_path / name, tmp_path / f"{name}.pack", resize=resize, codecs=(("rgb", "raw"), ("depth", "raw")))
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/grasp.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 3
-    blocks[-1] = re.sub(r"^is_right\(.*", lambda found: f"assert {found[0]}", blocks[-1], flags=re.MULTILINE)
+    blocks[-1] = re.sub(r"^is_correct_grasp\(.*", lambda found: f"assert {found[0]}", blocks[-1], flags=re.MULTILINE)
     subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from converting import packed
 from PIL import Image
-from trees import photos
 
 from packer import codecs, formats
-from packer.datasets import PackDataset
-from packer.pack import extras
+from packer.datasets.pack_dataset import PackDataset
+from packer.pack import extra_files
 from packer.pack.index import file_dtypes
 from packer.pack.manifest import VERSION
 from packer.schema import KINDS, Schema
 from scripts import make_golden
+from tests.support.conversions import packed
+from tests.support.source_trees import photos
 
 TEXT = (Path(__file__).parent.parent / "docs/formats.md").read_text()
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -97,7 +97,7 @@ def test_the_members_of_the_manifest_are_all_there() -> None:
 def test_the_files_of_index_and_extras_are_all_there() -> None:
     drawn = set(re.findall(r"([\w<>-]+)\.npy  ", section("A pack")))
     columns = {re.sub("^number-.*", "number-<field>", name) for name in file_dtypes(Schema.from_json(FIELDS))}
-    assert drawn == {"keys", "key_order", *columns, *extras._DTYPES}
+    assert drawn == {"keys", "key_order", *columns, *extra_files._DTYPES}
 
 
 FIELDS = [{"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "shape": []}]

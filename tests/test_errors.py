@@ -12,7 +12,7 @@ from packer.errors import BadInputs, Interrupted, PackerError
 
 CODES = {
     "PackerError": 1,
-    "Refused": 2,
+    "InvalidRequest": 2,
     "PackExists": 2,
     "MissingPackage": 2,
     "UnsafePath": 2,
@@ -24,13 +24,13 @@ CODES = {
     "BadInputs": 3,
     "CorruptPack": 3,
     "CorruptRecord": 3,
-    "FatalPart": 3,
-    "StorageFailed": 4,
+    "CrashingPart": 3,
+    "StorageError": 4,
     "OutOfMemory": 4,
     "Locked": 5,
 }
 BASES = {
-    "Refused": ValueError,
+    "InvalidRequest": ValueError,
     "PackExists": FileExistsError,
     "MissingPackage": ImportError,
     "WrongType": TypeError,
@@ -38,7 +38,7 @@ BASES = {
     "UnknownKey": KeyError,
     "BadInput": ValueError,
     "CorruptPack": ValueError,
-    "StorageFailed": OSError,
+    "StorageError": OSError,
     "OutOfMemory": MemoryError,
     "Locked": BlockingIOError,
 }

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from converting import packed
 
 from packer import formats, synthetic
+from tests.support.conversions import packed
 
 ROOT = Path(__file__).parent.parent
 

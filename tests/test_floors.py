@@ -7,7 +7,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from packer.measure import doctor
+from packer.tools import doctor
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "setup.cfg").read_text()

@@ -14,19 +14,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import packs
 import pytest
-from digesting import field_digests
 
 from packer import codecs, formats
-from packer.errors import CorruptPack, Refused
+from packer.errors import CorruptPack, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.pack import verification
 from packer.pack.extraction import extract
-from packer.pack.indexing import merge
+from packer.pack.index_writer import merge
 from packer.pack.manifest import VERSION
 from packer.schema import KINDS
 from scripts import make_golden
+from tests.support import built_packs
+from tests.support.sample_digests import field_digests
 
 pytestmark = pytest.mark.jpeg
 
@@ -58,11 +58,11 @@ def same_version(name: str, library: str) -> bool:
 @pytest.mark.parametrize("name", FORMATS)
 def test_it_opens_verifies_and_gives_the_values_of_then(name: str) -> None:
     folder = golden(name)
-    before = packs.snapshot(folder)
+    before = built_packs.snapshot(folder)
     assert manifests.read(folder).format == name
     assert [*verification.problems(folder, depth="data")] == []
     assert list(field_digests(folder)) == noted(name)["sha256"]
-    assert packs.snapshot(folder) == before
+    assert built_packs.snapshot(folder) == before
 
 
 @pytest.mark.parametrize("decoder", ["turbojpeg", "opencv"])
@@ -95,9 +95,9 @@ def test_what_was_kept_is_extracted(name: str, tmp_path: Path) -> None:
 def test_todays_writer_writes_the_same_records_index_and_manifest(name: str, tmp_path: Path) -> None:
     """The records of then through the Writer of today: encoders have no part in this."""
     folder, manifest = golden(name), manifests.read(golden(name))
-    records = packs.values(folder)
+    records = built_packs.values(folder)
     (part,) = manifest.parts
-    piece = packs.write_part(tmp_path / part.name, records, format=name, schema=manifest.schema)
+    piece = built_packs.write_part(tmp_path / part.name, records, format=name, schema=manifest.schema)
     piece.save(tmp_path / "piece")
     index = merge([tmp_path / "piece"], tmp_path, manifest.schema)
     assert {file.name: file.sha256 for file in index} == {file.name: file.sha256 for file in manifest.index}
@@ -116,7 +116,7 @@ def test_todays_conversion_gives_the_same_values_and_bytes(name: str, tmp_path: 
     fresh, old = tmp_path / name / "pack", golden(name)
     assert list(field_digests(fresh)) == noted(name)["sha256"]
     if same_version(name, "opencv-python"):
-        assert packs.values(fresh) == packs.values(old)
+        assert built_packs.values(fresh) == built_packs.values(old)
         if same_version(name, CONTAINERS.get(name, "")):
             assert files(fresh) == files(old)
 
@@ -129,13 +129,13 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def test_the_script_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = packs.snapshot(make_golden.GOLDEN)
+    before = built_packs.snapshot(make_golden.GOLDEN)
     monkeypatch.setattr(sys, "argv", ["make_golden.py", *FORMATS])
     with pytest.raises(SystemExit, match="meant to stay"):
         make_golden.main()
     monkeypatch.setattr(sys, "argv", ["make_golden.py"])
     make_golden.main()
-    assert packs.snapshot(make_golden.GOLDEN) == before
+    assert built_packs.snapshot(make_golden.GOLDEN) == before
 
 
 # ---- other versions
@@ -152,7 +152,7 @@ def resealed(folder: Path, **changes: Any) -> Path:
 def test_a_higher_version_is_refused_with_the_command_that_helps(tmp_path: Path) -> None:
     folder = resealed(tmp_path / "new.pack", version=VERSION + 1, members_of_the_future={"a": 1}, parts="elsewhere")
     with pytest.raises(
-        Refused, match=rf"version {VERSION + 1}, this packer reads up to {VERSION}; pip install -U packer"
+        InvalidRequest, match=rf"version {VERSION + 1}, this packer reads up to {VERSION}; pip install -U packer"
     ):
         manifests.read(folder)
 
@@ -163,7 +163,7 @@ def test_an_unknown_member_of_this_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_version_that_changes_nothing_else_is_refused_too(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="pip install -U packer"):
+    with pytest.raises(InvalidRequest, match="pip install -U packer"):
         manifests.read(resealed(tmp_path / "new.pack", version=1 << 40))
 
 

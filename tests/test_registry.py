@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from packer import registry as registries
-from packer.errors import MissingPackage, Refused
+from packer.errors import InvalidRequest, MissingPackage
 from packer.registry import Registry, import_or_explain
 
 
@@ -61,12 +61,12 @@ def test_a_member_is_loaded_by_name(members: Registry) -> None:
 
 @pytest.mark.parametrize("name", ["", "base", "__init__", "feeding", "../cat", "cat.dog", "zoo/cat", "cat\0", "lion"])
 def test_what_is_no_member_is_refused(members: Registry, name: str) -> None:
-    with pytest.raises(Refused, match="unknown animal"):
+    with pytest.raises(InvalidRequest, match="unknown animal"):
         members.load(name)
 
 
 def test_a_slip_of_the_pen_is_answered_with_the_nearest_name(members: Registry) -> None:
-    with pytest.raises(Refused, match="unknown animal 'dgo'; did you mean 'dog'?"):
+    with pytest.raises(InvalidRequest, match="unknown animal 'dgo'; did you mean 'dog'?"):
         members.load("dgo")
 
 
@@ -101,7 +101,7 @@ def test_a_file_wins_over_another_package(members: Registry, monkeypatch: pytest
 
 def test_two_packages_with_one_name_are_refused(members: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, EntryPoint("lion", "json", "zoo"), EntryPoint("lion", "csv", "zoo"))
-    with pytest.raises(Refused, match="several packages bring it: csv, json"):
+    with pytest.raises(InvalidRequest, match="several packages bring it: csv, json"):
         members.load("lion")
 
 

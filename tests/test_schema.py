@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.errors import Refused, UnknownKey
+from packer.errors import InvalidRequest, UnknownKey
 from packer.schema import DTYPES, KINDS, MOST_FIELDS, Field, Schema
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,63}", fullmatch=True)
@@ -38,7 +38,7 @@ def test_a_description_holds_only_what_differs_from_the_defaults() -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "a-b", "a b", "_x", "x" * 65, "é", "a\n", "../a", "a/b"])
 def test_a_name_that_is_no_plain_word_is_refused(name: str) -> None:
-    with pytest.raises(Refused, match="field name"):
+    with pytest.raises(InvalidRequest, match="field name"):
         Field(name, "text", "text")
 
 
@@ -61,7 +61,7 @@ def test_a_name_that_is_no_plain_word_is_refused(name: str) -> None:
     ],
 )
 def test_a_member_out_of_range_is_refused(members: dict[str, Any], message: str) -> None:
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(InvalidRequest, match=message):
         Field(**{"name": "x", "kind": "number", "codec": "number", **members})
 
 
@@ -89,18 +89,18 @@ def test_a_member_out_of_range_is_refused(members: dict[str, Any], message: str)
     ],
 )
 def test_an_ill_typed_description_is_refused(description: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         Field.from_json(description)
 
 
 def test_two_fields_of_one_name_are_refused() -> None:
-    with pytest.raises(Refused, match="not unique: x, x"):
+    with pytest.raises(InvalidRequest, match="not unique: x, x"):
         Schema((Field("x", "text", "text"), Field("x", "json", "json")))
 
 
 @pytest.mark.parametrize(("kind", "codec"), [("image", "encoded"), ("text", "raw"), ("number", "number")])
 def test_a_key_is_text_as_the_index_has_it(kind: str, codec: str) -> None:
-    with pytest.raises(Refused, match="field 'key' has kind"):
+    with pytest.raises(InvalidRequest, match="field 'key' has kind"):
         Schema((Field("key", kind, codec),))
 
 
@@ -134,9 +134,9 @@ def test_only_numbers_of_fixed_dtype_and_shape_are_columns(kind: str, dtype: Any
 
 def test_more_fields_than_any_set_has_are_refused_at_once() -> None:
     field = {"name": "a", "kind": "text", "codec": "text"}
-    with pytest.raises(Refused, match="10001 fields, expected at most 10000"):
+    with pytest.raises(InvalidRequest, match="10001 fields, expected at most 10000"):
         Schema.from_json([field] * (MOST_FIELDS + 1))
     many = tuple(Field(f"f{number}", "text", "text") for number in range(MOST_FIELDS + 1))
     assert len(Schema(many[:-1])) == MOST_FIELDS
-    with pytest.raises(Refused, match="10001 fields"):
+    with pytest.raises(InvalidRequest, match="10001 fields"):
         Schema(many)

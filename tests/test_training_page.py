@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from converting import packed
-from trees import photos
 
 from packer.loading import Loader
 from packer.synthetic import load
+from tests.support.conversions import packed
+from tests.support.source_trees import photos
 
 ROOT = Path(__file__).parent.parent
 

@@ -66,10 +66,10 @@ def prepare(job: Job) -> None:
 
 def geometry(job: Job) -> Any:
     """RandomResizedCrop and flip as one warp."""
-    from packer.geometry import Compose, HorizontalFlip, RandomResizedCrop
+    from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 
     antialias = job.variant.endswith("antialias")
-    return Compose(RandomResizedCrop(job.side, scale=SCALE, ratio=RATIO, antialias=antialias), HorizontalFlip())
+    return Compose(RandomResizedCrop(job.side, scale=SCALE, ratio=RATIO, antialias=antialias), RandomHorizontalFlip())
 
 
 def epochs(job: Job) -> Callable[[], Iterator[Picture]]:

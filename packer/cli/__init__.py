@@ -16,9 +16,8 @@ from types import FrameType
 import click
 
 from packer import __version__
-from packer.errors import Interrupted, OutOfMemory, PackerError, StorageFailed
+from packer.errors import Interrupted, OutOfMemory, PackerError, StorageError, printable
 from packer.files.terminal import echo
-from packer.files.text import printable
 from packer.registry import Registry
 
 # of torch, of Python's threads, and of the dynamic linker
@@ -160,7 +159,7 @@ def _unforeseen(error: Exception) -> int:
         where = error.filename or "the output"
         echo(f"packer: {where}: {error.strerror}; see its disk, then run the same command again", err=True)
         _drop_output()
-        return StorageFailed.exit_code
+        return StorageError.exit_code
     _tell("".join(traceback.format_exception(error)))
     echo("packer: unexpected error, please report it with the lines above", err=True)
     return 1

@@ -13,7 +13,7 @@ from packer.files.terminal import echo
     short_help="Recommend a format, codec and size for SOURCE.",
     epilog=examples(
         "packer advise photos/ --seconds 60",
-        "packer advise photos/ --geometry 'RandomResizedCrop(224), HorizontalFlip()'",
+        "packer advise photos/ --geometry 'RandomResizedCrop(224), RandomHorizontalFlip()'",
     ),
 )
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
@@ -21,7 +21,7 @@ from packer.files.terminal import echo
 @click.option(
     "--geometry",
     metavar="TEXT",
-    help="What training does with pictures, such as 'RandomResizedCrop(224), HorizontalFlip()', which is the default; "
+    help="What training does with pictures, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', which is the default; "
     "for sets with labels in px: quarter turns, a zoom, Resize((300, 300)).",
 )
 @click.option(
@@ -44,14 +44,15 @@ def command(source: Path, **options: Any) -> None:
     SOURCE is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all
     cores, the size on disk, the time that packing takes, and whether the pack stays in memory.
     """
-    from packer.measure import advise_report, writing  # noqa: PLC0415  keeps `packer --help` light
-    from packer.measure.advise import Question, advise  # noqa: PLC0415
+    from packer.tools import output  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.advise import recommendation  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.advise.recommendation import Question, advise  # noqa: PLC0415
 
     how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
     question = Question(source, *how)
     found = advise(question, say=lambda text: echo(text, err=True))
-    echo(*advise_report.text(found), err=options["as_json"])
-    figures = writing.Figures(advise_report.document(found))
+    echo(*recommendation.text(found), err=options["as_json"])
+    figures = output.Figures(recommendation.document(found))
     figures.hand_over(as_json=options["as_json"])
     for path in options["outputs"]:
         figures.write(path)

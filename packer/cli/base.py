@@ -20,7 +20,7 @@ _PLAIN_SECONDS = 5.0
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
 
 
-class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
+class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
     """A name of a registry, or one of the further words; nothing is imported to check it."""
 
     name = "name"
@@ -117,7 +117,9 @@ loader_option = click.option(
     callback=_loaders,
     help="torch's DataLoader, packer.Loader, or both.",
 )
-geometry_option = click.option("--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), HorizontalFlip()'.")
+geometry_option = click.option(
+    "--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), RandomHorizontalFlip()'."
+)
 follow_links_option = click.option(
     "--follow-links", is_flag=True, help="Of a folder: follow links out of it, as of packer convert."
 )

@@ -51,17 +51,17 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
     medians are shown with lowest and highest. Memory is the peak beyond a Python that has only imported torch.
     """
-    from packer.measure import bench, bench_report, writing  # noqa: PLC0415  keeps `packer --help` light
-    from packer.measure.machine import cores_text, worker_counts  # noqa: PLC0415
-    from packer.measure.setting import settings as settings_of  # noqa: PLC0415
-    from packer.measure.setting import subjects  # noqa: PLC0415
+    from packer.system.description import cores_text, worker_counts  # noqa: PLC0415
+    from packer.tools import bench, output  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.workload import settings as settings_of  # noqa: PLC0415
+    from packer.tools.workload import subjects  # noqa: PLC0415
 
     if options["as_json"] and options["as_csv"]:
         raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
-        from packer.measure import bench_plot, drawing  # noqa: PLC0415
+        from packer.tools import plotting  # noqa: PLC0415
 
-        drawing.check(options["plot"])
+        plotting.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
     how = {name: options[name] for name in ("fields", "samples", "follow_links", "max_pixels")}
     chosen = subjects(sources, options["geometry"], **how)
@@ -70,12 +70,12 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     lines = bench.run(
         chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)
     )
-    echo(*bench_report.text(lines), err=options["as_json"] or options["as_csv"])
+    echo(*bench.text(lines), err=options["as_json"] or options["as_csv"])
     asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
-    document = bench_report.document(lines, **asked)
-    figures = writing.Figures(document, bench_report.CSV_HEAD, bench_report.csv_rows(lines))
+    document = bench.document(lines, **asked)
+    figures = output.Figures(document, bench.CSV_HEAD, bench.csv_rows(lines))
     figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
     for path in options["outputs"]:
         figures.write(path)
     if options["plot"]:
-        bench_plot.draw(lines, options["plot"])
+        plotting.draw_bench(lines, options["plot"])

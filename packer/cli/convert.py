@@ -8,8 +8,8 @@ import click
 
 from packer import formats, sources
 from packer.cli.base import (
-    Name,
     Progress,
+    RegistryName,
     examples,
     left_out,
     max_pixels_option,
@@ -66,13 +66,13 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    type=Name(formats.registry),
+    type=RegistryName(formats.registry),
     help="Format of the pack, in letters of any case.  [default: as PACK ends (.lmdb, .h5, .pth, .bmp), else lmdb]",
 )
 @click.option(
     "--from",
     "kind",
-    type=Name(sources.registry, "auto", "pack"),
+    type=RegistryName(sources.registry, "auto", "pack"),
     default="auto",
     show_default=True,
     help="What SOURCE is.",
@@ -227,9 +227,9 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.options import Options  # noqa: PLC0415  keeps `packer --help` light
-    from packer.conversion.sourcing import Request, check_folder  # noqa: PLC0415
-    from packer.conversion.target import check_target, format_of, named_format  # noqa: PLC0415
+    from packer.conversion.convert import check_target, format_of, named_format  # noqa: PLC0415
+    from packer.conversion.options import ConversionOptions  # noqa: PLC0415  keeps `packer --help` light
+    from packer.conversion.source_spec import SourceSpec, check_folder  # noqa: PLC0415
 
     quiet = options["as_json"]
     options["to"] = format_of(pack, options["to"])
@@ -247,13 +247,13 @@ def command(source: Path, pack: Path, **options: Any) -> None:
         "sidecar_frame",
     )
     chosen = {name: options[name] for name in names}
-    Options(**chosen)  # what can be refused is refused before a million files are listed
+    ConversionOptions(**chosen)  # what can be refused is refused before a million files are listed
     check_folder(source)
     check_target(source, pack, overwrite=options["overwrite"])
     if named_format(pack) is not None and not quiet:
         echo(f"{pack}: format {options['to']}; a pack is a folder, which this name will be of", err=True)
     given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
-    request = Request(
+    request = SourceSpec(
         options["kind"],
         given,
         options["sidecars"],
@@ -267,7 +267,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     opened, found = request.open(source)
     if options["preset"]:
         chosen = _with_preset(options["preset"], chosen, opened.schema)
-    asked = Options(**chosen, source=request.to_json(opened))
+    asked = ConversionOptions(**chosen, source=request.to_json(opened))
     if not quiet:
         for line in (f"{source}: {found}", *opened.notes):
             echo(line, err=True)
@@ -292,7 +292,7 @@ def _with_preset(name: str, chosen: dict[str, Any], schema: Any) -> dict[str, An
 
 
 def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
-    from packer.conversion.run import convert  # noqa: PLC0415
+    from packer.conversion.convert import convert  # noqa: PLC0415
 
     existing = "overwrite" if options["overwrite"] else "refuse"
     existing = f"{existing}+restart" if options["restart"] else existing
@@ -339,7 +339,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
     elif made.format in _DATA_SETS:
         maker = _DATA_SETS[made.format]
-        yield f"open it:  from packer.datasets import {maker}; dataset = {maker}({name})"
+        yield f"open it:  from packer.datasets.pack_dataset import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
     pictures = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
@@ -382,18 +382,20 @@ def _warn_of_texts(source: Any, asked: Any) -> None:
 def _dry_run(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
     """Say what would be packed, then raise what the real run would, as far as that is known before samples are read."""
     from packer.conversion.estimate import estimate  # noqa: PLC0415
-    from packer.conversion.job import Job  # noqa: PLC0415
     from packer.conversion.journal import NAMES  # noqa: PLC0415
+    from packer.conversion.pack_builder import PackBuilder  # noqa: PLC0415
     from packer.conversion.plan import make_plan  # noqa: PLC0415
+    from packer.files.storage import free_bytes  # noqa: PLC0415
     from packer.files.work_folder import work_folder  # noqa: PLC0415
-    from packer.pack.storage import free_bytes  # noqa: PLC0415
 
     plan = make_plan(source, asked)
     size, free = estimate(plan), free_bytes(pack.absolute().parent)
     refused: PackerError | None = None
     try:  # the work folder is made as the real run makes it, and removed again
         with work_folder(pack.with_name(f".{pack.name}.partial"), NAMES) as work:
-            Job(plan, pack, work, threads=1, progress=lambda samples, size: None).rehearse(restart=options["restart"])
+            PackBuilder(plan, pack, work, threads=1, progress=lambda samples, size: None).rehearse(
+                restart=options["restart"]
+            )
     except PackerError as error:
         refused = error
     verdict = "would be refused" if refused is not None else "can be packed, as far as was looked"

@@ -3,7 +3,7 @@
 import click
 
 from packer.cli.base import examples, print_json
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.files.terminal import echo
 
 
@@ -11,8 +11,8 @@ from packer.files.terminal import echo
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""
-    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
-    from packer.measure.doctor import findings  # noqa: PLC0415
+    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.doctor import findings  # noqa: PLC0415
 
     found = []
     for finding in findings(Machine()):
@@ -26,6 +26,6 @@ def command(*, as_json: bool) -> None:
         for finding in problems:
             echo(f"{finding.name}: {'; '.join(filter(None, (finding.problem, finding.fix)))}", err=True)
     if problems:
-        raise Refused(f"problems found: {len(problems)}")
+        raise InvalidRequest(f"problems found: {len(problems)}")
     if not as_json:
         echo("ok")

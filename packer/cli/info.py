@@ -28,7 +28,7 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
     from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
 
     if keys:
-        from packer.pack.opening import Pack  # noqa: PLC0415
+        from packer.pack.reader import Pack  # noqa: PLC0415
 
         opened = Pack(pack)
         hand_over(map(opened.index.key, range(len(opened))))

@@ -31,21 +31,21 @@ def command(pack: Path, **options: Any) -> None:
     One thread loads samples stage by stage with the code that loaders use; the sentence says which stage limits, and
     what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
     """
-    from packer.measure import flame, profile_report, writing  # noqa: PLC0415  keeps `packer --help` light
-    from packer.measure.profiling import profiled  # noqa: PLC0415
-    from packer.parallel import usable_cores  # noqa: PLC0415
+    from packer.system.parallel import usable_cores  # noqa: PLC0415
+    from packer.tools import output, profile, stage_chart  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.profile import profiled  # noqa: PLC0415
 
     if options["plot"]:
-        flame.check(options["plot"])
+        stage_chart.check(options["plot"])
     names = ("transform", "geometry", "fields", "samples", "batch", "cold")
     found, left = profiled(pack, **{name: options[name] for name in names})
-    lines = profile_report.text(found, cores=usable_cores())
+    lines = profile.text(found, cores=usable_cores())
     echo(*lines, *([left] if left else []), err=options["as_json"])
-    figures = writing.Figures(profile_report.document(found, **{name: options[name] for name in names}))
+    figures = output.Figures(profile.document(found, **{name: options[name] for name in names}))
     figures.hand_over(as_json=options["as_json"])
     for path in options["outputs"]:
         figures.write(path)
     if options["plot"]:
         title = f"{pack.resolve().name}: {found.samples} samples, one thread"
-        verdict = profile_report.verdict(found, usable_cores())
-        flame.draw(found, options["plot"], title=title, verdict=verdict)
+        verdict = profile.verdict(found, usable_cores())
+        stage_chart.draw(found, options["plot"], title=title, verdict=verdict)

@@ -38,9 +38,9 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
     from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
-    from packer.staging.stager import Hooks, Options, stage_or_warm, warmed  # noqa: PLC0415
+    from packer.staging.stager import Hooks, StageOptions, stage_or_warm, warmed  # noqa: PLC0415
 
-    options = Options(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
+    options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
     manifest = manifests.read(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
     with Progress(samples, quiet=as_json) as progress:
@@ -59,11 +59,11 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 
 
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
-    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
-    from packer.staging.copies import copies_of  # noqa: PLC0415
-    from packer.staging.place import Place  # noqa: PLC0415
+    from packer.staging.staged_copies import copies_of  # noqa: PLC0415
+    from packer.staging.user_folder import UserFolder  # noqa: PLC0415
+    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
 
-    place = Place.of(to, Machine())
+    place = UserFolder.of(to, Machine())
     size = count = 0
     if place.is_there():
         with place.locked(lambda: echo("waiting for another process that stages ...", err=True)):
@@ -77,11 +77,11 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> No
 
 
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
-    from packer.machine import Machine  # noqa: PLC0415  keeps `packer --help` light
-    from packer.staging.copies import copies  # noqa: PLC0415
-    from packer.staging.place import Place  # noqa: PLC0415
+    from packer.staging.staged_copies import copies  # noqa: PLC0415
+    from packer.staging.user_folder import UserFolder  # noqa: PLC0415
+    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
 
-    found: list[dict[str, Any]] = [copy.describe() for copy in copies(Place.of(to, Machine()))]
+    found: list[dict[str, Any]] = [copy.describe() for copy in copies(UserFolder.of(to, Machine()))]
     if as_json:
         print_json(found)
         return
@@ -104,16 +104,16 @@ def _parts(text: str | None) -> tuple[int, ...] | None:
 
 
 def _keep(text: str | None) -> Any:
-    from packer.staging.room import Keep  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.capacity import SpaceKept  # noqa: PLC0415  keeps `packer --help` light
 
     if text is None:
         return None
     if not text.endswith("%"):
-        return Keep(bytes=parse_size(text))
+        return SpaceKept(bytes=parse_size(text))
     try:
         share = float(text[:-1]) / 100
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
         raise click.BadParameter(f"{text!r}: expected a share such as 20%, or a size such as 2G")
-    return Keep(share=share)
+    return SpaceKept(share=share)

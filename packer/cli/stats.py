@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from packer.cli.base import Progress, examples, json_option, output_option
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.files.save import check_savable, save
 from packer.files.terminal import echo
-from packer.parallel import usable_cores
+from packer.system.parallel import usable_cores
 
 
 @click.command(
@@ -31,10 +31,10 @@ def command(
     threads: int | None,
 ) -> None:
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
+    from packer.inspect.statistics.scan import StatisticsScan  # noqa: PLC0415  as above
+    from packer.inspect.statistics.statistics_report import lines  # noqa: PLC0415  as above
     from packer.pack.manifest import read  # noqa: PLC0415  keeps `packer --help` light
     from packer.pack.verification import EVERYTHING, Subset  # noqa: PLC0415  as above
-    from packer.statistics.report import lines  # noqa: PLC0415  as above
-    from packer.statistics.survey import Survey  # noqa: PLC0415  as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:
@@ -42,10 +42,10 @@ def command(
         check_savable(plot)
     count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
     with Progress(count) as progress:
-        survey = Survey(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
+        survey = StatisticsScan(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
     data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
     if plot is not None:
-        from packer.statistics.plot import draw_plot  # noqa: PLC0415  as above
+        from packer.inspect.statistics.statistics_plot import draw_plot  # noqa: PLC0415  as above
 
         save(plot, draw_plot(survey))
     for path in outputs:
@@ -56,9 +56,9 @@ def command(
 
 
 def _check_plot(path: Path) -> None:
-    """Raises Refused for another suffix, MissingPackage without matplotlib."""
+    """Raises InvalidRequest for another suffix, MissingPackage without matplotlib."""
     from packer.registry import import_or_explain  # noqa: PLC0415  keeps `packer --help` light
 
     if path.suffix.lower() != ".png":
-        raise Refused(f"{path}: expected a name that ends in .png; choose another name")
+        raise InvalidRequest(f"{path}: expected a name that ends in .png; choose another name")
     import_or_explain("matplotlib.figure", "--plot")

@@ -9,7 +9,7 @@ import click
 from packer import synthetic
 from packer.cli.base import examples
 from packer.files.terminal import echo
-from packer.parallel import usable_cores
+from packer.system.parallel import usable_cores
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None | str:

@@ -64,17 +64,17 @@ def command(source: Path, **options: Any) -> None:
     Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
     turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
-    from packer.measure import caching, tune, tune_report, writing  # noqa: PLC0415  keeps `packer --help` light
-    from packer.measure.machine import cores_text  # noqa: PLC0415
-    from packer.measure.setting import settings, subjects  # noqa: PLC0415
-    from packer.parallel import usable_cores  # noqa: PLC0415
+    from packer.system.description import cores_text  # noqa: PLC0415
+    from packer.system.parallel import usable_cores  # noqa: PLC0415
+    from packer.tools import output, page_cache, tune  # noqa: PLC0415  keeps `packer --help` light
+    from packer.tools.workload import settings, subjects  # noqa: PLC0415
 
     if options["as_json"] and options["as_csv"]:
         raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
-        from packer.measure import drawing, tune_plot  # noqa: PLC0415
+        from packer.tools import plotting  # noqa: PLC0415
 
-        drawing.check(options["plot"])
+        plotting.check(options["plot"])
     how = {name: options[name] for name in ("fields", "transform", "follow_links", "max_pixels")}
     (subject,) = subjects((source,), options["geometry"], **how)
     echo(*subject.notes(), err=True)
@@ -82,15 +82,15 @@ def command(source: Path, **options: Any) -> None:
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
     echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
-    drop = partial(caching.drop, subject.files()) if options["cold"] else None
+    drop = partial(page_cache.drop, subject.files()) if options["cold"] else None
     tell = partial(echo, err=True)
     rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
-    echo(*tune_report.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])
+    echo(*tune.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])
     asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
-    document = tune_report.document(rows, plan, **asked)
-    figures = writing.Figures(document, tune_report.CSV_HEAD, tune_report.csv_rows(rows))
+    document = tune.document(rows, plan, **asked)
+    figures = output.Figures(document, tune.CSV_HEAD, tune.csv_rows(rows))
     figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
     for path in options["outputs"]:
         figures.write(path)
     if options["plot"]:
-        tune_plot.draw(rows, plan, options["plot"])
+        plotting.draw_tune(rows, plan, options["plot"])

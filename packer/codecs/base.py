@@ -8,7 +8,7 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
   It raises DamagedImage or CorruptRecord for bytes that `encode` did not make, and never returns memory that it
   did not write.
 * `out`, where given, is C-contiguous with exactly the dtype and shape of the result, and is returned; anything else
-  raises Refused.
+  raises InvalidRequest.
 * `view` asks for the picture through a View (image, depth and mask only). `header` is what `look` found in these very
   bytes, where the caller has looked: nothing is parsed twice then.
 """
@@ -16,9 +16,9 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from packer.decoders import Decoder, Header
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.geometry import View
+from packer.images import Decoder, Header
 from packer.schema import Buffer as Buffer
 from packer.schema import Field, Shape
 
@@ -32,13 +32,13 @@ class Codec(ABC):
     has_table: ClassVar[bool] = False  # whether `encode` says where parts of a value are, so that they decode alone
 
     def __init__(self, field: Field, **how: Any) -> None:
-        """field: what is stored; how: decoder, strict, check_data, dct, vouched, table: see packer.decoders.Decoder."""
+        """field: what is stored; how: decoder, strict, check_data, dct, vouched, table: see packer.images.Decoder."""
         self.field = field
         self.pixels = Decoder(field.kind, invalid=field.invalid, max_pixels=field.pixel_limit, **how)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:
-            raise Refused(
+            raise InvalidRequest(
                 f"field {field.name!r}: codec {name!r} cannot hold kind {field.kind!r}, only {', '.join(self.kinds)}"
             )
 
@@ -49,7 +49,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
-        """The bytes that are stored; raises Refused or BadInput for a value that it cannot hold exactly."""
+        """The bytes that are stored; raises InvalidRequest or BadInput for a value that it cannot hold exactly."""
 
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
@@ -60,7 +60,7 @@ class Codec(ABC):
 
         Decoding the whole does not look at the table; decoding a part trusts it, once this has passed.
         """
-        raise Refused(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
+        raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
     def look(self, buffer: Buffer) -> tuple[Shape, Header | None]:
         """Shape of what `decode(buffer)` gives, and for a picture file its header, to be handed to `decode`."""
@@ -68,4 +68,4 @@ class Codec(ABC):
 
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""
-        raise Refused(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")
+        raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")

@@ -20,13 +20,13 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.arrays import deliver, form, target
 from packer.codecs import base
-from packer.decoders import Header
-from packer.errors import BadInput, CorruptRecord, Refused
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View, upright
+from packer.geometry.warp import warp
+from packer.images import Header
 from packer.schema import Field, Shape
-from packer.warping import warp
+from packer.system.arrays import deliver, form, target
 
 _HEADER = struct.Struct("<2sIIIIiiHHIIIIII")
 _GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1)
@@ -45,9 +45,11 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):
-            raise Refused(f"field {field.name!r}: codec 'bmp' holds uint8, not {field.dtype}; use codec npy or raw")
+            raise InvalidRequest(
+                f"field {field.name!r}: codec 'bmp' holds uint8, not {field.dtype}; use codec npy or raw"
+            )
         self._palette = _PALETTE if field.kind == "mask" else b""
         self._channels = 1 if self._palette else 3
         self._start = _HEADER.size + len(self._palette)
@@ -58,12 +60,12 @@ class Codec(base.Codec):
         return replace(field, dtype="uint8", shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """A BMP file of uint8 (H, W, 3) RGB, for a mask of uint8 (H, W); Refused for anything else."""
+        """A BMP file of uint8 (H, W, 3) RGB, for a mask of uint8 (H, W); InvalidRequest for anything else."""
         colour = self._channels == 3
         fits = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == (3 if colour else 2)
         if not fits or (colour and value.shape[2] != 3):
             wanted = "(H, W, 3)" if colour else "(H, W)"
-            raise Refused(f"field {self.field.name!r}: codec 'bmp' holds uint8 {wanted}, found {form(value)}")
+            raise InvalidRequest(f"field {self.field.name!r}: codec 'bmp' holds uint8 {wanted}, found {form(value)}")
         height, width = value.shape[:2]
         start = self._head(height, width)
         size_bytes = len(start) + height * self._row_bytes(width)

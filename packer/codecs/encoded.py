@@ -1,16 +1,16 @@
 """encoded: the file's own bytes, kept as they are; pictures are decoded when read.
 
-A pixel field may hold any picture format that packer.decoders knows, JPEG beside PNG if need be; whether the bytes are
-sound is for packer.decoders.validate to say before they come here. A field of kind bytes is given back verbatim.
+A pixel field may hold any picture format that packer.images knows, JPEG beside PNG if need be; whether the bytes are
+sound is for packer.images.validate to say before they come here. A field of kind bytes is given back verbatim.
 """
 
 from dataclasses import replace
 from typing import Any
 
 from packer.codecs import base
-from packer.decoders import Header, sniff
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
+from packer.images import Header, sniff
 from packer.schema import PIXEL_KINDS, Field, Shape
 
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
@@ -25,7 +25,7 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'encoded' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'encoded' takes no argument, found {self.argument!r}")
 
     @classmethod
     def complete(cls, field: Field) -> Field:
@@ -36,7 +36,7 @@ class Codec(base.Codec):
     def encode(self, value: Any) -> bytes:
         """The bytes themselves; raises BadInput for a depth whose header says another dtype than the field."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise Refused(
+            raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "
                 f"use codec raw, png or jpeg for arrays"
             )
@@ -49,11 +49,11 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """The pixels, as packer.decoders.decode gives them; kind bytes: the bytes."""
+        """The pixels, as packer.images.decode gives them; kind bytes: the bytes."""
         if self.field.kind != "bytes":
             return self.pixels(buffer, view, out, header=header)
         if view is not None or out is not None:
-            raise Refused(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
+            raise InvalidRequest(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
         return bytes(buffer)
 
     def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:

@@ -5,8 +5,8 @@ Up to quality 95 chroma is halved in both directions (4:2:0); above, where that 
 0.74 ms; at 100 it is 41.8 dB against 51.6 dB.
 Restart intervals let a reader that needs a part of the picture cut the rest away before decoding: an interval is a
 whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), see `_interval`. How long each one is stands in an APP11
-segment, laid out in packer.decoders.intervals. On photographs of 500 px at quality 90 the markers make a file 3.1 %
-larger and the table 1.5 %.
+segment, laid out in packer.images.restart_intervals. On photographs of 500 px at quality 90 the markers make a file
+3.1 % larger and the table 1.5 %.
 What is decoded may be any picture file: one that was lossless may have been kept so inside a jpeg field.
 """
 
@@ -17,13 +17,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import Header, sniff
-from packer.decoders.intervals import check_table, with_table
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
+from packer.images import Header, sniff
+from packer.images.restart_intervals import check_table, with_table
 from packer.schema import Field, Shape
+from packer.system.arrays import form
 
 _DEFAULT_QUALITY = "95"
 _HALVED_CHROMA = 95  # the highest quality with it
@@ -46,7 +46,9 @@ class Codec(base.Codec):
         super().__init__(field, **how)
         text = _DEFAULT_QUALITY if self.argument is None else self.argument
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
-            raise Refused(f"field {field.name!r}: quality {text!r} of codec 'jpeg': expected 1 to 100, as in jpeg:95")
+            raise InvalidRequest(
+                f"field {field.name!r}: quality {text!r} of codec 'jpeg': expected 1 to 100, as in jpeg:95"
+            )
         self.quality = int(text)
 
     @classmethod
@@ -55,15 +57,15 @@ class Codec(base.Codec):
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     def encode(self, value: Any) -> bytes:
-        """A baseline JFIF file of a uint8 (H, W, 3) RGB array; raises Refused for anything else.
+        """A baseline JFIF file of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else.
 
         There is no EXIF in it, and one APP segment beside JFIF's: the table of its restart intervals.
         """
         name = self.field.name
         if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
-            raise Refused(f"field {name!r}: codec 'jpeg' holds uint8 (H, W, 3), found {form(value)}")
+            raise InvalidRequest(f"field {name!r}: codec 'jpeg' holds uint8 (H, W, 3), found {form(value)}")
         if not value.flags.c_contiguous:
-            raise Refused(f"field {name!r}: codec 'jpeg' takes C-contiguous arrays; use numpy.ascontiguousarray")
+            raise InvalidRequest(f"field {name!r}: codec 'jpeg' takes C-contiguous arrays; use numpy.ascontiguousarray")
         height, width = value.shape[:2]
         if not (0 < height <= _LONGEST_PX and 0 < width <= _LONGEST_PX):
             raise BadInput(f"{width}x{height} px do not fit a JPEG, 1 to {_LONGEST_PX} each way do; use codec raw")

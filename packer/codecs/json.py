@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from packer.codecs import base
-from packer.decoders import Header
-from packer.errors import BadInput, CorruptRecord, Refused
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
+from packer.images import Header
 from packer.schema import Field
 
 
@@ -19,7 +19,7 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
 
     def encode(self, value: Any) -> bytes:
         """The value as JSON; raises BadInput for one that would not come back equal (tuples, NaN, keys not str)."""
@@ -38,7 +38,7 @@ class Codec(base.Codec):
     ) -> Any:
         """The value; raises CorruptRecord for what is not JSON, repeats a key or has NaN or infinity."""
         if view is not None or out is not None:
-            raise Refused(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")
+            raise InvalidRequest(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")
         try:
             return _parse(buffer)
         except (ValueError, RecursionError) as error:

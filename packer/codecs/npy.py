@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import Header, decode, sniff
-from packer.errors import BadInput, CorruptRecord, Refused
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
+from packer.images import Header, decode, sniff
 from packer.schema import DTYPES, Field, Shape
+from packer.system.arrays import form
 
 
 class Codec(base.Codec):
@@ -25,7 +25,7 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
 
     @classmethod
     def complete(cls, field: Field) -> Field:
@@ -33,13 +33,15 @@ class Codec(base.Codec):
         return replace(field, shape=field.shape or (None, None))
 
     def encode(self, value: Any) -> bytes:
-        """An .npy file of an (H, W) array of numbers, of the field's dtype where it has one; Refused otherwise."""
+        """An .npy file of an (H, W) array of numbers, of the field's dtype where it has one; InvalidRequest
+        otherwise.
+        """
         dtype = self.field.dtype
         fits = (
             isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.name in (DTYPES if not dtype else [dtype])
         )
         if not fits:
-            raise Refused(
+            raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'npy' holds {dtype or 'numbers'} (H, W), found {form(value)}"
             )
         if 0 in value.shape:

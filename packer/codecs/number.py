@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from packer.arrays import cast_exactly, deliver, read_numbers
 from packer.codecs import base
-from packer.decoders import Header
-from packer.errors import BadInput, CorruptRecord, Refused
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
+from packer.images import Header
 from packer.schema import Field, Shape
+from packer.system.arrays import cast_exactly, deliver, read_numbers
 
 
 class Codec(base.Codec):
@@ -21,9 +21,9 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
         if field.dtype is None or field.shape is None or None in field.shape:
-            raise Refused(
+            raise InvalidRequest(
                 f"field {field.name!r}: codec 'number' needs a dtype and a fixed shape; use codec raw or json"
             )
         self._shape = tuple(length for length in field.shape if length is not None)
@@ -42,7 +42,7 @@ class Codec(base.Codec):
     ) -> Any:
         """A Python int, float or bool for shape (), else an array; raises CorruptRecord for another number of bytes."""
         if view is not None:
-            raise Refused(f"field {self.field.name!r}: a number has no pixels; ask without a view")
+            raise InvalidRequest(f"field {self.field.name!r}: a number has no pixels; ask without a view")
         if len(buffer) != self._size_bytes:
             raise CorruptRecord(
                 f"field {self.field.name!r}: {len(buffer)} bytes, expected {self._size_bytes}; "

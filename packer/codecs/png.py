@@ -6,12 +6,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from packer.arrays import form
 from packer.codecs import base
-from packer.decoders import Header, sniff
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
+from packer.images import Header, sniff
 from packer.schema import PIXEL_KINDS, Field, Shape
+from packer.system.arrays import form
 
 _DTYPES = {"image": ("uint8",), "mask": ("uint8",), "depth": ("uint8", "uint16")}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
@@ -26,9 +26,9 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
         if field.dtype is not None and field.dtype not in _DTYPES[field.kind]:
-            raise Refused(
+            raise InvalidRequest(
                 f"field {field.name!r}: codec 'png' holds a {field.kind} as {' or '.join(_DTYPES[field.kind])}, "
                 f"not {field.dtype}; use codec raw"
             )
@@ -40,14 +40,16 @@ class Codec(base.Codec):
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """A PNG file of uint8 (H, W, 3) RGB, uint8 (H, W), or for a depth uint16 (H, W); Refused for anything else."""
+        """A PNG file of uint8 (H, W, 3) RGB, uint8 (H, W), or for a depth uint16 (H, W); InvalidRequest for anything
+        else.
+        """
         field = self.field
         allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]
         colour = field.kind == "image"
         fits = isinstance(value, np.ndarray) and value.ndim == (3 if colour else 2) and value.dtype.name in allowed
         if not fits or (colour and value.shape[2] != 3):
             wanted = f"{' or '.join(allowed)} {'(H, W, 3)' if colour else '(H, W)'}"
-            raise Refused(f"field {field.name!r}: codec 'png' holds {wanted}, found {form(value)}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'png' holds {wanted}, found {form(value)}")
         if 0 in value.shape:
             raise BadInput(f"a picture of {value.shape[1]}x{value.shape[0]} px does not fit a PNG; use codec raw")
         done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if colour else value)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from packer.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 from packer.codecs import base
-from packer.decoders import Header
-from packer.errors import BadInput, CorruptRecord, Refused
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
+from packer.geometry.warp import warp
+from packer.images import Header
 from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape
-from packer.warping import warp
+from packer.system.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "points": "float32", "boxes": "float32"}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None), "boxes": (None, 4)}
@@ -35,11 +35,13 @@ class Codec(base.Codec):
         described = self.complete(field)
         name, dtype, shape = field.name, described.dtype, described.shape
         if self.argument is not None and self.argument not in DTYPES:
-            raise Refused(f"field {name!r}: codec 'raw:{self.argument}': expected one of {', '.join(DTYPES)}")
+            raise InvalidRequest(f"field {name!r}: codec 'raw:{self.argument}': expected one of {', '.join(DTYPES)}")
         if dtype is None or shape is None:
-            raise Refused(f"field {name!r}: codec 'raw' needs a dtype and a shape, such as float32 and (None, 4, 2)")
+            raise InvalidRequest(
+                f"field {name!r}: codec 'raw' needs a dtype and a shape, such as float32 and (None, 4, 2)"
+            )
         if field.kind in ("image", "mask") and dtype != "uint8":
-            raise Refused(f"field {name!r}: a {field.kind} is uint8, found {dtype}; use kind depth")
+            raise InvalidRequest(f"field {name!r}: a {field.kind} is uint8, found {dtype}; use kind depth")
         self._dtype = np.dtype(dtype)
         self._shape = shape
         row = math.prod(length for length in shape[1:] if length is not None)
@@ -56,7 +58,9 @@ class Codec(base.Codec):
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """The numbers of an array; raises Refused for a dtype, BadInput for a shape or a value that does not fit."""
+        """The numbers of an array; raises InvalidRequest for a dtype, BadInput for a shape or a value that does not
+        fit.
+        """
         given = self._cast(value)
         fits = len(given.shape) == len(self._shape)
         fits = fits and all(want in (None, have) for want, have in zip(self._shape, given.shape, strict=True))
@@ -110,7 +114,7 @@ class Codec(base.Codec):
             return round_floats(value, self._dtype)
         as_it_is = is_array and np.can_cast(value.dtype, self._dtype, "safe")
         if self.field.kind in PIXEL_KINDS and self.argument is None and not as_it_is:
-            raise Refused(
+            raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'raw' holds {self._dtype}, found {form(value)}, which is never "
                 f"narrowed silently; use raw:{self._dtype} to ask for it"
             )

@@ -3,9 +3,9 @@
 from typing import Any
 
 from packer.codecs import base
-from packer.decoders import Header
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
+from packer.images import Header
 from packer.schema import Field
 
 
@@ -17,12 +17,12 @@ class Codec(base.Codec):
     def __init__(self, field: Field, **how: Any) -> None:
         super().__init__(field, **how)
         if self.argument is not None:
-            raise Refused(f"field {field.name!r}: codec 'text' takes no argument, found {self.argument!r}")
+            raise InvalidRequest(f"field {field.name!r}: codec 'text' takes no argument, found {self.argument!r}")
 
     def encode(self, value: Any) -> bytes:
         """UTF-8, with surrogateescape (PEP 383); raises BadInput for surrogates that stand for no byte."""
         if not isinstance(value, str):
-            raise Refused(f"field {self.field.name!r}: codec 'text' holds str, found {type(value).__name__}")
+            raise InvalidRequest(f"field {self.field.name!r}: codec 'text' holds str, found {type(value).__name__}")
         try:
             data = value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
@@ -36,5 +36,5 @@ class Codec(base.Codec):
     ) -> Any:
         """The str; every sequence of bytes is one."""
         if view is not None or out is not None:
-            raise Refused(f"field {self.field.name!r}: text has no pixels; ask without a view and without out")
+            raise InvalidRequest(f"field {self.field.name!r}: text has no pixels; ask without a view and without out")
         return str(buffer, "utf-8", "surrogateescape")

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from packer import formats
-from packer.conversion.copying import encoder_of
-from packer.conversion.encoding import Encoded
+from packer.conversion.encode import Encoded, encoder_of
 from packer.conversion.plan import Plan, probe_indices
 from packer.schema import PIXEL_KINDS
 

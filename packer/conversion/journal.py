@@ -20,13 +20,13 @@ from types import MappingProxyType
 from typing import Any
 
 from packer import __version__
-from packer.errors import CorruptPack, PackerError, Refused
+from packer.errors import CorruptPack, InvalidRequest, PackerError
+from packer.files.digest import part_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder
-from packer.formats.stacking.spooling import NAME as SPOOL
+from packer.formats._columns.spool import NAME as SPOOL
 from packer.pack import manifest as manifests
-from packer.pack.digest import part_bytes
-from packer.pack.foreign import PACK_NAMES
 from packer.pack.manifest import Part
+from packer.pack.unlisted import PACK_NAMES
 
 PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
 NAMES = {
@@ -39,7 +39,7 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedPart:
     """A finished part, and what became of its samples."""
 
     part: Part
@@ -57,10 +57,12 @@ class Journal:
         self.pack = work.inside / PACK
         self.pieces = work.inside / PIECES
         self._lock = threading.Lock()
-        self.finished: dict[str, Finished] = {}
+        self.finished: dict[str, FinishedPart] = {}
 
     def check(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any]) -> None:
-        """Raise Refused where `begin` would; nothing is changed. Then `finished` is what a run would go on after."""
+        """Raise InvalidRequest where `begin` would; nothing is changed. Then `finished` is what a run would go on
+        after.
+        """
         lines = [] if restart else self._lines(cut=False)
         if len(lines) >= 2:
             self._compare(lines[0], fingerprint, options)
@@ -69,7 +71,7 @@ class Journal:
                 self.finished = {done.part.name: done for done in every if self._is_there(done)}
 
     def begin(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any] = _NONE) -> None:
-        """Take up the work of an earlier run, or start anew; raises Refused where source or options changed.
+        """Take up the work of an earlier run, or start anew; raises InvalidRequest where source or options changed.
 
         options: what the user asked for, so that a later run can say what is another.
         """
@@ -92,14 +94,14 @@ class Journal:
         self.sweep()
 
     def _compare(self, first: dict[str, Any], fingerprint: str, options: Mapping[str, Any]) -> None:
-        """Raise Refused, saying what is another, where the journal's first line is not of that plan."""
+        """Raise InvalidRequest, saying what is another, where the journal's first line is not of that plan."""
         if first.get("fingerprint") != fingerprint:
-            raise Refused(
+            raise InvalidRequest(
                 f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(first, options)}; "
                 "--restart throws its work away"
             )
 
-    def _is_replaced(self, every: list[Finished]) -> bool:
+    def _is_replaced(self, every: list[FinishedPart]) -> bool:
         """Whether `pack` is the old pack: a run ended between the swap and `remove`, and sizes alone may agree."""
         try:
             found = manifests.read(self.pack)
@@ -107,18 +109,18 @@ class Journal:
             return False
         return {part.name: part.sha256 for part in found.parts} != {done.part.name: done.part.sha256 for done in every}
 
-    def _finished(self, line: dict[str, Any]) -> Finished:
+    def _finished(self, line: dict[str, Any]) -> FinishedPart:
         try:
             part, skipped, incomplete = (
                 Part.from_json(line["part"]),
                 _pairs(line["skipped"]),
                 _pairs(line["incomplete"]),
             )
-            return Finished(part, _count(line["bytes_in"]), _count(line["bytes_out"]), skipped, incomplete)
+            return FinishedPart(part, _count(line["bytes_in"]), _count(line["bytes_out"]), skipped, incomplete)
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged() from error
 
-    def _is_there(self, done: Finished) -> bool:
+    def _is_there(self, done: FinishedPart) -> bool:
         with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
             part, piece = pack.status(done.part.name), pieces.status(done.part.name)
         if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
@@ -145,7 +147,7 @@ class Journal:
         return lines
 
     def sweep(self) -> None:
-        """Remove what is unfinished, and so give its space back; raises UnsafePath, StorageFailed."""
+        """Remove what is unfinished, and so give its space back; raises UnsafePath, StorageError."""
         self.work.check()
         for name in (PACK, PIECES):
             with self.work.folder(name) as folder:
@@ -160,7 +162,7 @@ class Journal:
         self.work.sync()
         self.work.clear()
 
-    def add(self, done: Finished) -> None:
+    def add(self, done: FinishedPart) -> None:
         """A part and its piece are on disk, and so are their names. Any thread may say so."""
         for name in (PACK, PIECES):
             with self.work.folder(name) as folder:

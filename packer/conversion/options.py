@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from packer import codecs
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.geometry import Resize
 from packer.schema import MOST_PIXELS, USUAL_PIXELS
 
@@ -18,7 +18,7 @@ MOST_EXTRAS_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Options:
+class ConversionOptions:
     """Everything that decides a pack's bytes, besides the source. All JSON.
 
     to: format. fields: names to pack, None for all. codecs: (field, codec) pairs as typed.
@@ -50,21 +50,25 @@ class Options:
         choices = {"exif": ("ignore", "rotate"), "validate": ("full", "header"), "on_error": ("raise", "skip")}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise Refused(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
+                raise InvalidRequest(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
         if self.sidecar_frame not in (None, "stored", "upright"):
-            raise Refused(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
+            raise InvalidRequest(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
         if self.sidecar_frame == "upright" and self.exif != "rotate":
-            raise Refused("--sidecar-frame upright needs --exif rotate: upright masks do not fit pictures as stored")
+            raise InvalidRequest(
+                "--sidecar-frame upright needs --exif rotate: upright masks do not fit pictures as stored"
+            )
         if self.resize is not None:
             Resize.parse(self.resize)
         for _, codec in self.codecs:
             codecs.registry.check(codec.partition(":")[0])
         if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
-            raise Refused(f"max_pixels={self.max_pixels}: expected 1 to {MOST_PIXELS} ({MOST_PIXELS // 1_000_000}M)")
+            raise InvalidRequest(
+                f"max_pixels={self.max_pixels}: expected 1 to {MOST_PIXELS} ({MOST_PIXELS // 1_000_000}M)"
+            )
         if self.extras_bytes < 0:
-            raise Refused(f"extras_bytes={self.extras_bytes}: expected 0 (none) or a number of bytes")
+            raise InvalidRequest(f"extras_bytes={self.extras_bytes}: expected 0 (none) or a number of bytes")
         if self.part_bytes is not None and self.part_bytes < 0:
-            raise Refused(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
+            raise InvalidRequest(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
 
     @property
     def pixel_limit(self) -> int:

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
-from packer.conversion.carrying import Carried, choose
-from packer.conversion.options import Options
-from packer.conversion.repacking import KIND, PackSource
-from packer.errors import BadInput, BadInputs, PackerError, Refused
+from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_source import KIND, PackSource
+from packer.conversion.unsampled_files import UnsampledFiles, choose
+from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source
@@ -34,7 +34,7 @@ class Plan:
     chosen here, so that a lossless file is not made lossy without being asked. carried: files of no sample."""
 
     source: Source
-    options: Options
+    options: ConversionOptions
     schema: Schema
     parts: tuple[range, ...]
     sizes: npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class Plan:
     digest: str
     fingerprint: str
     defaulted: frozenset[str]
-    carried: Carried
+    carried: UnsampledFiles
 
     @cached_property
     def resize(self) -> Resize | None:
@@ -85,11 +85,11 @@ class Plan:
         return f"part-{number:05d}{formats.load(self.options.to).SUFFIX}"
 
 
-def make_plan(source: Source, options: Options) -> Plan:
+def make_plan(source: Source, options: ConversionOptions) -> Plan:
     """Settle everything.
 
-    Raises Refused for options that do not fit the source, BadInput for a file that vanished and for pictures that
-    nobody reads, unless bad samples are to be left out.
+    Raises InvalidRequest for options that do not fit the source, BadInput for a file that vanished and for pictures
+    that nobody reads, unless bad samples are to be left out.
     """
     if source.unread and options.on_error == "raise":
         raise BadInput(
@@ -121,9 +121,9 @@ def probe_indices(count: int) -> list[int]:
     return sorted({number * count // _PROBES for number in range(_PROBES)})
 
 
-def enlarged(source: Source, options: Options) -> tuple[int, int]:
+def enlarged(source: Source, options: ConversionOptions) -> tuple[int, int]:
     """How many of a few samples --resize would store larger than they are, and how many were looked at."""
-    from packer.decoders import sniff  # noqa: PLC0415  only a resize needs it
+    from packer.images import sniff  # noqa: PLC0415  only a resize needs it
 
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     if options.resize is None or main is None:
@@ -146,7 +146,7 @@ def enlarged(source: Source, options: Options) -> tuple[int, int]:
     return larger, looked
 
 
-def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[str]]:
+def _stored_schema(source: Source, options: ConversionOptions) -> tuple[Schema, frozenset[str]]:
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)
     if source.kind == KIND:
@@ -155,7 +155,7 @@ def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[
     wanted = [field for field in _wanted(source.schema, options.fields) if field not in noted]
     if unknown := sorted(set(chosen) - {field.name for field in wanted}):
         names = ", ".join(field.name for field in wanted)
-        raise Refused(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
+        raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     lossy = _lossy_fields(source) if options.resize else frozenset()
     prefers: Mapping[str, str] = formats.load(options.to).Writer.codecs
     stored: list[Field] = []
@@ -174,13 +174,15 @@ def _stored_schema(source: Source, options: Options) -> tuple[Schema, frozenset[
     return Schema(tuple(stored)), frozenset(defaulted)
 
 
-def _check_repacking(source: Source, options: Options) -> None:
-    """Raise Refused for what can only be done with the original files."""
+def _check_repacking(source: Source, options: ConversionOptions) -> None:
+    """Raise InvalidRequest for what can only be done with the original files."""
     if options.exif == "rotate":
-        raise Refused(f"{source.root}: --exif rotate is for original files; pack the original folder again with it")
+        raise InvalidRequest(
+            f"{source.root}: --exif rotate is for original files; pack the original folder again with it"
+        )
     for name, codec in options.codecs:
         if codec == "encoded" and name in source.schema and source.schema[name].codec != "encoded":
-            raise Refused(
+            raise InvalidRequest(
                 f"{source.root}: --codec {name}=encoded: the pack holds {source.schema[name].codec}, not the file's "
                 "bytes; pack the original folder again"
             )
@@ -191,17 +193,17 @@ def _wanted(schema: Schema, names: tuple[str, ...] | None) -> list[Field]:
         return list(schema)
     missing = [name for name in names if name not in schema]
     if missing:
-        raise Refused(f"--fields: the source has no field {missing[0]!r}; there are: {', '.join(schema.names)}")
+        raise InvalidRequest(f"--fields: the source has no field {missing[0]!r}; there are: {', '.join(schema.names)}")
     return [field for field in schema if field.name in names or field.name == "key"]
 
 
-def _default_codec(field: Field, options: Options, lossy: frozenset[str]) -> str:
+def _default_codec(field: Field, options: ConversionOptions, lossy: frozenset[str]) -> str:
     if options.resize is None or field.kind not in PIXEL_KINDS:
         return field.codec
     return "jpeg:95" if field.kind == "image" and field.name in lossy else "raw"
 
 
-def _with_codec(field: Field, codec: str, options: Options) -> Field:
+def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
     changed = replace(field, codec=codec)
     if field.kind in PIXEL_KINDS:  # of pictures as they are; smaller ones need no limit of their own
         limit = field.max_pixels if options.max_pixels is None else options.max_pixels
@@ -221,7 +223,7 @@ def _with_codec(field: Field, codec: str, options: Options) -> Field:
 
 def _lossy_fields(source: Source) -> frozenset[str]:
     """Image fields whose files are mostly lossy, judged from a few samples that can be read."""
-    from packer.decoders import sniff  # noqa: PLC0415  only a resize needs it
+    from packer.images import sniff  # noqa: PLC0415  only a resize needs it
 
     votes: dict[str, int] = {}
     for index in probe_indices(len(source)):
@@ -236,7 +238,9 @@ def _lossy_fields(source: Source) -> frozenset[str]:
     return frozenset(name for name, vote in votes.items() if vote > 0)
 
 
-def _measure(source: Source, options: Options, carried: Carried) -> tuple[npt.NDArray[np.int64], int, str, str]:
+def _measure(
+    source: Source, options: ConversionOptions, carried: UnsampledFiles
+) -> tuple[npt.NDArray[np.int64], int, str, str]:
     """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     if isinstance(source, PackSource):
@@ -291,7 +295,7 @@ class _Links:
             return 0, path.lstat().st_mtime_ns
         return status.st_size, status.st_mtime_ns
 
-    def check(self, options: Options) -> None:
+    def check(self, options: ConversionOptions) -> None:
         """Raise BadInputs before anything is read; where bad samples are left out, reading them says the same."""
         if self._reasons and options.on_error == "raise":
             count = f"{len(self._samples)} of {len(self._source)} samples"

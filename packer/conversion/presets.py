@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.schema import Schema
 
 _FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "object_id", "category", "split")
@@ -32,7 +32,7 @@ def source_options(kind: str) -> dict[str, Any]:
 
 
 def options(name: str, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a preset for a source with that schema; raises Refused where it has no grasps.
+    """The options of a preset for a source with that schema; raises InvalidRequest where it has no grasps.
 
     preferred: kind -> codec of fields that the format stores in its own way.
     """
@@ -41,6 +41,6 @@ def options(name: str, schema: Schema, preferred: Mapping[str, str]) -> dict[str
         side = round(PRESETS[name].jacquard_px / _LEAST_ZOOM)
         return {"fields": fields, "resize": f"{side}x{side}"}
     if "grasps" not in fields:
-        raise Refused(f"--preset {name} is for cornell and jacquard; the source has no field grasps")
+        raise InvalidRequest(f"--preset {name} is for cornell and jacquard; the source has no field grasps")
     codecs = [(field, "raw") for field in ("rgb", "depth") if field in fields and schema[field].kind not in preferred]
     return {"fields": fields, "codecs": tuple(codecs)}

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from packer.conversion.repacking import PackSource
-from packer.sources.adding.wrapping import Addition, Wrapped
+from packer.conversion.pack_source import PackSource
+from packer.sources._extend.derived import AddedFields, DerivedSource
 from packer.sources.base import Sample, Source
 
 
@@ -11,10 +11,10 @@ def subset(source: Source, rows: Sequence[int]) -> Source:
     """The samples of these rows, in their order; each row at most once."""
     if isinstance(source, PackSource):
         return PackSource(source.root, rows)
-    return Wrapped(source, _Nothing(), rows=rows, left_out=(), note=f"{len(rows)} of {len(source)} samples")
+    return DerivedSource(source, _Nothing(), rows=rows, left_out=(), note=f"{len(rows)} of {len(source)} samples")
 
 
-class _Nothing(Addition):
+class _Nothing(AddedFields):
     fields = ()
 
     def values(self, sample: Sample, source: Source, row: int) -> Sample:

@@ -3,7 +3,7 @@
 So nothing that is swapped for a link meanwhile, in the folder or above it, leads a write or a removal elsewhere. Links
 that lie in the folder are removed themselves, and never followed.
 
-An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageFailed.
+An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageError.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ class OpenFolder:
 
     @classmethod
     def at(cls, path: Path) -> "OpenFolder":
-        """The folder at a path that the user named: links in it are followed. Raises StorageFailed."""
+        """The folder at a path that the user named: links in it are followed. Raises StorageError."""
         with failing(path, "open the folder"):
             return cls(path, os.open(path, _FOLDER))
 
@@ -58,12 +58,12 @@ class OpenFolder:
     # ---- what is in it
 
     def names(self) -> list[str]:
-        """The names of all that is in it, sorted; raises StorageFailed."""
+        """The names of all that is in it, sorted; raises StorageError."""
         with failing(self.path, "list the folder"):
             return sorted(os.listdir(self.descriptor))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Of what has that name, a link itself; None where nothing has. Raises StorageFailed."""
+        """Of what has that name, a link itself; None where nothing has. Raises StorageError."""
         with failing(self.path / name, "ask for it"):
             try:
                 return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
@@ -71,7 +71,7 @@ class OpenFolder:
                 return None
 
     def folder(self, name: str) -> "OpenFolder":
-        """A folder in it, open; the caller closes it. Raises UnsafePath for a link or a file, StorageFailed."""
+        """A folder in it, open; the caller closes it. Raises UnsafePath for a link or a file, StorageError."""
         path = self.path / name
         with failing(path, "open the folder"):
             return OpenFolder(path, open_real_folder(path, name, within=self.descriptor))
@@ -106,7 +106,7 @@ class OpenFolder:
         return self.folder(name)
 
     def write_file(self, name: str, data: bytes) -> None:
-        """A new file, synced; raises StorageFailed."""
+        """A new file, synced; raises StorageError."""
         with failing(self.path / name, "write"):
             descriptor = os.open(name, _NEW_FILE, 0o666, dir_fd=self.descriptor)
             with os.fdopen(descriptor, "wb") as file:
@@ -115,7 +115,7 @@ class OpenFolder:
                 os.fsync(descriptor)
 
     def append_line(self, name: str, line: bytes) -> None:
-        """`line` and a newline at the end of a file, synced; raises StorageFailed, and leaves no half line then."""
+        """`line` and a newline at the end of a file, synced; raises StorageError, and leaves no half line then."""
         with self.plain_file(name, os.O_WRONLY | os.O_APPEND) as file, failing(self.path / name, "write"):
             before = os.fstat(file.fileno()).st_size
             data = memoryview(line + b"\n")
@@ -129,19 +129,19 @@ class OpenFolder:
             os.fsync(file.fileno())
 
     def read_file(self, name: str) -> bytes:
-        """The content of a file, nothing where it is not there; raises UnsafePath, StorageFailed."""
+        """The content of a file, nothing where it is not there; raises UnsafePath, StorageError."""
         if self.status(name) is None:
             return b""
         with self.plain_file(name, os.O_RDONLY) as file, failing(self.path / name, "read"):
             return file.read() or b""
 
     def cut(self, name: str, size: int) -> None:
-        """Shorten a file; raises UnsafePath, StorageFailed."""
+        """Shorten a file; raises UnsafePath, StorageError."""
         with self.plain_file(name, os.O_WRONLY) as file, failing(self.path / name, "cut"):
             os.ftruncate(file.fileno(), size)
 
     def plain_file(self, name: str, flags: int) -> BinaryIO:
-        """A file of one name, open. Raises UnsafePath for a link, of either kind, and anything else; StorageFailed.
+        """A file of one name, open. Raises UnsafePath for a link, of either kind, and anything else; StorageError.
 
         A file with a second name elsewhere is no file of packer's: writing to it would change that one too.
         """
@@ -162,24 +162,24 @@ class OpenFolder:
     # ---- removing
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link, or a folder with all that is in it, if it is there; raises StorageFailed."""
+        """Remove a file, a link, or a folder with all that is in it, if it is there; raises StorageError."""
         with failing(self.path / name, "remove"):
             _remove(self.descriptor, name)
 
     def remove_empty_folder(self, name: str) -> None:
-        """Raises StorageFailed where it is not empty, or no folder."""
+        """Raises StorageError where it is not empty, or no folder."""
         with failing(self.path / name, "remove the empty folder"):
             os.rmdir(name, dir_fd=self.descriptor)
 
     # ---- on disk
 
     def sync(self) -> None:
-        """fsync; raises StorageFailed."""
+        """fsync; raises StorageError."""
         with failing(self.path, "sync to disk"):
             os.fsync(self.descriptor)
 
     def sync_file_system(self) -> None:
-        """Everything written to the file system that holds it, by one syncfs(2): many small files; StorageFailed."""
+        """Everything written to the file system that holds it, by one syncfs(2): many small files; StorageError."""
         with failing(self.path, "sync to disk"):
             function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
             if function is None:
@@ -188,13 +188,13 @@ class OpenFolder:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def replace(self, name: str, target: "OpenFolder", new_name: str) -> None:
-        """Move a synced file to `target`, in the place of a file that may be there, by one rename; StorageFailed."""
+        """Move a synced file to `target`, in the place of a file that may be there, by one rename; StorageError."""
         with failing(target.path / new_name, "replace"):
             os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
     def publish(self, name: str, target: "OpenFolder", new_name: str) -> None:
-        """Move a complete folder to `target`, where nothing of that name may be; raises PackExists, StorageFailed."""
+        """Move a complete folder to `target`, where nothing of that name may be; raises PackExists, StorageError."""
         with self.folder(name) as staged:
             staged.sync()
         if not self._rename(name, target, new_name, _RENAME_NOREPLACE):
@@ -205,7 +205,7 @@ class OpenFolder:
         target.sync()
 
     def swap(self, name: str, target: "OpenFolder", new_name: str) -> None:
-        """Exchange a complete folder with one in `target`; raises StorageFailed.
+        """Exchange a complete folder with one in `target`; raises StorageError.
 
         One atomic exchange where the system has it; elsewhere two renames, between which `target` is absent.
         """

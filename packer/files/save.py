@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from packer.errors import Refused, UnsafePath
+from packer.errors import InvalidRequest, UnsafePath
 from packer.files.open_folder import OpenFolder
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
@@ -16,8 +16,8 @@ _NAMES = {_NEW: ANYTHING}
 def save(path: Path, data: bytes) -> None:
     """Write `data` to `path`, in one rename: a file or a link that is there is replaced, and nothing else.
 
-    /dev/stdout, /dev/fd/N and other devices below /dev are written to. Raises Refused for a folder and what is no file,
-    Locked where another process saves to the same path, StorageFailed.
+    /dev/stdout, /dev/fd/N and other devices below /dev are written to. Raises InvalidRequest for a folder and what is
+    no file, Locked where another process saves to the same path, StorageError.
     """
     check_savable(path)
     if _is_device(path):
@@ -34,17 +34,17 @@ def save(path: Path, data: bytes) -> None:
 
 
 def check_savable(path: Path) -> None:
-    """Raise Refused where `path` is a folder, or something that is no file: before any work."""
+    """Raise InvalidRequest where `path` is a folder, or something that is no file: before any work."""
     if _is_device(path):
         return
     if not path.name:
-        raise Refused(f"{path}: expected a file to write, found a folder; choose another name")
+        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
     if not path.parent.is_dir():
         return  # opening it says why
     with OpenFolder.at(path.parent) as folder:
         status = folder.status(path.name)
     if status is not None and stat.S_ISDIR(status.st_mode):
-        raise Refused(f"{path}: expected a file to write, found a folder; choose another name")
+        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
     if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
         raise UnsafePath(f"{path}: expected a file to write, found a device or a FIFO; choose another name")
 

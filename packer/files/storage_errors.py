@@ -1,4 +1,4 @@
-"""Storage errors: an OSError of the system as StorageFailed, with the path and what could not be done."""
+"""Storage errors: an OSError of the system as StorageError, with the path and what could not be done."""
 
 import errno
 import shutil
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from packer.errors import PackerError, StorageFailed
+from packer.errors import PackerError, StorageError
 
 
 @contextmanager
 def failing(path: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError of the block into StorageFailed with the path, and the free space where that is the cause."""
+    """Turn an OSError of the block into StorageError with the path, and the free space where that is the cause."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too
@@ -23,7 +23,7 @@ def failing(path: Path, doing: str) -> Iterator[None]:
                 hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
         elif error.errno == errno.EIO:
             hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
-        raise StorageFailed(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
+        raise StorageError(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
 
 
 def free_bytes(path: Path) -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from packer.files.text import printable
+from packer.errors import printable
 
 
 def echo(*lines: object, err: bool = False) -> None:

@@ -8,20 +8,11 @@ is, so that a text may pass twice.
 
 import os
 import shlex
-import unicodedata
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
+from packer.errors import printable
+
 _ELLIPSIS = "..."
 _MOST_CHARACTERS = 400
-
-
-def printable(text: str) -> str:
-    """The text on one line, characters that cannot be seen as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSEEN else char for char in text
-    )
 
 
 def shortened(text: str) -> str:

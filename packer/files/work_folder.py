@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from packer.errors import Locked, StorageFailed, UnsafePath
+from packer.errors import Locked, StorageError, UnsafePath
 from packer.files.open_folder import OpenFolder, open_real_folder
 from packer.files.storage_errors import failing
 
@@ -46,7 +46,7 @@ class WorkFolder(OpenFolder):
         return self
 
     def content(self) -> list[str]:
-        """The names in it, sorted, without its marker; raises StorageFailed."""
+        """The names in it, sorted, without its marker; raises StorageError."""
         marker = marker_name(self)
         return [name for name in self.names() if name != marker]
 
@@ -69,7 +69,7 @@ class WorkFolder(OpenFolder):
                     raise _unknown(folder.path / below)
 
     def clear(self) -> None:
-        """Remove all of it but the marker. Raises UnsafePath before anything is removed, and StorageFailed."""
+        """Remove all of it but the marker. Raises UnsafePath before anything is removed, and StorageError."""
         self.check()
         for name in self.content():
             self.remove(name)
@@ -81,7 +81,7 @@ def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None 
 
     Where another process has it: raises Locked, or calls `waiting` and waits for it to end. The lock is the kernel's
     flock on the folder itself: it ends with the process, and leaves no file behind.
-    Raises UnsafePath where something else lies there, StorageFailed.
+    Raises UnsafePath where something else lies there, StorageError.
     """
     with OpenFolder.at(path.parent) as above:
         while True:
@@ -144,7 +144,7 @@ def _flock(folder: OpenFolder, waiting: Callable[[], None] | None) -> None:
     except BlockingIOError as error:
         raise Locked(f"{folder.path}: another process works on the same target; wait for it to end") from error
     except OSError as error:
-        raise StorageFailed(f"{folder.path}: cannot lock: {error.strerror}; use a local file system") from error
+        raise StorageError(f"{folder.path}: cannot lock: {error.strerror}; use a local file system") from error
 
 
 def _is_same(folder: WorkFolder) -> bool:

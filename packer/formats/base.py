@@ -56,11 +56,11 @@ class Writer(ABC):
 
     @abstractmethod
     def write(self, record: Record) -> None:
-        """Append one record; raises StorageFailed."""
+        """Append one record; raises StorageError."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Complete the part and close it; the caller syncs it to disk. Raises StorageFailed."""
+        """Complete the part and close it; the caller syncs it to disk. Raises StorageError."""
 
     @abstractmethod
     def close(self) -> None:

@@ -26,15 +26,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.errors import CorruptPack, OutOfMemory, Refused, StorageFailed
+from packer.errors import CorruptPack, InvalidRequest, OutOfMemory, StorageError
+from packer.files.safe_paths import components
 from packer.formats import base
-from packer.formats.filing.folders import MOST_FILE_BYTES, Folder, NewFolder
-from packer.formats.filing.names import Names, suffixes
-from packer.formats.stacking import npz
-from packer.formats.stacking.layout import Array, arrays
-from packer.formats.stacking.mapping import OF_THE_MACHINE, Rows, mapping, opening
-from packer.formats.stacking.spooling import Spool
-from packer.naming import components
+from packer.formats._columns import zip_arrays
+from packer.formats._columns.layout import Array, arrays
+from packer.formats._columns.mapped import OF_THE_MACHINE, MappedRecords, mapping, opening
+from packer.formats._columns.spool import Spool
+from packer.formats._files import MOST_FILE_BYTES, FileNames, NewFolder, PartFolder, suffixes
 from packer.schema import Field, Schema
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
@@ -76,15 +75,15 @@ class Writer(base.Writer):
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._in_files = [field for field in schema if field.kind in _KINDS]
-        self._names = Names()
+        self._names = FileNames()
         self._samples = 0
         self._finished = False
         try:
             self._folder = NewFolder(path)
         except FileExistsError as error:
-            raise Refused(f"{path}: a part must be new, found a file or folder; remove it") from error
+            raise InvalidRequest(f"{path}: a part must be new, found a file or folder; remove it") from error
         except OSError as error:
-            raise StorageFailed(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
+            raise StorageError(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
         self._spools: tuple[list[Spool], ...] | None = tuple(
             [Spool(field, path) for field in table] for table in _Tables.of(schema)
         )
@@ -94,7 +93,9 @@ class Writer(base.Writer):
         values = {name: bytes(record[name]) for name in self.schema.names}
         largest = max((len(values[field.name]) for field in self._in_files), default=0)
         if largest > MOST_FILE_BYTES:
-            raise Refused(f"{self.path}: a value of {largest:,} bytes, expected at most {MOST_FILE_BYTES:,}; use hdf5")
+            raise InvalidRequest(
+                f"{self.path}: a value of {largest:,} bytes, expected at most {MOST_FILE_BYTES:,}; use hdf5"
+            )
         fitting = [suffixes(field, values[field.name]) for field in self._in_files]
         names = self._names.take(values.get("key", b"%d" % self._samples), self._samples, fitting)
         gathered, named, sizes = spools
@@ -123,7 +124,7 @@ class Writer(base.Writer):
                 for spool in table:
                     for array, content in spool.contents(self._samples):
                         contents[f"{prefix}{array.name('.')}"] = (array, content)
-            npz.save(self.path / _TABLE, contents, schema=self.schema, samples=self._samples)
+            zip_arrays.save(self.path / _TABLE, contents, schema=self.schema, samples=self._samples)
         except OSError as error:
             raise self._failure(error) from error
         finally:
@@ -139,12 +140,12 @@ class Writer(base.Writer):
 
     def _checked(self) -> tuple[list[Spool], ...]:
         if self._spools is None:
-            raise Refused(f"{self.path}: the part is closed; write it anew")
+            raise InvalidRequest(f"{self.path}: the part is closed; write it anew")
         return self._spools
 
-    def _failure(self, error: OSError) -> StorageFailed:
+    def _failure(self, error: OSError) -> StorageError:
         cause = error.strerror or str(error)
-        return StorageFailed(f"{self.path}: cannot write: {cause}; free space or choose another folder")
+        return StorageError(f"{self.path}: cannot write: {cause}; free space or choose another folder")
 
 
 class Reader(base.Reader):
@@ -155,17 +156,17 @@ class Reader(base.Reader):
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         with opening(path):
-            self._folder = Folder(path)
+            self._folder = PartFolder(path)
             try:
                 gathered, names, sizes = self._tables(readahead=readahead)
             except BaseException:
                 self._folder.close()
                 raise
-        self._rows: Rows | None = gathered
+        self._rows: MappedRecords | None = gathered
         self._names, self._sizes = names, sizes
         self._in_files = set(_Tables.of(schema).names.names)
 
-    def _tables(self, *, readahead: bool) -> list[Rows]:
+    def _tables(self, *, readahead: bool) -> list[MappedRecords]:
         path = self.path / _TABLE
         tables = list(_Tables.of(self.schema).named())
         wanted: dict[str, Array] = {
@@ -178,13 +179,13 @@ class Reader(base.Reader):
             os.fdopen(self._folder.open(_TABLE.encode()), "rb") as file,
             mapping(path, file.fileno(), readahead=readahead) as mapped,
         ):
-            places = npz.places(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
-            found: list[Rows] = []
+            places = zip_arrays.places(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
+            found: list[MappedRecords] = []
             try:
                 for prefix, table in tables:
                     every = (array for field in table for array in arrays(field, self.samples))
                     chosen = {array: places[f"{prefix}{array.name('.')}"] for array in every}
-                    found.append(Rows(path, mapped, schema=table, places=chosen))
+                    found.append(MappedRecords(path, mapped, schema=table, places=chosen))
             except BaseException:
                 for rows in found:  # or the file could not be unmapped
                     rows.close()
@@ -194,7 +195,7 @@ class Reader(base.Reader):
     def read(self, row: int, names: Sequence[str]) -> base.Record:
         rows = self._rows
         if rows is None:
-            raise Refused(f"{self.path}: the reader is closed; open it again")
+            raise InvalidRequest(f"{self.path}: the reader is closed; open it again")
         gathered = rows.read(row, [name for name in names if name not in self._in_files])
         return {name: self._file(row, name) if name in self._in_files else gathered[name] for name in names}
 
@@ -208,7 +209,7 @@ class Reader(base.Reader):
         except OSError as error:
             where = f"{self.path}/{os.fsdecode(path)}"
             if error.errno in OF_THE_MACHINE:
-                raise StorageFailed(f"{where}: cannot read: {error.strerror}; see its permissions and disk") from error
+                raise StorageError(f"{where}: cannot read: {error.strerror}; see its permissions and disk") from error
             cause = "missing" if error.errno == errno.ENOENT else f"cannot be opened as a file: {error.strerror}"
             raise CorruptPack(f"{where}: {cause}; copy the pack again") from error
         except ValueError as error:

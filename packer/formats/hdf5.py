@@ -19,11 +19,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from packer.errors import CorruptPack, PackerError, StorageFailed
+from packer.errors import CorruptPack, PackerError, StorageError
 from packer.formats import base
-from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
-from packer.formats.stacking.mapping import Place, Rows, mapping, opening
-from packer.formats.stacking.spooling import Content, Spools, write_at
+from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
+from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping, opening
+from packer.formats._columns.spool import Content, Spools, write_at
 from packer.schema import Field, Schema
 
 SUFFIX = ".h5"
@@ -57,7 +57,7 @@ class Writer(base.Writer):
         self.close()
 
     def _lay_out(self, sizes: Sequence[tuple[Array, int]]) -> list[int | None]:
-        """Make the file with all arrays in their places; None for one without bytes. Raises StorageFailed."""
+        """Make the file with all arrays in their places; None for one without bytes. Raises StorageError."""
         try:
             with h5py.File(self.path, "w", libver=_LIBVER, locking=False) as file:
                 for field in self.schema:
@@ -65,7 +65,7 @@ class Writer(base.Writer):
                         file.create_group(field.name)
                 return [_make(file, array, size_bytes) for array, size_bytes in sizes]
         except _H5_ERRORS as error:
-            raise StorageFailed(f"{self.path}: cannot make the part: {reason(error)}; free space there") from error
+            raise StorageError(f"{self.path}: cannot make the part: {reason(error)}; free space there") from error
 
     def _fill(self, places: Sequence[int | None], contents: Sequence[tuple[Array, Content]]) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
@@ -82,7 +82,7 @@ class Writer(base.Writer):
             with h5py.File(self.path, "r+", libver=_LIBVER, locking=False) as file:
                 file.attrs.create(_END, np.bytes_(end_record(self.schema, self._spools.samples)))
         except _H5_ERRORS as error:
-            raise StorageFailed(f"{self.path}: cannot end the part: {reason(error)}; free space there") from error
+            raise StorageError(f"{self.path}: cannot end the part: {reason(error)}; free space there") from error
 
     def close(self) -> None:
         self._spools.close()
@@ -128,7 +128,7 @@ class Reader(base.Reader):
                     places = dict(place for field in schema for place in self._places(file.id, field))
                     # the file that was walked is the one that is mapped, whatever the path names by now
                     with mapping(path, file.id.get_vfd_handle(), readahead=readahead) as mapped:
-                        self._rows = Rows(path, mapped, schema=schema, places=places)
+                        self._rows = MappedRecords(path, mapped, schema=schema, places=places)
             except PackerError:
                 raise
             except _H5_ERRORS as error:
@@ -157,7 +157,7 @@ class Reader(base.Reader):
             if group.links.get_info(name).type != h5py.h5l.TYPE_HARD:
                 raise self._refusal(f"{name.decode()} is a link to somewhere else")
 
-    def _places(self, root: Any, field: Field) -> list[tuple[Array, Place]]:
+    def _places(self, root: Any, field: Field) -> list[tuple[Array, ArraySpan]]:
         wanted = arrays(field, self.samples)
         group = root
         if wanted[0].role != "values":
@@ -174,7 +174,7 @@ class Reader(base.Reader):
             raise self._refusal(f"{name} is not what the layout has under that name")
         return h5py.h5o.open(group, name.encode())
 
-    def _place(self, dataset: Any, array: Array) -> Place:
+    def _place(self, dataset: Any, array: Array) -> ArraySpan:
         """Where the bytes lie, once nothing but plain contiguous numbers of the right shape is left."""
         options = dataset.get_create_plist()
         plain = options.get_layout() == h5py.h5d.CONTIGUOUS
@@ -191,7 +191,7 @@ class Reader(base.Reader):
         offset = dataset.get_offset()
         if offset is None and size_bytes:
             raise self._refusal(f"the bytes of {array.name('/')} were never written")
-        return Place(offset or 0, size_bytes)
+        return ArraySpan(offset or 0, size_bytes)
 
     def _refusal(self, what: str) -> CorruptPack:
         return CorruptPack(f"{self.path}: {what}; pack again")

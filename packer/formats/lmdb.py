@@ -14,10 +14,10 @@ from typing import Any
 
 import lmdb
 
-from packer.errors import CorruptPack, Refused, StorageFailed
+from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.formats import base
-from packer.formats.paging.tree import Tree
-from packer.formats.stacking.mapping import mapping, opening
+from packer.formats._btree import BTree
+from packer.formats._columns.mapped import mapping, opening
 from packer.schema import Schema
 
 SUFFIX = ".lmdb"
@@ -41,7 +41,7 @@ class Writer(base.Writer):
         self._pending_bytes = 0
         self._finished = False
         if os.path.lexists(path):
-            raise Refused(f"{path}: a part must be new, found a file; remove it")
+            raise InvalidRequest(f"{path}: a part must be new, found a file; remove it")
         # the size is kept in the file's meta pages, so it must be a function of the content alone
         self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
         options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
@@ -50,9 +50,7 @@ class Writer(base.Writer):
                 os.fsencode(path), subdir=False, map_size=self._map_bytes, **options
             )
         except (lmdb.Error, OSError) as error:
-            raise StorageFailed(
-                f"{path}: cannot make the part: {error}; free space or choose another folder"
-            ) from error
+            raise StorageError(f"{path}: cannot make the part: {error}; free space or choose another folder") from error
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:
@@ -87,7 +85,7 @@ class Writer(base.Writer):
 
     def _commit(self, *more: tuple[bytes, bytes]) -> None:
         if self._env is None:
-            raise Refused(f"{self.path}: the part is closed; write it anew")
+            raise InvalidRequest(f"{self.path}: the part is closed; write it anew")
         while not self._try_commit(self._env, [*self._pending, *more]):
             self._map_bytes *= 2
             self._env.set_mapsize(self._map_bytes)
@@ -103,7 +101,7 @@ class Writer(base.Writer):
         except lmdb.MapFullError:
             return False
         except lmdb.Error as error:
-            raise StorageFailed(f"{self.path}: cannot write: {error}; free space or choose another folder") from error
+            raise StorageError(f"{self.path}: cannot write: {error}; free space or choose another folder") from error
         return True
 
 
@@ -114,7 +112,7 @@ class Reader(base.Reader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
         self._places = {name: at for at, name in enumerate(schema.names)}
         with opening(path), path.open("rb") as file, mapping(path, file.fileno(), readahead=readahead) as mapped:
-            self._tree = Tree(path, mapped, entries=samples * len(schema) + 1)
+            self._tree = BTree(path, mapped, entries=samples * len(schema) + 1)
             try:
                 self._check_end()
             except BaseException:

@@ -16,7 +16,6 @@ Layout of the file (torch/serialization.py: a zip archive in which every entry i
 The reader never looks into data.pkl: the k-th array of the layout is data/<k>, and its size must be exactly right.
 """
 
-import gc
 import mmap
 import sys
 from collections import deque
@@ -25,14 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
-from packer.errors import CorruptPack, StorageFailed
+from packer.errors import CorruptPack, StorageError
 from packer.formats import base
-from packer.formats.stacking.archive import ZIP_ERRORS, Archive
-from packer.formats.stacking.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
-from packer.formats.stacking.mapping import Place, Rows, mapping, opening
-from packer.formats.stacking.spooling import Content, Spools
-from packer.parallel import ordered_map
+from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
+from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping, opening
+from packer.formats._columns.spool import Content, Spools
+from packer.formats._columns.zip_arrays import ZIP_ERRORS, Archive
 from packer.schema import Schema
+from packer.system.parallel import ordered_map
 
 SUFFIX = ".pth"
 _END = "packer.json"
@@ -105,15 +104,9 @@ def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> 
             # comes up in the sink a failed write
             deque(ordered_map(save, [tensors], threads=2), maxlen=0)
         except RuntimeError as error:
-            raise StorageFailed(
-                f"{path}: cannot write: {reason(error)}; free space or choose another folder"
-            ) from error
+            raise StorageError(f"{path}: cannot write: {reason(error)}; free space or choose another folder") from error
         if sink.error is not None:
             raise sink.error
-    if any(isinstance(content, mmap.mmap) for _, content in contents):
-        # torch 2.6 keeps what it saved in a cycle, and with it the space of the spools on the disk
-        del tensors, flat
-        gc.collect()
 
 
 class Reader(base.Reader):
@@ -122,9 +115,9 @@ class Reader(base.Reader):
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         with opening(path), path.open("rb") as file, mapping(path, file.fileno(), readahead=readahead) as mapped:
-            self._rows = Rows(path, mapped, schema=schema, places=self._places(mapped, file))
+            self._rows = MappedRecords(path, mapped, schema=schema, places=self._places(mapped, file))
 
-    def _places(self, mapped: mmap.mmap, file: IO[bytes]) -> dict[Array, Place]:
+    def _places(self, mapped: mmap.mmap, file: IO[bytes]) -> dict[Array, ArraySpan]:
         wanted = [array for field in self.schema for array in arrays(field, self.samples)]
         storages = {f"data/{number}" for number in range(1 + len(wanted))}
         try:

@@ -1,26 +1,25 @@
 """Geometry: everything that moves pixels is one matrix per sample, for image, depth, mask, points and boxes alike."""
 
 from packer.geometry.base import Geometry
-from packer.geometry.compose import Compose
-from packer.geometry.crop import CenterCrop, RandomCrop
-from packer.geometry.draws import draw, shuffled
-from packer.geometry.flip import HorizontalFlip
-from packer.geometry.moving import move_boxes, move_points
-from packer.geometry.resize import Resize, stretched
-from packer.geometry.resized_crop import RandomResizedCrop
-from packer.geometry.rotate import RandomRotate
-from packer.geometry.view import Matrix, View, identity, upright
-from packer.geometry.zoom import RandomZoom
+from packer.geometry.random import draw, shuffled
+from packer.geometry.transforms.compose import Compose
+from packer.geometry.transforms.crop import CenterCrop, RandomCrop
+from packer.geometry.transforms.flip import RandomHorizontalFlip
+from packer.geometry.transforms.resize import Resize, stretched
+from packer.geometry.transforms.resized_crop import RandomResizedCrop
+from packer.geometry.transforms.rotate import RandomRotation
+from packer.geometry.transforms.zoom import RandomZoom
+from packer.geometry.view import Matrix, View, identity, move_boxes, move_points, upright
 
 __all__ = [
     "CenterCrop",
     "Compose",
     "Geometry",
-    "HorizontalFlip",
+    "RandomHorizontalFlip",
     "Matrix",
     "RandomCrop",
     "RandomResizedCrop",
-    "RandomRotate",
+    "RandomRotation",
     "RandomZoom",
     "Resize",
     "View",

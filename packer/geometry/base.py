@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.geometry.view import View
 
 MOST_PX = 1 << 20  # each way; a typing error, not a picture
@@ -24,11 +24,11 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """`size` or (height, width) in px as a pair; raises Refused."""
+    """`size` or (height, width) in px as a pair; raises InvalidRequest."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
-        raise Refused(
+        raise InvalidRequest(
             f"{what}: size {size!s:.80}: expected a whole number of px, at least 1 and at most {MOST_PX}, or a pair of "
             "them, (height, width)"
         )
@@ -38,9 +38,11 @@ def as_size(size: object, what: str) -> tuple[int, int]:
 def as_range(
     given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
 ) -> tuple[float, float]:
-    """A pair of numbers least <= low <= high <= most; raises Refused."""
+    """A pair of numbers least <= low <= high <= most; raises InvalidRequest."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:
-        raise Refused(f"{what}: {given!r}: expected a pair (low, high) with {least:g} <= low <= high <= {most:g}")
+        raise InvalidRequest(
+            f"{what}: {given!r}: expected a pair (low, high) with {least:g} <= low <= high <= {most:g}"
+        )
     return numbers[0], numbers[1]

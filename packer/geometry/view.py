@@ -4,7 +4,7 @@ A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with
 that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,3 +71,22 @@ def upright(orientation: int, height: int, width: int) -> View:
     c = size[1] - 1 if a + b < 0 else 0
     f = size[0] - 1 if d + e < 0 else 0
     return View((float(a), float(b), float(c), float(d), float(e), float(f)), size)
+
+
+# MERGED Moving points and boxes through a matrix, analytically.
+# MERGED
+# MERGED Points lie on pixel centres, which are whole numbers; the edges of a box lie between pixels, as COCO and torchvision
+# MERGED have them: the box of a whole picture is 0, 0, width, height. An edge at x is half a pixel before the centre at x.
+
+
+def move_points(points: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
+    """float (..., 2) points x, y through a (2, 3) matrix; returns float32 of the same shape."""
+    moved = np.asarray(points, np.float64) @ matrix[:, :2].T + matrix[:, 2]
+    return np.asarray(moved, np.float32)
+
+
+def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
+    """float (N, 4) boxes x0, y0, x1, y1 through a matrix of pixel centres: the upright box around the moved corners."""
+    corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
+    return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)

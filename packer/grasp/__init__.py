@@ -1,28 +1,27 @@
 """Grasp: what grasp networks (GG-CNN, GR-ConvNet) train on, exactly as their own loaders make it."""
 
+from packer.grasp.augmentation import TurnAndZoom
 from packer.grasp.dataset import GraspDataset
-from packer.grasp.inputs import as_input
-from packer.grasp.matching import angle_difference, iou, is_right
-from packer.grasp.prediction import best_grasp
+from packer.grasp.item_batch import as_input
+from packer.grasp.metrics import angle_difference, best_grasp, iou, is_correct_grasp
 from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
-from packer.grasp.reference import GGCNNDataset, GRConvNetDataset
-from packer.grasp.splits import Cut, Fold, Listed
-from packer.grasp.turn_and_zoom import TurnAndZoom
+from packer.grasp.reference_datasets import GGCNNDataset, GRConvNetDataset
+from packer.grasp.sample_splits import Fold, ListSplit, SliceSplit
 
 __all__ = [
-    "Cut",
     "Fold",
     "GGCNNDataset",
     "GRConvNetDataset",
     "GraspDataset",
-    "Listed",
+    "ListSplit",
+    "SliceSplit",
     "TurnAndZoom",
     "angle_difference",
     "as_input",
     "best_grasp",
     "corners_of_rows",
     "iou",
-    "is_right",
+    "is_correct_grasp",
     "rows_of_corners",
     "scale",
 ]

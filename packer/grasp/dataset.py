@@ -10,20 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from packer.batching import Batch
-from packer.datasets import Indices, PackDataset, Transform
-from packer.errors import Refused, WrongType
-from packer.files.text import printable
+from packer.datasets.batch import Batch
+from packer.datasets.batch_decoder import Take, take_new
+from packer.datasets.pack_dataset import Indices, PackDataset, Transform
+from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry, draw
-from packer.grasp import labels
-from packer.grasp.assembly import NAMES, Form, GraspAssembly, normalised
-from packer.grasp.items import DEPTH, RGB, Item, ItemReader, label_field
-from packer.grasp.splits import SPLITS, Split
-from packer.grasp.styles import widest
-from packer.grasp.turn_and_zoom import TurnAndZoom
-from packer.loading.assembly import Take, take_new
+from packer.grasp import targets
+from packer.grasp.augmentation import TurnAndZoom
+from packer.grasp.item_batch import NAMES, GraspBatchDecoder, ItemForm, normalised
+from packer.grasp.item_reader import DEPTH, RGB, GraspItem, ItemReader, label_field
+from packer.grasp.sample_splits import SPLITS, Split
+from packer.grasp.targets import max_width
 from packer.pack import manifest as manifests
-from packer.pack.opening import Pack
+from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS
 
 PIXELS = ("float32", "uint8")
@@ -69,30 +68,32 @@ class GraspDataset(PackDataset):
 
         seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
         None: of torch's generator. transform: called with the item. options: decoder, dct, verify, as of PackDataset.
-        Raises Refused where there is no such pack, split or option, CorruptPack where it is damaged.
+        Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if not (include_depth or include_rgb):
-            raise Refused("include_depth=False, include_rgb=False: expected at least one of them")
+            raise InvalidRequest("include_depth=False, include_rgb=False: expected at least one of them")
         if pixels not in PIXELS:
-            raise Refused(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
+            raise InvalidRequest(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
         if unknown := sorted(options.keys() - set(_OPTIONS)):
-            raise Refused(f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset")
+            raise InvalidRequest(
+                f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset"
+            )
         if not (isinstance(output_size, int) and output_size >= 1):
-            raise Refused(f"output_size={output_size!r}: expected a whole number of px")
+            raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px")
         if not (split is None or isinstance(split, (str, *SPLITS))):
-            raise WrongType(f"split={split!r}: expected a name, or one of packer.grasp's, such as Cut(0, 0.9)")
+            raise WrongType(f"split={split!r}: expected a name, or one of packer.grasp's, such as SliceSplit(0, 0.9)")
         schema = manifests.read(Path(path)).schema
         fields = [name for name, wanted in ((RGB, include_rgb), (DEPTH, include_depth)) if wanted]
         if DEPTH in schema and include_depth and schema[DEPTH].invalid is not None:
-            raise Refused(f"{path}: depth has missing pixels ({schema[DEPTH].invalid}), expected perfect depth")
+            raise InvalidRequest(f"{path}: depth has missing pixels ({schema[DEPTH].invalid}), expected perfect depth")
         self.output_size = output_size
         self.style = style
         self.seed = seed
         self.include_depth, self.include_rgb = include_depth, include_rgb
         self.random_rotate, self.random_zoom = random_rotate, random_zoom
         self._rule = split if not isinstance(split, str) else None
-        limit = widest(style, output_size)
-        self._form = Form(output_size, limit, depth=include_depth, rgb=include_rgb, as_bytes=pixels == "uint8")
+        limit = max_width(style, output_size)
+        self._form = ItemForm(output_size, limit, depth=include_depth, rgb=include_rgb, as_bytes=pixels == "uint8")
         self._epoch = torch.zeros((), dtype=torch.int64)
         if seed is not None:
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
@@ -138,14 +139,14 @@ class GraspDataset(PackDataset):
 
     def assembly(
         self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
-    ) -> GraspAssembly:
-        """These items as a batch in the making; raises Refused for a geometry that is no TurnAndZoom."""
+    ) -> GraspBatchDecoder:
+        """These items as a batch in the making; raises InvalidRequest for a geometry that is no TurnAndZoom."""
         if not isinstance(geometry, TurnAndZoom):
-            raise Refused(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
+            raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
         places = self.places(indices)
         seen = [geometry.chosen(numbers) for numbers in random]
         positive = np.asarray(indices, np.int64) % max(len(self), 1)
-        return GraspAssembly(self._items(), places, positive, seen=seen, form=self._form, take=take)
+        return GraspBatchDecoder(self._items(), places, positive, seen=seen, form=self._form, take=take)
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
         if self.seed is None:
@@ -194,6 +195,6 @@ class GraspDataset(PackDataset):
             return use(items, items.item(place, record))
 
 
-def _moved(item: Item, rot: float, zoom: float) -> npt.NDArray[np.int64]:
+def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:
     owner = np.zeros(len(item.points), np.int64)
-    return labels.moved(item.points, owner, [item.frame], np.asarray([rot]), np.asarray([zoom]))
+    return targets.moved(item.points, owner, [item.frame], np.asarray([rot]), np.asarray([zoom]))

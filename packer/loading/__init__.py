@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.loading.background import BackgroundIterator
-    from packer.loading.data_loader_x import DataLoaderX
     from packer.loading.loader import Loader
-    from packer.loading.prefetch import CUDAPrefetcher
+    from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
 
 __all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
 
 _HOMES = {
     "BackgroundIterator": "packer.loading.background",
     "CUDAPrefetcher": "packer.loading.prefetch",
-    "DataLoaderX": "packer.loading.data_loader_x",
+    "DataLoaderX": "packer.loading.prefetch",
     "Loader": "packer.loading.loader",
 }
 

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from types import GeneratorType
 from typing import Any, Generic, TypeVar
 
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class BackgroundIterator(Generic[T]):
     def __init__(self, iterable: Iterable[T], depth: int = 2, *, max_prefetch: int | None = None) -> None:
         """iterable: of anything; `iter` of it is called here, its items are made in the thread.
 
-        max_prefetch: prefetch_generator's word for depth. Raises Refused where depth is not at least 1.
+        max_prefetch: prefetch_generator's word for depth. Raises InvalidRequest where depth is not at least 1.
         """
         self._channel = channel = Channel(_checked(depth if max_prefetch is None else max_prefetch))
         self._iterable = iterable
@@ -122,7 +122,7 @@ class BackgroundIterator(Generic[T]):
 
     def __next__(self) -> T:
         if os.getpid() != self._channel.pid:
-            raise Refused("a BackgroundIterator does not live on in a forked child; make one there")
+            raise InvalidRequest("a BackgroundIterator does not live on in a forked child; make one there")
         item = _END if self._ended else self._channel.take()
         if isinstance(item, tuple):
             self._channel.permits.put(None)
@@ -164,5 +164,5 @@ class BackgroundIterator(Generic[T]):
 
 def _checked(depth: Any) -> int:
     if not isinstance(depth, int) or depth < 1:
-        raise Refused(f"depth={depth!r}: expected a whole number, at least 1")
+        raise InvalidRequest(f"depth={depth!r}: expected a whole number, at least 1")
     return depth

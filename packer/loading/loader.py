@@ -10,22 +10,20 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from packer.datasets import PackDataset
-from packer.errors import Refused, WrongType
+from packer.datasets.batch_decoder import take_from
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
-from packer.loading import samplers
-from packer.loading.assembly import take_from
-from packer.loading.crew import Crew, Shift
-from packer.loading.engine import Engine
-from packer.loading.finish import Finish, MeanStd
-from packer.loading.lane import device_of, lane_to, pinned
-from packer.loading.order import Order, Steps
-from packer.loading.place import Place, place_of
-from packer.loading.prefetch import Carrier
-from packer.loading.ranks import place_among_ranks
-from packer.loading.recipe import Recipe, unwrapped
-from packer.parallel import usable_cores
-from packer.slabs import Slabs, pageable
+from packer.loading import sampling
+from packer.loading.batch_builder import BatchBuilder, unwrapped
+from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
+from packer.loading.prefetch import TransferPass
+from packer.loading.sampling import Order, Steps, place_among_ranks
+from packer.loading.state import LoaderState, state_from
+from packer.loading.thread_engine import ThreadEngine
+from packer.loading.worker_processes import WorkerPass, WorkerPool
+from packer.system.buffer_pool import BufferPool, pageable
+from packer.system.parallel import usable_cores
 
 _OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
     "num_workers": "threads=N makes batches in threads, workers=N in processes",
@@ -43,7 +41,7 @@ _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the cach
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
 
-Source = Engine | Shift | Carrier  # where batches come from
+Source = ThreadEngine | WorkerPass | TransferPass  # where batches come from
 
 
 class Loader:
@@ -101,13 +99,15 @@ class Loader:
         would hold threads up; they live until `close`, or as long as the loader. One pass at a time then.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
-        Raises Refused for what does not go together.
+        Raises InvalidRequest for what does not go together.
         """
         _check(dataset, threads, workers, prefetch_bytes)
         self.dataset = dataset
         self._pack = unwrapped(dataset)[0]
         if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
-            raise Refused("geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform")
+            raise InvalidRequest(
+                "geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform"
+            )
         self.threads = (threads or usable_cores()) if not workers else 0
         self.workers = workers
         sized: Any = dataset
@@ -119,17 +119,17 @@ class Loader:
             steps_per_epoch=steps_per_epoch,
             sampler=sampler,
         )
-        finish, wanted = Finish(normalize=normalize), device_of(device if device is not None else "cpu")
-        self._lane = lane_to(wanted, finish) if wanted.type != "cpu" or finish else None
+        finish, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
+        self._lane = transfer_to(wanted, finish) if wanted.type != "cpu" or finish else None
         how: dict[str, Any] = {"seed": seed, "ragged": ragged, "geometry": geometry, "transform": transform}
-        recipe = partial(Recipe, dataset, **how)
-        self._slabs = Slabs(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
+        recipe = partial(BatchBuilder, dataset, **how)
+        self._slabs = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
         self._recipe = recipe(take=partial(take_from, self._slabs))
-        self._crew = Crew(recipe, workers, seed=seed) if workers else None
+        self._crew = WorkerPool(recipe, workers, seed=seed) if workers else None
         if self._crew is not None:  # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._crew.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else 256 << 20
-        self._place = Place()  # of the next batch that the caller gets
+        self._place = LoaderState()  # of the next batch that the caller gets
         self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
         self._resumed = False
         self._drawn: Any = None  # the sampler's state before the pass that is going on
@@ -163,7 +163,7 @@ class Loader:
         self._turn += 1
         if self.order.steps_per_epoch is not None:
             return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._place.step)
-        self._drawn = samplers.state_of(self.order.sampler)
+        self._drawn = sampling.state_of(self.order.sampler)
         return _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
 
     def _running_stream(self) -> Source:
@@ -180,11 +180,11 @@ class Loader:
         made = self._crew.begin(steps) if self._crew is not None else self._engine(steps)
         if self._lane is None:
             return made
-        return Carrier(self._lane, made, _ON_DEVICE, stop=made.stop)
+        return TransferPass(self._lane, made, _ON_DEVICE, stop=made.stop)
 
-    def _engine(self, steps: Steps) -> Engine:
+    def _engine(self, steps: Steps) -> ThreadEngine:
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        return Engine(self._recipe.begin(steps), threads=self.threads, **limits)
+        return ThreadEngine(self._recipe.begin(steps), threads=self.threads, **limits)
 
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
@@ -212,11 +212,11 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, counted in batches that the caller has got: plain numbers and text."""
-        sampler = self._drawn if self._drawn is not None else samplers.state_of(self.order.sampler)
+        sampler = self._drawn if self._drawn is not None else sampling.state_of(self.order.sampler)
         return {**self._identity(), **self._place.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there at the next `iter`; raises Refused where the samples would be others.
+        """Go on from there at the next `iter`; raises InvalidRequest where the samples would be others.
 
         Another number of ranks, and with it another batch size, shares out what is left of the epoch.
         """
@@ -225,12 +225,12 @@ class Loader:
         others = ranks and state["world_size"] != mine["world_size"]
         for name, value in mine.items():
             if state.get(name) != value and not (others and name in ("world_size", "batch_size")):
-                raise Refused(
+                raise InvalidRequest(
                     f"state_dict: {name} was {state.get(name)!r}, here it is {value!r}; make the loader as it was"
                 )
-        place = place_of(state)
+        place = state_from(state)
         place = place.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
-        samplers.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
+        sampling.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
         self.close()
         self._place, self._resumed, self._drawn = place, True, None
         self._steps = self.order.steps_after(place.before)
@@ -300,17 +300,19 @@ def _nothing() -> None:
 
 
 def _check(dataset: Any, threads: int | None, workers: int, prefetch_bytes: int | None) -> None:
-    """Raises Refused."""
+    """Raises InvalidRequest."""
     if threads is not None and threads < 1:
-        raise Refused(f"threads={threads}: expected at least 1")
+        raise InvalidRequest(f"threads={threads}: expected at least 1")
     if not (isinstance(workers, int) and workers >= 0):
-        raise Refused(f"workers={workers!r}: expected a whole number, 0 for threads alone")
+        raise InvalidRequest(f"workers={workers!r}: expected a whole number, 0 for threads alone")
     if workers and (threads is not None or prefetch_bytes is not None):
-        raise Refused("workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes")
+        raise InvalidRequest(
+            "workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"
+        )
     if isinstance(dataset, (str, bytes, bytearray, os.PathLike)):  # a sequence of letters, to Python
         raise WrongType(f"dataset: expected a data set, found {dataset!r:.60}; packer.open(...) makes one of a pack")
     if not isinstance(dataset, Sized):
-        raise Refused(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+        raise InvalidRequest(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
 
 
 def _is_number(value: Any) -> bool:

@@ -3,27 +3,27 @@
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch.utils.data import DataLoader
 
 from packer.loading.background import BackgroundIterator, Channel
-from packer.loading.finish import Finish, MeanStd
-from packer.loading.lane import Lane, Sent, lane_to
+from packer.loading.device_transfer import DeviceTransfer, MeanStd, PostProcessing, SentBatch, transfer_to
 
 
-class Carrier:
+class TransferPass:
     """One pass over batches, `depth` of them sent ahead by a thread."""
 
     def __init__(
-        self, lane: Lane, batches: Iterator[Any], depth: int, *, stop: Callable[[], object] | None = None
+        self, lane: DeviceTransfer, batches: Iterator[Any], depth: int, *, stop: Callable[[], object] | None = None
     ) -> None:
         """stop: called first when the pass is ended early, so that a thread that waits in `batches` comes back."""
         lane.begin()
         self.pid = os.getpid()
         self._lane = lane
         self._stop = stop
-        self._sent: BackgroundIterator[Sent] = BackgroundIterator(lane.carry(batches), depth)
+        self._sent: BackgroundIterator[SentBatch] = BackgroundIterator(lane.carry(batches), depth)
 
     def take(self) -> Any:
         """The next batch, on the device; raises StopIteration after the last, and what went wrong, in its turn."""
@@ -67,25 +67,25 @@ class CUDAPrefetcher:
         (picture / 255 - mean) / std on the device; a batch without one is refused, as floats were normalised before.
         dtype: of all floating-point tensors, normalised pictures among them. channels_last: memory format of pictures.
         skip: keys of dicts and names of named tuples that stay on the host, untouched.
-        Raises Refused for a device that torch does not see here, and for options that do not fit.
+        Raises InvalidRequest for a device that torch does not see here, and for options that do not fit.
         """
         keys = (skip,) if isinstance(skip, str) else tuple(skip)
-        finish = Finish(normalize=normalize, dtype=dtype, channels_last=channels_last, skip=keys)
+        finish = PostProcessing(normalize=normalize, dtype=dtype, channels_last=channels_last, skip=keys)
         self._loader = loader
         self._depth = depth
-        self._lane = lane_to(device, finish, keys)
-        self._turn: weakref.ref[_Pass] | None = None  # the newest
+        self._lane = transfer_to(device, finish, keys)
+        self._turn: weakref.ref[_PrefetchPass] | None = None  # the newest
         self._running: Channel | None = None  # its thread's
-        self._stepped: _Pass | None = None  # the one that `next` goes through
+        self._stepped: _PrefetchPass | None = None  # the one that `next` goes through
         self._last: Any = None  # the form of the batch that `next` gave last
 
-    def __iter__(self) -> "_Pass":
+    def __iter__(self) -> "_PrefetchPass":
         self._stepped = None
         if self._running is not None:  # a loader with persistent workers has one iterator
             self._running.wait_for_the_end()
-        carrier = Carrier(self._lane, iter(self._loader), self._depth)
+        carrier = TransferPass(self._lane, iter(self._loader), self._depth)
         self._running = carrier.channel
-        started = _Pass(carrier)
+        started = _PrefetchPass(carrier)
         self._turn = weakref.ref(started)
         return started
 
@@ -121,14 +121,14 @@ class CUDAPrefetcher:
         self.close()
 
 
-class _Pass:
+class _PrefetchPass:
     """One pass of a prefetcher; its thread ends with it, or when nobody holds it any more."""
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, carrier: TransferPass) -> None:
         self._carrier = carrier
         self._close = weakref.finalize(self, carrier.stop)
 
-    def __iter__(self) -> "_Pass":
+    def __iter__(self) -> "_PrefetchPass":
         return self
 
     def __next__(self) -> Any:
@@ -141,3 +141,27 @@ class _Pass:
     def close(self) -> None:
         """End the thread now."""
         self._close()
+
+
+# MERGED DataLoaderX: torch's DataLoader, one batch ahead of the loop that takes them.
+
+T_co = TypeVar("T_co", covariant=True)
+
+_AHEAD = 1
+
+
+class DataLoaderX(DataLoader[T_co]):
+    """A DataLoader whose next batch is collated, or unpacked from its worker, while the current one is used.
+
+    Arguments as of torch.utils.data.DataLoader. With num_workers=0 samples are made in that thread; what they draw
+    from torch's generator and what the training step draws come in no fixed order then.
+    """
+
+    _running: Channel | None = None
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        if self._running is not None:  # persistent workers have one iterator
+            self._running.wait_for_the_end()
+        ahead = BackgroundIterator(super().__iter__(), _AHEAD)
+        self._running = ahead.channel
+        return ahead

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer import codecs, decoders, sources
+from packer import codecs, images, sources
 from packer.codecs.base import Buffer, Codec
-from packer.decoders import pillow
 from packer.errors import CorruptPack, PackerError, UnknownKey
+from packer.files.safe_paths import components
 from packer.geometry import View
-from packer.naming import components
-from packer.pack.extras import Extras
-from packer.pack.opening import Pack
-from packer.pack.origins import Origin, Origins, asked_of_source
+from packer.images.backends import pillow
+from packer.pack.extra_files import ExtraFiles
+from packer.pack.reader import Pack
+from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
-from packer.sources.adding.sidecars import Sidecar
+from packer.sources._extend.sidecars import Sidecar
+from packer.sources._parse import folder_layout
+from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.path_pattern import stored_path
 from packer.sources.base import Source, place
-from packer.sources.parsing import layouts
-from packer.sources.parsing.input_folder import InputFolder
-from packer.sources.parsing.patterns import stored_path
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,15 @@ class Comparison:
     """What differs between a pack and a folder; `worst` and `compared` are filled while `problems` is read."""
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
-        """folder: of the pack. root: of the original files. Raises Refused, CorruptPack where it cannot be opened."""
+        """folder: of the pack. root: of the original files. Raises InvalidRequest, CorruptPack where it cannot be
+        opened.
+        """
         self.compared = 0
         self.worst: dict[str, Worst] = {}
         self._root = root
         self._subset = subset
         self._pack = Pack(folder, apart=True)
-        self._origins = Origins(self._pack)
+        self._origins = SourcePaths(self._pack)
         self._codecs: dict[str, Codec] = {}
         self._asked = asked_of_source(self._pack.manifest.options)
         given = self._asked.get("options")
@@ -96,7 +98,7 @@ class Comparison:
             if problem:
                 yield f"{self._root / origin.path}: {self._pack.where(index, origin.name)}: {problem}"
 
-    def _original(self, index: int, origin: Origin) -> bytes:
+    def _original(self, index: int, origin: SourcePath) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
         is_decoded = self._is_decoded(index, origin)
         path = origin.path.removesuffix(".png") if is_decoded else origin.path
@@ -115,7 +117,7 @@ class Comparison:
         data: bytes = codecs.load("png").Codec(described).encode(pixels)
         return data
 
-    def _is_decoded(self, index: int, origin: Origin) -> bool:
+    def _is_decoded(self, index: int, origin: SourcePath) -> bool:
         """Whether Pillow decoded the file when it was packed; `.png` was put behind its name then."""
         if self._given.get("decode_with") != "pillow" or origin.field is None:
             return False
@@ -124,7 +126,7 @@ class Comparison:
             return sidecar.needs_pillow
         return origin.path == f"{self._pack.index.key(index)}.png"
 
-    def _compare(self, index: int, origin: Origin, original: bytes, value: Buffer) -> str | None:
+    def _compare(self, index: int, origin: SourcePath, original: bytes, value: Buffer) -> str | None:
         described = origin.field
         if origin.exact or described is None:
             if value == original or self._is_decoded_alike(index, origin, original, value):
@@ -141,11 +143,11 @@ class Comparison:
             return None  # numbers made of a file: there is nothing to compare them with
         return self._pixels(index, described, original, stored=codec.decode(value))
 
-    def _is_decoded_alike(self, index: int, origin: Origin, original: bytes, value: Buffer) -> bool:
+    def _is_decoded_alike(self, index: int, origin: SourcePath, original: bytes, value: Buffer) -> bool:
         """Whether a picture that Pillow decoded has the same pixels, in a PNG that another version wrote otherwise."""
         if origin.field is None or not self._is_decoded(index, origin):
             return False
-        decoder = decoders.Decoder(origin.field.kind)
+        decoder = images.Decoder(origin.field.kind)
         return decoder(original).tobytes() == decoder(value).tobytes()
 
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
@@ -153,12 +155,12 @@ class Comparison:
         if self._matrices is not None and self._sizes is not None:
             if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in self._sidecars:
                 return None  # it was not moved by the matrix of the picture
-            header = decoders.sniff(original, MOST_PIXELS)
+            header = images.sniff(original, MOST_PIXELS)
             if (header.height, header.width) != tuple(self._sizes[index]):
                 return None  # a picture of another size than the sample's main one was moved by its own matrix
             matrix = self._matrices[index].ravel().tolist()
             view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
-        wanted = decoders.Decoder(field.kind, invalid=field.invalid, max_pixels=MOST_PIXELS)(original, view)
+        wanted = images.Decoder(field.kind, invalid=field.invalid, max_pixels=MOST_PIXELS)(original, view)
         if wanted.shape != stored.shape:
             return f"differs: the file gives shape {wanted.shape}, the pack {stored.shape}"
         if view is None and not self._codec(field).lossy and wanted.dtype == stored.dtype:
@@ -177,7 +179,7 @@ class Comparison:
     def _extras(self) -> Iterator[str]:
         """Files of no sample that are not what the pack carries."""
         try:
-            extras = Extras(self._pack.folder, self._pack.manifest)
+            extras = ExtraFiles(self._pack.folder, self._pack.manifest)
         except PackerError as error:
             yield str(error)
             return
@@ -216,7 +218,7 @@ class Comparison:
         made = sources.load(str(kind)).Source
         options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
         if "layout" in made.options():
-            options.setdefault("layout", layouts.UNCHECKED)  # what was packed is packed
+            options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root, **options)

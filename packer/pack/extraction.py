@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from packer import codecs, decoders
+from packer import codecs, images
 from packer.codecs.base import Codec
-from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, PackExists, Refused
+from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, InvalidRequest, PackExists
+from packer.files.safe_paths import Collisions, components
 from packer.files.storage_errors import failing
+from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.naming import Collisions, components
-from packer.pack.extras import Extras
-from packer.pack.opening import Pack
-from packer.pack.origins import Origin, Origins
-from packer.pack.tree import Tree
+from packer.pack.extra_files import ExtraFiles
+from packer.pack.reader import Pack
+from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Buffer, Field
 
 Progress = Callable[[int, int], None]  # samples and bytes done since the last call
@@ -62,7 +62,7 @@ def extract(
     """Write the files of the pack `folder` into the new folder `target`.
 
     only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
-    Raises PackExists; Refused where names are unsafe or collide, all listed; CorruptPack, StorageFailed, Locked.
+    Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked.
     """
     _check_target(folder, target)
     pack = Pack(folder, apart=True)
@@ -72,7 +72,7 @@ def extract(
         with work_folder(target.with_name(f".{target.name}.extract"), _NAMES) as place:
             try:
                 place.clear()  # of a run that was killed
-                with Tree(place, _TREE) as tree:
+                with TreeWriter(place, _TREE) as tree:
                     found = work.write(tree, progress or (lambda samples, size: None))
                     tree.sync()
                 _check_target(folder, target)
@@ -88,11 +88,11 @@ def _check_target(folder: Path, target: Path) -> None:
     with failing(target, "ask for the folder"):  # links that change while they are followed
         place = target.resolve()
     if folder.resolve() in (place, *place.parents):
-        raise Refused(f"{target}: lies inside the pack {folder}; choose a folder beside it")
+        raise InvalidRequest(f"{target}: lies inside the pack {folder}; choose a folder beside it")
     if os.path.lexists(target):
         raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
     if not target.parent.is_dir():
-        raise Refused(f"{target}: its parent folder does not exist; make it first")
+        raise InvalidRequest(f"{target}: its parent folder does not exist; make it first")
 
 
 class _Extraction:
@@ -100,14 +100,14 @@ class _Extraction:
 
     def __init__(self, pack: Pack, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
-        self._origins = Origins(pack)
-        self._extras = Extras(pack.folder, pack.manifest)
+        self._origins = SourcePaths(pack)
+        self._extras = ExtraFiles(pack.folder, pack.manifest)
         self._only_exact = only_exact
         self._skip_bad = skip_bad
         self._codecs: dict[str, Codec] = {}
 
     def check_names(self) -> None:
-        """Raise Refused, listing every name that is unsafe or collides with another."""
+        """Raise InvalidRequest, listing every name that is unsafe or collides with another."""
         seen = Collisions()
         problems: list[str] = []
         for index in range(len(self._pack)):
@@ -115,7 +115,7 @@ class _Extraction:
                 try:
                     path = self._path(index, origin)
                     components(path)
-                except Refused as error:
+                except InvalidRequest as error:
                     problems.append(f"{self._pack.where(index, origin.name)}: {error}")
                     continue
                 except CorruptPack:
@@ -127,13 +127,13 @@ class _Extraction:
             problems += _extra_problem(self._pack.folder, path, seen)
         if problems:
             more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-            raise Refused(
+            raise InvalidRequest(
                 f"{self._pack.folder}: {len(problems)} file names cannot be written, nothing was extracted; some file "
                 "system takes them for one, or they lead elsewhere:",
                 reasons=[*problems[:_SHOWN], *more],
             )
 
-    def write(self, tree: Tree, progress: Progress) -> Extracted:
+    def write(self, tree: TreeWriter, progress: Progress) -> Extracted:
         """Write every file; raises CorruptPack unless damaged values are to be left out."""
         found = Extracted()
         for index in range(len(self._pack)):
@@ -156,7 +156,7 @@ class _Extraction:
         found.left_behind = count if isinstance(count, int) else 0
         return found
 
-    def _chosen(self, index: int, found: Extracted) -> Iterator[Origin]:
+    def _chosen(self, index: int, found: Extracted) -> Iterator[SourcePath]:
         """The files to be written for a sample; the others are noted."""
         try:
             origins = self._origins.of(index)
@@ -176,7 +176,7 @@ class _Extraction:
                     continue
             yield origin
 
-    def _write(self, tree: Tree, index: int, origin: Origin, found: Extracted) -> None:
+    def _write(self, tree: TreeWriter, index: int, origin: SourcePath, found: Extracted) -> None:
         path = components(self._path(index, origin))
         with self._pack.record(index, (origin.name,)) as record:
             value = record[origin.name]
@@ -187,7 +187,7 @@ class _Extraction:
         found.exact += origin.exact
         found.reencoded += not origin.exact
 
-    def _path(self, index: int, origin: Origin) -> str:
+    def _path(self, index: int, origin: SourcePath) -> str:
         """The path that does not lie about the bytes: reads a picture's header where it was encoded anew."""
         if origin.exact or origin.field is None:
             return origin.path
@@ -195,7 +195,7 @@ class _Extraction:
         if _is_picture(origin.field):
             with self._pack.record(index, (origin.name,)) as record:
                 try:
-                    found = decoders.sniff(record[origin.name], MOST_PIXELS).format
+                    found = images.sniff(record[origin.name], MOST_PIXELS).format
                 except DamagedImage as error:
                     raise CorruptRecord(f"{self._pack.where(index, origin.name)}: no picture: {error}") from error
             suffixes = _SUFFIXES.get(found, (f".{found}",))
@@ -205,7 +205,7 @@ class _Extraction:
             return origin.path
         return f"{folder}{slash}{stem or name}{suffixes[0]}"
 
-    def _content(self, index: int, origin: Origin, value: Buffer) -> Buffer:
+    def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
         """A value that was encoded anew, as a file."""
         described = origin.field
         if described is None or _is_picture(described) or described.kind == "json":
@@ -225,7 +225,7 @@ def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:
     """Why a file of no sample cannot be written, if so."""
     try:
         components(path)
-    except Refused as error:
+    except InvalidRequest as error:
         return [f"{folder}: a file of no sample: {error}"]
     other = seen.add(path)
     return [] if other is None else [f"{folder}: a file of no sample, {path!r}, collides with {other!r}"]

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from packer.beneath import open_beneath
 from packer.errors import CorruptPack, PackerError
-from packer.pack.digest import entries, opened_folder
-from packer.pack.extras import FOLDER as EXTRAS
+from packer.files.digest import entries, opened_folder
+from packer.files.open_beneath import open_beneath
+from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
 

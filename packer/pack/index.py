@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadIndex, CorruptPack, UnknownKey
+from packer.files.npy_arrays import map_file
 from packer.pack.manifest import IndexFile, Manifest
-from packer.pack.npy import map_file
 from packer.schema import Field, Schema
 
 FOLDER = "index"

@@ -27,9 +27,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from packer.errors import CorruptPack, Refused
-from packer.pack import bounds
-from packer.pack.storage import failing, open_file
+from packer.errors import CorruptPack, InvalidRequest
+from packer.files.storage import failing, open_file
+from packer.pack import manifest_bounds
 from packer.schema import Schema
 
 NAME = "packer.json"
@@ -101,10 +101,10 @@ class Manifest:
         return replace(self, pack_id=_pack_id(self))
 
     def check(self) -> None:
-        """Raise Refused where `read` would refuse it for what it costs, so that no such pack is made."""
-        found = bounds.excess(self.to_bytes()) or _excess_of_options(self)
+        """Raise InvalidRequest where `read` would refuse it for what it costs, so that no such pack is made."""
+        found = manifest_bounds.excess(self.to_bytes()) or _excess_of_options(self)
         if found is not None:
-            raise Refused(
+            raise InvalidRequest(
                 f"{NAME} of this pack would have {found}: it lists samples that are left out, fields, classes, parts "
                 "and options; make fewer of them, such as parts by a larger --part-size; docs/formats.md has the bounds"
             )
@@ -134,19 +134,20 @@ class Manifest:
 def read(folder: Path) -> Manifest:
     """The manifest of a pack.
 
-    Raises CorruptPack, Refused where `folder` is no pack or a newer version, StorageFailed where it cannot be read.
+    Raises CorruptPack, InvalidRequest where `folder` is no pack or a newer version, StorageError where it cannot be
+    read.
     """
     path = folder / NAME
     if not os.path.lexists(path):
-        raise Refused(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
+        raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
     with open_file(path) as file, failing(path, "read"):
-        raw = file.read(bounds.MOST_BYTES + 1)
+        raw = file.read(manifest_bounds.MOST_BYTES + 1)
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
         raise CorruptPack(f"{path}: hostile or damaged: version {version!r:.40}; copy or pack it again")
     if version > VERSION:
-        raise Refused(f"{path}: version {version}, this packer reads up to {VERSION}; pip install -U packer")
+        raise InvalidRequest(f"{path}: version {version}, this packer reads up to {VERSION}; pip install -U packer")
     manifest = _build(path, data)
     if manifest.to_bytes() != raw:  # whatever was not understood as it stands there: unknown members, other types
         raise CorruptPack(f"{path}: hostile or damaged: not what packer writes; copy or pack it again")
@@ -155,7 +156,7 @@ def read(folder: Path) -> Manifest:
 
 def _parse(path: Path, raw: bytes) -> dict[str, Any]:
     """The JSON object, its hash checked."""
-    found = bounds.excess(raw)
+    found = manifest_bounds.excess(raw)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     try:
@@ -303,8 +304,8 @@ def _excess_of_options(manifest: Manifest) -> str | None:
     """What options or source have beyond their bounds."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
         size = len(_canonical(value))
-        if size > bounds.MOST_OPTIONS_BYTES:
-            return f"{size:,} bytes of {name}, expected at most {bounds.MOST_OPTIONS_BYTES:,}"
+        if size > manifest_bounds.MOST_OPTIONS_BYTES:
+            return f"{size:,} bytes of {name}, expected at most {manifest_bounds.MOST_OPTIONS_BYTES:,}"
     return None
 
 

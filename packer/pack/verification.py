@@ -19,22 +19,22 @@ from pathlib import Path
 
 from packer import codecs, formats
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, FatalPart, PackerError, Refused
+from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
+from packer.files.digest import part_bytes, part_sha256
+from packer.files.safe_paths import components
+from packer.files.storage import file_bytes, file_sha256
 from packer.formats.base import Reader
-from packer.naming import components
-from packer.pack import bounds, handles
 from packer.pack import manifest as manifests
-from packer.pack.apart import Apart
-from packer.pack.digest import part_bytes, part_sha256
-from packer.pack.extras import FOLDER as EXTRAS
-from packer.pack.extras import Extras
-from packer.pack.foreign import foreign_files, foreign_in_part
+from packer.pack import manifest_bounds, reader_cache
+from packer.pack.extra_files import FOLDER as EXTRAS
+from packer.pack.extra_files import ExtraFiles
 from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
+from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import IndexFile, Manifest, Part
-from packer.pack.opening import check_part
-from packer.pack.storage import file_bytes, file_sha256
+from packer.pack.reader import check_part
+from packer.pack.unlisted import foreign_files, foreign_in_part
 
 DEPTHS = ("quick", "default", "data")
 
@@ -48,14 +48,14 @@ class Subset:
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of:
-            raise Refused(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
+            raise InvalidRequest(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
 
     @classmethod
     def parse(cls, text: str) -> "Subset":
-        """From what the user types, `N/M`; raises Refused."""
+        """From what the user types, `N/M`; raises InvalidRequest."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         if match is None:
-            raise Refused(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
+            raise InvalidRequest(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
         return cls(int(match[1]), int(match[2]))
 
     def __contains__(self, number: int) -> bool:
@@ -72,12 +72,14 @@ def problems(
 
     subset: of parts and samples; not for the quick depth, which looks at neither.
     expect: `sha256:` and the hex digest that packer.json shall have.
-    Raises Refused where `folder` is no pack at all, or one of a newer version or unknown format.
+    Raises InvalidRequest where `folder` is no pack at all, or one of a newer version or unknown format.
     """
     if depth not in DEPTHS:
-        raise Refused(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
+        raise InvalidRequest(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
     if depth == "quick" and subset != EVERYTHING:
-        raise Refused("a quick verification reads no part, so there is no subset of it; leave one of the two out")
+        raise InvalidRequest(
+            "a quick verification reads no part, so there is no subset of it; leave one of the two out"
+        )
     if expect is not None:
         yield from _unexpected(folder / manifests.NAME, expect)
     try:
@@ -106,9 +108,11 @@ def problems(
 def _unexpected(path: Path, expect: str) -> Iterator[str]:
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
-        raise Refused(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints")
+        raise InvalidRequest(
+            f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints"
+        )
     try:
-        if file_bytes(path) > bounds.MOST_BYTES:
+        if file_bytes(path) > manifest_bounds.MOST_BYTES:
             return  # reading the manifest says so
         found = file_sha256(path)
     except PackerError:
@@ -144,7 +148,7 @@ def _extras(folder: Path, manifest: Manifest) -> Iterator[str]:
     if any(found):
         return
     try:
-        for path, _ in Extras(folder, manifest):
+        for path, _ in ExtraFiles(folder, manifest):
             components(path)
     except PackerError as error:
         yield f"{folder / EXTRAS}: {error}"
@@ -177,7 +181,7 @@ class _Parts:
         self._depth = depth
         self._subset = subset
         self._module = formats.load(manifest.format)
-        self._apart = Apart(manifest.format, manifest.schema)
+        self._apart = ReaderProcess(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
             self._codecs = {
@@ -217,7 +221,7 @@ class _Parts:
         except PackerError as error:
             yield str(error)
 
-    def _reader(self, part: Part, key: handles.Key | None) -> AbstractContextManager[Reader]:
+    def _reader(self, part: Part, key: reader_cache.Key | None) -> AbstractContextManager[Reader]:
         """The part, open in this process, where a data set may have it open; without a key in one of its own."""
         path = self._folder / part.name
         if key is None:
@@ -229,10 +233,10 @@ class _Parts:
             made: Reader = self._module.Reader(path, self._schema, samples=part.samples)
             return made
 
-        return handles.table.pinned(key, make)
+        return reader_cache.table.pinned(key, make)
 
     def _records(
-        self, index: Index, part: Part, subset: Subset, *, key: handles.Key | None, first: int
+        self, index: Index, part: Part, subset: Subset, *, key: reader_cache.Key | None, first: int
     ) -> Iterator[str]:
         path = self._folder / part.name
         try:
@@ -247,7 +251,7 @@ class _Parts:
     def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
         try:
             record = reader.read(row, self._schema.names)
-        except FatalPart:
+        except CrashingPart:
             raise
         except CorruptPack:
             record = {}  # one value at a time tells which
@@ -255,7 +259,7 @@ class _Parts:
             try:
                 value = record[name] if record else reader.read(row, (name,))[name]
                 problem = self._value(value, name, index.crc32(at, name))
-            except FatalPart:
+            except CrashingPart:
                 raise
             except CorruptPack as error:
                 problem = f"cannot be read: {error}"

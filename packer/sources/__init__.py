@@ -9,10 +9,10 @@ recognised, or None. Its int `SPECIFICITY` orders them: `--from auto` asks the m
 
 from pathlib import Path
 
-from packer.errors import Refused
+from packer.errors import InvalidRequest
 from packer.registry import Registry
-from packer.sources.parsing.input_folder import InputFolder
-from packer.sources.parsing.scanning import described, scan, shown
+from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.listing import described, scan, shown
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
@@ -22,7 +22,8 @@ load = registry.load
 def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
-    follow_links: as of packer.sources.parsing.scanning.scan. Raises Refused where none reads it, BadInput as that does.
+    follow_links: as of packer.sources._parse.listing.scan. Raises InvalidRequest where none reads it, BadInput as that
+    does.
     """
     listing = scan(root, follow_links=follow_links)
     modules = sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
@@ -31,13 +32,13 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
         if sentence is not None:
             return name, sentence
     if not listing.names:
-        raise Refused(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
-    from packer.sources.parsing import unread_pictures  # noqa: PLC0415  NumPy, which `packer --help` does without
+        raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
+    from packer.sources._parse import unread_pictures  # noqa: PLC0415  NumPy, which `packer --help` does without
 
     unread = unread_pictures.unread_pictures(InputFolder(root, follow_links), listing.names)
     if unread:
-        raise Refused(f"{shown(str(root))}: no images: {unread_pictures.described(unread)}")
-    raise Refused(
+        raise InvalidRequest(f"{shown(str(root))}: no images: {unread_pictures.described(unread)}")
+    raise InvalidRequest(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
     )

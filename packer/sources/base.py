@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from packer.errors import BadIndex, Refused
+from packer.errors import BadIndex, InvalidRequest
 from packer.schema import Schema
-from packer.sources.parsing.input_folder import InputFolder
-from packer.sources.parsing.input_folder import read_file as read_file
-from packer.sources.parsing.patterns import stored_path
+from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.input_folder import read_file as read_file
+from packer.sources._parse.path_pattern import stored_path
 
 Sample = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Source(ABC):
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
-    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources.parsing.input_folder
+    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.input_folder
 
     @property
     def folder(self) -> InputFolder:
@@ -131,6 +131,6 @@ def place(folder: InputFolder, outside: Sequence[str], name: str) -> tuple[Input
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Raises Refused for a value that the option does not have."""
+    """Raises InvalidRequest for a value that the option does not have."""
     if value not in choices:
-        raise Refused(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")
+        raise InvalidRequest(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.parsing.clouds import png_size, read_depth
-from packer.sources.parsing.input_folder import InputFolder
-from packer.sources.parsing.labels import Labels, read_rectangles
-from packer.sources.parsing.scanning import counted, described, listed, scan, shown
+from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.label_files import Labels, read_rectangles
+from packer.sources._parse.listing import counted, described, listed, scan, shown
+from packer.sources._parse.point_cloud import png_size, read_depth
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")
@@ -238,7 +238,7 @@ def _scenes(root: Path, found: Mapping[str, Paths]) -> list[_Scene]:
         if "grasps_file" in paths
     ]
     if not found:
-        raise Refused(
+        raise InvalidRequest(
             f"{shown(str(root))}: no Cornell scenes, expected files pcdNNNNr.png and pcdNNNNcpos.txt; give the folder "
             "that holds the data set, or say another --from"
         )

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from packer.decoders import pillow
-from packer.errors import BadInput, DamagedImage, Refused
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.parsing import layouts, unread_pictures
-from packer.sources.parsing import pairs as paired
-from packer.sources.parsing.patterns import Pattern
-from packer.sources.parsing.scanning import Listing, counted, described, linked, listed, scan, shown
+from packer.sources._parse import folder_layout, unread_pictures
+from packer.sources._parse import pairs as paired
+from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown
+from packer.sources._parse.path_pattern import Pattern
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
@@ -74,15 +74,15 @@ class Source(base.Source):
         pairs: what pictures are that seem to belong to others, as `1_mask.png` to `1.jpg`: `refuse` the folder, or
             `samples` of their own.
         ignore_suffixes: ends of the names of files that are no samples although they may be images; with a
-            placeholder the pattern of their paths (packer.sources.parsing.patterns).
+            placeholder the pattern of their paths (packer.sources._parse.path_pattern).
         known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
         follow_links: whether links out of the folder are followed.
         Raises BadInput where a class is empty or a second name of another, `auto` finds images in and beside folders
-        or folders that are no classes; Refused where there is no image, for a layout that contradicts classes;
+        or folders that are no classes; InvalidRequest where there is no image, for a layout that contradicts classes;
         MissingPackage where Pillow is asked for and is not there.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
-        base.check_choice("layout", layout, layouts.CHOICES)
+        base.check_choice("layout", layout, folder_layout.CHOICES)
         base.check_choice("decode_with", decode_with, ("none", "pillow"))
         base.check_choice("pairs", pairs, paired.CHOICES)
         _check_agree(layout, classes)
@@ -109,12 +109,12 @@ class Source(base.Source):
             self.decodes = bool(decoded)
         if not images:
             found = unread_pictures.described(unread) if unread else f"found {described(listing.names)}"
-            raise Refused(
+            raise InvalidRequest(
                 f"{shown(str(root))}: no images: {found}; "
                 f"expected names that end in {' '.join(SUFFIXES)}; give the folder that holds the images"
             )
         pictures = [*images, *unread]
-        is_checked = pairs == "refuse" and layout != layouts.UNCHECKED
+        is_checked = pairs == "refuse" and layout != folder_layout.UNCHECKED
         layout = _settled(root, listing, pictures, layout=layout, classes=classes)
         meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
@@ -232,7 +232,7 @@ class _Names:
         self.splits: tuple[str, ...] = ()
         self.classes: tuple[str, ...] = ()
         if layout.startswith("split"):
-            self.splits = layouts.ordered_splits({name.partition("/")[0] for name in pictures if "/" in name})
+            self.splits = folder_layout.ordered_splits({name.partition("/")[0] for name in pictures if "/" in name})
         if layout == "class":
             self.classes = tuple(name for name in listing.folders if "/" not in name)
         elif layout == "split/class":
@@ -253,7 +253,7 @@ class _Names:
         """Raise BadInput for classes that are links to others, that are none, or that have no image."""
         _check_second_names(self._root, self._listing)
         if self._layout == "split/class":
-            layouts.check_inner_classes(self._root, self.classes)
+            folder_layout.check_inner_classes(self._root, self.classes)
         level = self._depth - 1
         labelled = [name for name in self._pictures if name.count("/") > level]
         filled = {name.split("/")[level] for name in labelled}
@@ -263,7 +263,7 @@ class _Names:
 def _numbered_as(root: Path, found: Sequence[str], known: tuple[str, ...], layout: str) -> tuple[str, ...]:
     """The known classes; raises BadInput where one that was found is not among them."""
     if layout not in ("class", "split/class"):
-        raise Refused(f"{shown(str(root))}: no classes to number as in another pack: the images have no labels")
+        raise InvalidRequest(f"{shown(str(root))}: no classes to number as in another pack: the images have no labels")
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise BadInput(
@@ -286,18 +286,18 @@ def _without_folders(listing: Listing, tops: Container[str | None]) -> Listing:
 def _check_agree(layout: str, classes: str) -> None:
     wants_none = {"class": False, "split/class": False, "split": True}.get(layout)
     if classes != "auto" and wants_none is not None and wants_none != (classes == "none"):
-        raise Refused(f"--layout {layout} and --classes {classes} contradict each other; leave --classes away")
+        raise InvalidRequest(f"--layout {layout} and --classes {classes} contradict each other; leave --classes away")
 
 
 def _settled(root: Path, listing: Listing, pictures: Sequence[str], *, layout: str, classes: str) -> str:
     """The layout with `auto` decided: `class`, `split/class`, `split`, or `flat` for no labels."""
-    if layout not in ("auto", layouts.UNCHECKED):
+    if layout not in ("auto", folder_layout.UNCHECKED):
         return layout
     loose = [name for name in pictures if "/" not in name]
     if classes == "none" or (classes == "auto" and _is_flat(root, pictures, loose)):
         return "flat"
     if layout == "auto":
-        layouts.check_classes(root, listing, pictures)
+        folder_layout.check_classes(root, listing, pictures)
     return "class"
 
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, Refused
+from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources.parsing.labels import Labels, read_rows
-from packer.sources.parsing.scanning import counted, described, listed, scan, shown
+from packer.sources._parse.label_files import Labels, read_rows
+from packer.sources._parse.listing import counted, described, listed, scan, shown
 
 SPECIFICITY = 100
 _FILE = re.compile(r"([0-9]+)_(.+)_(RGB\.png|grasps\.txt|mask\.png|perfect_depth\.tiff|stereo_depth\.tiff)", re.DOTALL)
@@ -105,7 +105,7 @@ class Source(base.Source):
         listing = scan(root, follow_links=follow_links)
         found, self._extras = _collect(listing.names)
         if not found:
-            raise Refused(
+            raise InvalidRequest(
                 f"{shown(str(root))}: no Jacquard views: found {described(listing.names)}, expected names such as "
                 "0_<object>_RGB.png; give the folder that holds the data set, or say another --from"
             )

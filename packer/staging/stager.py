@@ -1,43 +1,120 @@
-"""Stager: copies a pack, or parts of it, once for all who ask; or warms the page cache where a copy does not fit."""
+"""Copying: a file or a folder of a pack, its space taken beforehand, its sha256 computed on the way.
 
+Space is taken by posix_fallocate and files are filled by plain writes: a disk or memory that is full is an error then,
+not the SIGBUS that a write to a mapped file would end in.
+"""
+
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
-from packer.errors import CorruptPack, Locked, PackerError, Refused, StorageFailed, UnsafePath
-from packer.machine import Machine
+from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
+from packer.files.digest import FolderDigest, entries, opened_folder
+from packer.files.open_beneath import open_beneath
+from packer.files.open_folder import OpenFolder
+from packer.files.storage import failing, open_file, sync_part
+from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
-from packer.pack.digest import entries
 from packer.pack.holes import check_holes
 from packer.pack.manifest import Manifest
-from packer.pack.opening import check_part
-from packer.pack.storage import sync_part
-from packer.parallel import ordered_map, usable_cores
-from packer.staging import room
-from packer.staging.copies import Copy, File, copies
-from packer.staging.copying import copy_file, copy_folder, in_blocks, reserve
-from packer.staging.place import Place
-from packer.staging.room import Keep, Need
-from packer.staging.warming import warm
+from packer.pack.reader import check_part
+from packer.staging import capacity
+from packer.staging.capacity import SpaceKept, SpaceNeeded
+from packer.staging.staged_copies import StagedCopy, StagedFile, copies
+from packer.staging.user_folder import UserFolder
+from packer.staging.warm import warm
+from packer.system.limits import Machine
+from packer.system.parallel import ordered_map, usable_cores
+
+_BLOCK_BYTES = 1 << 20
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def reserve(path: Path, size_bytes: int) -> None:
+    """A new file of that size whose space is taken; raises StorageError."""
+    with failing(path, "take the space for a copy"):
+        descriptor = os.open(path, _NEW_FILE, 0o600)
+        try:
+            if size_bytes:  # else it is EINVAL
+                os.posix_fallocate(descriptor, 0, size_bytes)
+        finally:
+            os.close(descriptor)
+
+
+def copy_file(source: Path, target: Path) -> str:
+    """Fill `target`, which `reserve` made; returns the sha256 of all that was read, in hex.
+
+    Raises CorruptPack, StorageError.
+    """
+    digest = hashlib.sha256()
+    with open_file(source) as file, failing(target, "write"), target.open("r+b", buffering=0) as filled:
+        while block := _read(source, file):
+            digest.update(block)
+            rest = memoryview(block)
+            while rest:
+                rest = rest[filled.write(rest) :]
+    return digest.hexdigest()
+
+
+def _read(source: Path, file: BinaryIO) -> bytes:
+    with failing(source, "read"):
+        return file.read(_BLOCK_BYTES)
+
+
+def copy_folder(source: Path, target: OpenFolder, name: str, *, reserved: Path, block_bytes: int) -> str:
+    """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as pack/digest.py has it.
+
+    reserved: the path of a file that holds the space; before each file it is shortened by what that takes, in whole
+    blocks.
+    Raises CorruptPack, StorageError.
+    """
+    digest = FolderDigest()
+    left = reserved.stat().st_size
+    with opened_folder(source) as root, TreeWriter(target, name) as tree:
+        for path, size in entries(source):
+            components = path.split(b"/")
+            if size is None:
+                tree.make_folder(components)
+                digest.add_folder(path)
+                continue
+            with failing(source / os.fsdecode(path), "read"), os.fdopen(open_beneath(root, path), "rb") as file:
+                data = file.read()
+            left = max(0, left - in_blocks(len(data), block_bytes))
+            with failing(reserved, "give back space"):
+                os.truncate(reserved, left)
+            tree.write(components, data)
+            digest.add_file(path, len(data), hashlib.sha256(data).digest())
+    return digest.hexdigest()
+
+
+def in_blocks(size_bytes: int, block_bytes: int) -> int:
+    """A size, rounded up to whole blocks."""
+    return -(-size_bytes // block_bytes) * block_bytes
+
+
+# MERGED Stager: copies a pack, or parts of it, once for all who ask; or warms the page cache where a copy does not fit.
 
 _MOST_THREADS = 4  # they share one memory, or one disk
 
 
 @dataclass(frozen=True)
-class Options:
+class StageOptions:
     """What is wanted: numbers of the parts (None for all), what stays free (None for room.DEFAULT), and where."""
 
     to: str = "auto"
     parts: tuple[int, ...] | None = None
-    keep: Keep | None = None
+    keep: SpaceKept | None = None
     machine: Machine = Machine()
 
     def numbers(self, manifest: Manifest) -> Sequence[int]:
-        """The numbers of the parts; raises Refused for one that the pack does not have."""
+        """The numbers of the parts; raises InvalidRequest for one that the pack does not have."""
         count = len(manifest.parts)
         beyond = [number for number in self.parts or () if not 0 <= number < count]
         if beyond:
-            raise Refused(f"part {beyond[0]}: the pack has parts 0 to {count - 1}; packer info shows how many")
+            raise InvalidRequest(f"part {beyond[0]}: the pack has parts 0 to {count - 1}; packer info shows how many")
         return range(count) if self.parts is None else sorted(set(self.parts))
 
 
@@ -74,7 +151,7 @@ class Hooks:
     progress: Callable[[int, int], None] = _uncounted
 
 
-def stage_or_warm(pack: Path, options: Options, hooks: Hooks) -> Staged:
+def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     """Stage, and with `to` "auto" warm the page cache where no copy can be made. Raises as `stage` does."""
     if options.to != "auto":
         return stage(pack, options, hooks)
@@ -88,33 +165,33 @@ def stage_or_warm(pack: Path, options: Options, hooks: Hooks) -> Staged:
         return warmed(pack, options, hooks, reason=f"{shared}: not in memory on this machine")
     try:
         return stage(pack, options, hooks)
-    except (StorageFailed, UnsafePath) as error:
+    except (StorageError, UnsafePath) as error:
         return warmed(pack, options, hooks, reason=str(error))
 
 
-def warmed(pack: Path, options: Options, hooks: Hooks, *, reason: str = "") -> Staged:
-    """Read what fits of the parts into the page cache; raises CorruptPack, StorageFailed."""
+def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
+    """Read what fits of the parts into the page cache; raises CorruptPack, StorageError."""
     manifest = manifests.read(pack)
     check_holes(pack, manifest)
     chosen = options.numbers(manifest)
     count, resident = warm(
-        pack, manifest, chosen, room_bytes=room.free_memory(options.keep, options.machine), progress=hooks.progress
+        pack, manifest, chosen, room_bytes=capacity.free_memory(options.keep, options.machine), progress=hooks.progress
     )
     notes = (f"only {count} of {len(chosen)} parts fit into the memory that is free",) if count < len(chosen) else ()
     return Staged(pack, "warmed", count, reason=reason, resident_bytes=resident, notes=notes)
 
 
-def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
+def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     """Copy the parts that are not there yet, under a lock: of many that ask at once, one copies.
 
-    Raises StorageFailed where they do not fit, before anything is written, CorruptPack where the pack is damaged,
+    Raises StorageError where they do not fit, before anything is written, CorruptPack where the pack is damaged,
     UnsafePath where the place is not this user's own; whatever was copied until then is removed again.
     """
     manifest = manifests.read(pack)
     check_holes(pack, manifest)
     chosen = options.numbers(manifest)
-    place = Place.of(options.to, options.machine)
-    copy = Copy.of(place, manifest)
+    place = UserFolder.of(options.to, options.machine)
+    copy = StagedCopy.of(place, manifest)
     if place.is_there() and not copy.missing(manifest, chosen):
         place.sweep()
         return _result(pack, copy, manifest, options)
@@ -132,13 +209,13 @@ def stage(pack: Path, options: Options, hooks: Hooks) -> Staged:
     return replace(done, how=how, copied_bytes=sum(file.bytes for file in files), notes=(*notes, *done.notes))
 
 
-def _result(pack: Path, copy: Copy, manifest: Manifest, options: Options) -> Staged:
+def _result(pack: Path, copy: StagedCopy, manifest: Manifest, options: StageOptions) -> Staged:
     whole = not copy.missing(manifest, range(len(manifest.parts)))
     count = sum(part.name in copy.found(manifest) for part in manifest.parts)
     return Staged(copy.folder if whole else pack, "there", count, notes=tuple(_warnings(copy.place.base, options)))
 
 
-def _warnings(base: Path, options: Options) -> list[str]:
+def _warnings(base: Path, options: StageOptions) -> list[str]:
     mount = options.machine.mount(base)
     if mount is None or not mount.in_memory:
         return [f"{base}: lies on {mount.kind if mount else 'a file system of unknown kind'}, not in memory"]
@@ -147,7 +224,7 @@ def _warnings(base: Path, options: Options) -> list[str]:
     return []
 
 
-def _remove_replaced(copy: Copy, origin: Path) -> list[str]:
+def _remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
     """Remove copies of what was at the same path before the pack was made anew; says what was done."""
     notes = []
     for other in copies(copy.place):
@@ -162,7 +239,7 @@ def _remove_replaced(copy: Copy, origin: Path) -> list[str]:
 class _Work:
     """Copying files of one pack."""
 
-    def __init__(self, pack: Path, manifest: Manifest, copy: Copy, options: Options) -> None:
+    def __init__(self, pack: Path, manifest: Manifest, copy: StagedCopy, options: StageOptions) -> None:
         self._pack = pack
         self._manifest = manifest
         self._copy = copy
@@ -170,24 +247,26 @@ class _Work:
         mount = options.machine.mount(copy.place.base)
         self._block_bytes = mount.block_bytes if mount is not None else 4096
 
-    def check(self, files: Sequence[File]) -> None:
-        """Raise CorruptPack where a part is not as large as it should be, StorageFailed where there is no room."""
+    def check(self, files: Sequence[StagedFile]) -> None:
+        """Raise CorruptPack where a part is not as large as it should be, StorageError where there is no room."""
         for part in self._manifest.parts:
             if part.name in [file.name for file in files]:
                 check_part(self._pack / part.name, part, is_folder=any(file.is_folder for file in files))
         needs = [self._need(file) for file in files]
-        need = Need(sum(need.bytes for need in needs), sum(need.files for need in needs) + 5)  # folders, the origin
-        room.check(self._copy.place.base, need, self._options.keep, self._options.machine)
+        need = SpaceNeeded(
+            sum(need.bytes for need in needs), sum(need.files for need in needs) + 5
+        )  # folders, the origin
+        capacity.check(self._copy.place.base, need, self._options.keep, self._options.machine)
 
-    def _need(self, file: File) -> Need:
+    def _need(self, file: StagedFile) -> SpaceNeeded:
         if not file.is_folder:
-            return Need(in_blocks(file.bytes, self._block_bytes), 1)
+            return SpaceNeeded(in_blocks(file.bytes, self._block_bytes), 1)
         sizes = [size for _, size in entries(self._pack / file.name)]
         if sum(size or 0 for size in sizes) != file.bytes:
             raise CorruptPack(f"{self._pack / file.name}: files are cut, changed or missing; copy or pack it again")
-        return Need(sum(in_blocks(size or 0, self._block_bytes) for size in sizes), len(sizes) + 2)
+        return SpaceNeeded(sum(in_blocks(size or 0, self._block_bytes) for size in sizes), len(sizes) + 2)
 
-    def copy(self, files: Sequence[File], hooks: Hooks) -> None:
+    def copy(self, files: Sequence[StagedFile], hooks: Hooks) -> None:
         """Reserve the space of all, then copy, compare and put each into its place; packer.json is the last."""
         self._copy.begin(self._pack.resolve())
         added = []
@@ -204,16 +283,16 @@ class _Work:
         finally:
             self._copy.settle()
 
-    def _reserved(self, file: File) -> str:
+    def _reserved(self, file: StagedFile) -> str:
         return self._filled(file) + ("+room" if file.is_folder else "")  # names in a manifest have no +
 
-    def _filled(self, file: File) -> str:
+    def _filled(self, file: StagedFile) -> str:
         return file.name.replace("/", "+")
 
     def _path(self, name: str) -> Path:
         return self._copy.place.work_path(name)
 
-    def _copied(self, file: File) -> File:
+    def _copied(self, file: StagedFile) -> StagedFile:
         """Copy one file into the work folder; raises CorruptPack where its sha256 is not the manifest's."""
         source, name, work = self._pack / file.name, self._filled(file), self._copy.place.work
         if file.is_folder:

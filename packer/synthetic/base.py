@@ -7,8 +7,8 @@ set's options. What callers may rely on:
   call gives the same bytes.
 * The folder appears complete or not at all: work happens in `.<name>.synth` beside it, a work folder
   (files/work_folder.py); what a killed run left there is removed by the next.
-* It raises Refused for options that cannot be met, PackExists for a target that is not an empty folder, and
-  StorageFailed where the disk refuses. Memory does not grow with `samples`.
+* It raises InvalidRequest for options that cannot be met, PackExists for a target that is not an empty folder, and
+  StorageError where the disk refuses. Memory does not grow with `samples`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.errors import PackExists, Refused, StorageFailed
+from packer.errors import InvalidRequest, PackExists, StorageError
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.parallel import ordered_map
+from packer.system.parallel import ordered_map
 
 _SET = "set"
 _NAMES = {_SET: ANYTHING}  # in the work folder
 
 
 @dataclass(frozen=True)
-class Summary:
+class SetSummary:
     """What was written: the number of samples and of files, and the files' sizes together."""
 
     samples: int
@@ -41,27 +41,27 @@ def stream(seed: int, *numbers: int) -> np.random.Generator:
     return np.random.default_rng([seed, *numbers])
 
 
-def write_samples(draw: Callable[[int], dict[str, bytes]], folder: Path, *, samples: int, threads: int) -> Summary:
+def write_samples(draw: Callable[[int], dict[str, bytes]], folder: Path, *, samples: int, threads: int) -> SetSummary:
     """Write the files, by relative POSIX path, that `draw` makes for each sample; samples are drawn by threads.
 
-    Raises StorageFailed.
+    Raises StorageError.
     """
     files = size_bytes = 0
     for drawn in ordered_map(draw, range(samples), threads=threads):
         size_bytes += write_files(folder, drawn)
         files += len(drawn)
-    return Summary(samples, files, size_bytes)
+    return SetSummary(samples, files, size_bytes)
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> int:
-    """Write files by relative POSIX path and return their size in bytes; raises StorageFailed."""
+    """Write files by relative POSIX path and return their size in bytes; raises StorageError."""
     for name, data in files.items():
         path = folder / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         except OSError as error:
-            raise StorageFailed(f"{path}: cannot write: {error.strerror}; free some space or choose another") from error
+            raise StorageError(f"{path}: cannot write: {error.strerror}; free some space or choose another") from error
     return sum(map(len, files.values()))
 
 
@@ -69,7 +69,7 @@ def write_files(folder: Path, files: dict[str, bytes]) -> int:
 def publishing(folder: Path) -> Iterator[Path]:
     """The empty folder to write into; it becomes `folder` at the end and is removed after an exception.
 
-    Raises PackExists, UnsafePath, Locked, StorageFailed.
+    Raises PackExists, UnsafePath, Locked, StorageError.
     """
     folder = folder.absolute()
     _check_free(folder)
@@ -89,12 +89,12 @@ def publishing(folder: Path) -> Iterator[Path]:
 
 
 def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
-    """Raises Refused for a negative seed, or a number of samples below 1 or above `most`."""
+    """Raises InvalidRequest for a negative seed, or a number of samples below 1 or above `most`."""
     if samples < 1 or (most is not None and samples > most):
         limit = "at least 1" if most is None else f"1 to {most}"
-        raise Refused(f"samples {samples}: expected {limit}; choose another number")
+        raise InvalidRequest(f"samples {samples}: expected {limit}; choose another number")
     if seed < 0:
-        raise Refused(f"seed {seed}: expected a number from 0; choose another seed")
+        raise InvalidRequest(f"seed {seed}: expected a number from 0; choose another seed")
 
 
 def _check_free(folder: Path) -> None:

@@ -20,8 +20,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.parallel import ordered_map
-from packer.synthetic.base import Summary, check_counts, publishing, stream, write_files, write_samples
+from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_files, write_samples
 from packer.synthetic.rendering import image
 from packer.synthetic.rendering.catalogue import THINGS, Thing, make, place
 from packer.synthetic.rendering.desk import Desk, Sheets, draw_desk, sheets
@@ -30,6 +29,7 @@ from packer.synthetic.rendering.part import Plane
 from packer.synthetic.rendering.rectangle import lines, snapped
 from packer.synthetic.rendering.scene import Rendering, Scene, render
 from packer.synthetic.rendering.texture import Grain
+from packer.system.parallel import ordered_map
 
 FOLDERS = {"01": (100, 100), "02": (200, 100), "03": (300, 100), "04": (400, 100), "05": (500, 100)}
 FOLDERS |= {"06": (600, 100), "07": (700, 100), "08": (800, 100), "09": (900, 50), "10": (1000, 35)}
@@ -56,8 +56,8 @@ class _Studio:
     grain: Grain
 
 
-def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> Summary:
-    """Write the first `samples` scenes, at most 885; raises Refused, PackExists, StorageFailed."""
+def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> SetSummary:
+    """Write the first `samples` scenes, at most 885; raises InvalidRequest, PackExists, StorageError."""
     check_counts(samples=samples, seed=seed, most=SCENES)
     ids = scene_ids()[:samples]
     with publishing(folder) as partial_folder:
@@ -68,7 +68,7 @@ def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> Sum
         extra = _backgrounds(studio) | {"processedData/z.txt": _table(seed)}
         size_bytes = write_files(partial_folder, extra)
         done = write_samples(partial(_draw, studio, ids=ids), partial_folder, samples=samples, threads=threads)
-        return Summary(samples, done.files + len(extra), done.size_bytes + size_bytes)
+        return SetSummary(samples, done.files + len(extra), done.size_bytes + size_bytes)
 
 
 def _desk(seed: int, index: int, *, textures: Sheets) -> Desk:

@@ -13,8 +13,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.errors import Refused
-from packer.synthetic.base import Summary, check_counts, publishing, stream, write_samples
+from packer.errors import InvalidRequest
+from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
 from packer.synthetic.rendering import image
 from packer.synthetic.rendering.camera import Camera
 from packer.synthetic.rendering.catalogue import PALETTE, THINGS, Thing, make, place
@@ -43,16 +43,18 @@ class _Studio:
 
 def write(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = (375, 500)
-) -> Summary:
+) -> SetSummary:
     """Write `samples` photos, evenly over the classes.
 
     size: (height, width) in px; None: sizes from 320x240 to 1024x683 px, portrait and landscape.
-    Raises Refused, PackExists, StorageFailed.
+    Raises InvalidRequest, PackExists, StorageError.
     """
     check_counts(samples=samples, seed=seed)
     chosen = class_names(classes)
     if size is not None and not all(_LIMITS[0] <= length <= _LIMITS[1] for length in size):
-        raise Refused(f"size {size[1]}x{size[0]}: expected {_LIMITS[0]} to {_LIMITS[1]} px a side; choose another size")
+        raise InvalidRequest(
+            f"size {size[1]}x{size[0]}: expected {_LIMITS[0]} to {_LIMITS[1]} px a side; choose another size"
+        )
     with publishing(folder) as partial_folder:
         sizes = _SIZES if size is None else (size,)
         random = stream(seed, 0)
@@ -67,7 +69,7 @@ def class_names(count: int) -> tuple[tuple[str, str | None], ...]:
     """The first `count` classes: kind of thing, and its colour where there are more classes than kinds."""
     kinds = tuple(THINGS)
     if not 1 <= count <= len(kinds) * len(PALETTE):
-        raise Refused(f"classes {count}: expected 1 to {len(kinds) * len(PALETTE)}; choose another number")
+        raise InvalidRequest(f"classes {count}: expected 1 to {len(kinds) * len(PALETTE)}; choose another number")
     if count <= len(kinds):
         return tuple((kind, None) for kind in kinds[:count])
     return tuple((kind, colour) for colour, kind in itertools.islice(itertools.product(PALETTE, kinds), count))

@@ -19,7 +19,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.synthetic.base import Summary, check_counts, publishing, stream, write_samples
+from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
 from packer.synthetic.rendering import image
 from packer.synthetic.rendering.camera import Camera
 from packer.synthetic.rendering.catalogue import THINGS, make, place
@@ -61,11 +61,11 @@ class View:
     number: int
 
 
-def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missing_grasps: bool = False) -> Summary:
+def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missing_grasps: bool = False) -> SetSummary:
     """Write `samples` views, thing by thing.
 
     missing_grasps: leave out the grasp file of the first view, as happens in the real set.
-    Raises Refused, PackExists, StorageFailed.
+    Raises InvalidRequest, PackExists, StorageError.
     """
     check_counts(samples=samples, seed=seed)
     views = sample_views(samples, seed=seed)

@@ -12,6 +12,6 @@ A target is one file of `tests/fuzz/targets`, found by listing the folder:
     MOST_BYTES: int                     of an input; optional
 
 Both engines, atheris (libFuzzer) and Hypothesis, take the same targets. `tests/fuzz/corpus/<target>` holds inputs that
-an engine found to reach further than the seeds do, and each input that was once a finding; `tests/test_fuzz.py` gives
-all of them to the targets on every run.
+an engine found to reach further than the seeds do, and each input that was once a finding;
+`tests/hostile/test_fuzz.py` gives all of them to the targets on every run.
 """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from fuzz import campaign
-from fuzz.minimising import minimised
-from fuzz.target import CORPUS, judge, load, name_of, names
+from tests.fuzz import campaign
+from tests.fuzz.minimising import minimised
+from tests.fuzz.target import CORPUS, judge, load, name_of, names
 
 _MOST_KEPT_BYTES = 2048  # of one input that goes into the repository
 _DEFAULT = Path(__file__).parents[2] / ".fuzz"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from fuzz.progress import Progress
-from fuzz.target import Finding, Target, load, name_of
+from tests.fuzz.progress import Progress
+from tests.fuzz.target import Finding, Target, load, name_of
 
 ENGINES = ("atheris", "hypothesis")
 _MOST_ENDS = 20  # of workers, before the rest of a target's time is given up

@@ -6,13 +6,13 @@ import warnings
 
 from PIL import Image
 
-from fuzz.target import Disagreement
-from packer.decoders.header import MAX_PIXELS, Header
-from packer.decoders.headers import Headers
-from packer.decoders.sniffing import check_end, sniff
 from packer.errors import PackerError
+from packer.images.field_decoder import HeaderCache
+from packer.images.header import MAX_PIXELS, Header
+from packer.images.headers.detection import check_end, sniff
+from tests.fuzz.target import Disagreement
 
-_LEARNT = Headers()  # of many files, as a field has them
+_LEARNT = HeaderCache()  # of many files, as a field has them
 _SILENT = (
     struct.error,
     OSError,

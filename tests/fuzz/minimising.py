@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import packer
-from fuzz.target import Target, judge
+from tests.fuzz.target import Target, judge
 
 _PACKER = f"{Path(packer.__file__).parent}/"
 Arc = tuple[str, int, int]

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzz.progress import Progress
-from fuzz.target import Finding, Target, judge, limit_memory, load
+from tests.fuzz.progress import Progress
+from tests.fuzz.target import Finding, Target, judge, limit_memory, load
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -84,7 +84,7 @@ def _quoted(token: bytes) -> str:
 
 def with_hypothesis(name: str, folder: Path, seconds: int, seed: int) -> None:
     """Hypothesis, which knows the grammar of mutations and not the coverage, and makes findings small."""
-    from fuzz.mutation import mutated
+    from tests.fuzz.mutation import mutated
 
     target = load(name)
     tried = _warmed(target, folder)

@@ -4,8 +4,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from fuzz.target import Disagreement
-from packer.sources.parsing import clouds
+from packer.sources._parse import point_cloud
+from tests.fuzz.target import Disagreement
 
 TOKENS = (
     b"DATA ascii\n",
@@ -33,16 +33,16 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     if data[:1] == b"\x89":
-        clouds.png_size(data, _PATH)
+        point_cloud.png_size(data, _PATH)
         return
-    found = clouds._DATA.search(data)
+    found = point_cloud._DATA.search(data)
     if found is not None:
         body = data[found.end() :]
-        quick, slow = clouds._decimal_columns(body), clouds._point_lines(body)
+        quick, slow = point_cloud._decimal_columns(body), point_cloud._point_lines(body)
         if quick is not None and (quick.shape != slow.shape or quick.tobytes() != slow.tobytes()):
             raise Disagreement(f"{quick.tolist()}, line by line {slow.tolist()}")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        depth = clouds.read_depth(data, _PATH, height=3, width=4)
+        depth = point_cloud.read_depth(data, _PATH, height=3, width=4)
     if depth.shape != (3, 4) or depth.dtype != "float32":
         raise Disagreement(f"{depth.shape} {depth.dtype}")

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fuzz.target import Disagreement
 from packer.geometry.parsing import parse
+from tests.fuzz.target import Disagreement
 
 TOKENS = tuple(
     text.encode()
     for text in (
         *(
             "RandomResizedCrop(",
-            "HorizontalFlip()",
+            "RandomHorizontalFlip()",
             "Resize(",
             "CenterCrop(",
             "RandomCrop(",
-            "RandomRotate(",
+            "RandomRotation(",
             "RandomZoom(",
         ),
         *(
@@ -43,9 +43,9 @@ MOST_BYTES = 512
 
 
 def seeds() -> Iterator[bytes]:
-    yield b"RandomResizedCrop(224), HorizontalFlip()"
+    yield b"RandomResizedCrop(224), RandomHorizontalFlip()"
     yield b"Resize((32, 48)), CenterCrop(16), RandomCrop((8, 9))"
-    yield b"RandomRotate(10), RandomZoom(0.5, 1.5)"
+    yield b"RandomRotation(10), RandomZoom(0.5, 1.5)"
     yield b"RandomResizedCrop(size=8, scale=(0.1, 1.0), ratio=(0.5, 2))"
 
 

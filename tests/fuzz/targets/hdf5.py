@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
-import packs
 
-from fuzz.scratch import written
-from fuzz.target import Disagreement
 from packer.formats.hdf5 import Reader
+from tests.fuzz.scratch import written
+from tests.fuzz.target import Disagreement
+from tests.support import built_packs
 
 _SAMPLES = 2
 TOKENS = (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"GCOL", b"packer", b"\xff" * 8, b"BTHD", b"FRHP")
@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 14
 def seeds() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.h5"
-        packs.write_part(path, packs.records(_SAMPLES), format="hdf5")
+        built_packs.write_part(path, built_packs.records(_SAMPLES), format="hdf5")
         yield path.read_bytes()
         with h5py.File(path, "r+") as file:
             del file["label"]
@@ -29,11 +29,11 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     path = written("fuzz.h5", data)
-    reader = Reader(path, packs.SCHEMA, samples=_SAMPLES)
+    reader = Reader(path, built_packs.SCHEMA, samples=_SAMPLES)
     try:
         found = [bytes(reader.read(row, ["label"])["label"]) for row in range(_SAMPLES)]
         for row in range(_SAMPLES):
-            for value in reader.read(row, packs.SCHEMA.names).values():
+            for value in reader.read(row, built_packs.SCHEMA.names).values():
                 bytes(value)
     finally:
         reader.close()

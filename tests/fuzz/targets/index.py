@@ -4,12 +4,10 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-import hostile
-import packs
-
-from fuzz import scratch
-from packer.pack.opening import Pack
-from packer.pack.samples import SampleReader
+from packer.pack.reader import Pack
+from packer.pack.sample_reader import SampleReader
+from tests.fuzz import scratch
+from tests.support import built_packs, hostile_packs
 
 _SAMPLES = 3
 TOKENS = (
@@ -30,7 +28,7 @@ MOST_BYTES = 1024
 def _pack() -> tuple[Path, dict[str, bytes]]:
     """A sound pack, and its index files."""
     folder = scratch.folder() / "indexed"
-    packs.make_pack(folder, _SAMPLES, parts=1)
+    built_packs.make_pack(folder, _SAMPLES, parts=1)
     return folder, {path.name: path.read_bytes() for path in sorted((folder / "index").iterdir())}
 
 
@@ -47,7 +45,7 @@ def check(data: bytes) -> None:
         return
     for name, content in files.items():
         (folder / "index" / name).write_bytes(data[1:] if name == names[data[0]] else content)
-    hostile.reseal(folder)
+    hostile_packs.reseal(folder)
     pack = Pack(folder)
     try:
         samples = SampleReader(pack, None)

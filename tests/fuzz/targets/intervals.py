@@ -2,25 +2,24 @@
 
 from collections.abc import Iterator
 
-import cropping
-
-from fuzz.target import Disagreement
-from packer.decoders import cutting, sniff, validate
-from packer.decoders.header import Header
-from packer.decoders.intervals import bounds
 from packer.errors import PackerError
-from packer.scratch import Scratch
+from packer.images import jpeg_crop, sniff, validate
+from packer.images.header import Header
+from packer.images.restart_intervals import bounds
+from packer.system.thread_scratch import ThreadScratch
+from tests.fuzz.target import Disagreement
+from tests.support import restart_jpegs
 
 TOKENS = (b"packer\0\x02", b"packer\0\x04", b"\xff\xeb", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd7", b"\xff\xd9")
 MOST_BYTES = 6000
 _MOST_PX = 1 << 20
-_scratch = Scratch()
+_scratch = ThreadScratch()
 
 
 def seeds() -> Iterator[bytes]:
-    yield cropping.jpeg("420", height=160, width=160, mcus=5, table=True, quality=10)
-    yield cropping.jpeg("420", height=160, width=160, mcus=5, table=False, quality=10)
-    yield cropping.jpeg("444", height=136, width=136, mcus=17, table=True, quality=10)
+    yield restart_jpegs.jpeg("420", height=160, width=160, mcus=5, table=True, quality=10)
+    yield restart_jpegs.jpeg("420", height=160, width=160, mcus=5, table=False, quality=10)
+    yield restart_jpegs.jpeg("444", height=136, width=136, mcus=17, table=True, quality=10)
 
 
 def check(data: bytes) -> None:
@@ -30,15 +29,15 @@ def check(data: bytes) -> None:
     sound = _is_sound(data)
     bounds(data, found)
     for box in _boxes(found):
-        kept = cutting.window(found, box, 8)
+        kept = jpeg_crop.window(found, box, 8)
         if kept is None:
             continue
-        file = cutting.cut(data, found, kept, _scratch)
+        file = jpeg_crop.cut(data, found, kept, _scratch)
         if not (sound and found.intervals.table_at):
             continue
         cut = None if file is None else bytes(file)
         looked = found._replace(scan=found.scan._replace(intervals=found.intervals._replace(table_at=0)))  # type: ignore[union-attr]
-        expected = cutting.cut(data, looked, kept, _scratch)
+        expected = jpeg_crop.cut(data, looked, kept, _scratch)
         if cut != (None if expected is None else bytes(expected)):
             raise Disagreement(f"{box} of a validated file is cut elsewhere by its table")
 

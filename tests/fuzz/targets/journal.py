@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from fuzz import scratch
-from fuzz.target import Disagreement
-from packer.conversion.journal import NAMES, Finished, Journal
+from packer.conversion.journal import NAMES, FinishedPart, Journal
 from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
 
 TOKENS = (
     b'{"fingerprint":"f"}\n',
@@ -27,8 +27,8 @@ MOST_BYTES = 6000
 
 
 def seeds() -> Iterator[bytes]:
-    done = Finished(Part("part-00000.lmdb", 2, 4, "0" * 64), 9, 9, [["a", "b"]], [])
-    other = Finished(Part("part-00001.lmdb", 2, 4, "1" * 64), 9, 9)
+    done = FinishedPart(Part("part-00000.lmdb", 2, 4, "0" * 64), 9, 9, [["a", "b"]], [])
+    other = FinishedPart(Part("part-00001.lmdb", 2, 4, "1" * 64), 9, 9)
     yield b"".join(json.dumps(line).encode() + b"\n" for line in ({"fingerprint": "f"}, asdict(done), asdict(other)))
     yield b'{"fingerprint":"f"}\n{"part":'
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fuzz.target import Disagreement
 from packer.errors import PackerError
+from packer.sources._parse.label_files import Labels, read_rectangles, read_rows
 from packer.sources.jacquard import corners
-from packer.sources.parsing.labels import Labels, read_rectangles, read_rows
+from tests.fuzz.target import Disagreement
 
 TOKENS = (
     b"NaN",

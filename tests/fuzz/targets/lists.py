@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from fuzz import scratch
-from fuzz.target import Disagreement
 from packer.errors import PackerError
 from packer.sources import cornell
-from packer.sources.adding import sidecars, splits
-from packer.sources.parsing.input_folder import InputFolder
+from packer.sources._extend import sidecars, splits
+from packer.sources._parse.input_folder import InputFolder
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
 
 TOKENS = (
     b"# ",

@@ -5,11 +5,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import packs
-
-from fuzz.scratch import written
+from packer.formats._btree import BTree
 from packer.formats.lmdb import Reader
-from packer.formats.paging.tree import Tree
+from tests.fuzz.scratch import written
+from tests.support import built_packs
 
 _SAMPLES = 3
 MOST_BYTES = 1 << 15
@@ -19,11 +18,13 @@ TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"packer", b"\x02\0", b"\x01\0", b"\x04
 def seeds() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.lmdb"
-        packs.write_part(path, packs.records(_SAMPLES))
+        built_packs.write_part(path, built_packs.records(_SAMPLES))
         whole = path.read_bytes()
         yield whole
         yield _with_small_pages(whole)
-        packs.write_part(path.with_name("b.lmdb"), [packs.record(row, blob=bytes(1500)) for row in range(9)])
+        built_packs.write_part(
+            path.with_name("b.lmdb"), [built_packs.record(row, blob=bytes(1500)) for row in range(9)]
+        )
         yield path.with_name("b.lmdb").read_bytes()
 
 
@@ -41,7 +42,7 @@ def check(data: bytes) -> None:
         return
     with mmap.mmap(-1, len(data)) as mapped:
         mapped[:] = data
-        tree = Tree(Path("fuzz.lmdb"), mapped)
+        tree = BTree(Path("fuzz.lmdb"), mapped)
         try:
             tree.find(b"packer")
             for number in (*range(64), (1 << 64) - 1):
@@ -51,10 +52,10 @@ def check(data: bytes) -> None:
                     value.release()
         finally:
             tree.close()
-    reader = Reader(written("fuzz.lmdb", data), packs.SCHEMA, samples=_SAMPLES)
+    reader = Reader(written("fuzz.lmdb", data), built_packs.SCHEMA, samples=_SAMPLES)
     try:
         for row in range(_SAMPLES):
-            for value in reader.read(row, packs.SCHEMA.names).values():
+            for value in reader.read(row, built_packs.SCHEMA.names).values():
                 bytes(value)
     finally:
         reader.close()

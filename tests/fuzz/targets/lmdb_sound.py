@@ -7,13 +7,12 @@ from pathlib import Path
 
 import lmdb
 
-from fuzz import scratch
-from fuzz.target import Disagreement
-from packer.formats.paging.tree import Tree
+from packer.formats._btree import BTree
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
 
 MOST_BYTES = 512
 _MOST_BYTES_OF_A_KEY = 511
-_ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}  # the engine that packer writes with
 _WIDTHS = (0, 1, 8, 40, 200, 1000, 2030, 2031, 2040, 4080, 9000, 70_000)
 
 
@@ -41,13 +40,13 @@ def check(data: bytes) -> None:
     entries = _entries(data)
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as folder:
         path = Path(folder) / "a.lmdb"
-        with lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 26, sync=False, **_ENGINE) as env:
+        with lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 26, sync=False, lib_version=0) as env:
             for start in range(0, len(data), 64):
                 with env.begin(write=True) as transaction:
                     for key in list(entries)[start : start + 64]:
                         transaction.put(key, entries[key])
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            tree = Tree(path, mapped)
+            tree = BTree(path, mapped)
             try:
                 if tree.entries != len(entries):
                     raise Disagreement(f"{tree.entries} entries, {len(entries)} were written")

@@ -4,14 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import hostile
-import packs
-
-from fuzz import scratch
-from fuzz.target import Disagreement
 from packer.errors import PackerError
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
+from tests.support import built_packs, hostile_packs
 
 TOKENS = tuple(
     text.encode()
@@ -28,10 +26,12 @@ def seeds() -> Iterator[bytes]:
     part = Part("part-00000.lmdb", 2, 9, "0" * 64)
     index = manifests.IndexFile("keys.npy", 3, 4, "1" * 64)
     members: dict[str, Any] = {"options": {"validate": "full"}, "source": {"kind": "folder", "bytes": 9}}
-    sound = Manifest("lmdb", 2, packs.SCHEMA, parts=(part,), index=(index,), written_by="packer 0", **members).sealed()
+    sound = Manifest(
+        "lmdb", 2, built_packs.SCHEMA, parts=(part,), index=(index,), written_by="packer 0", **members
+    ).sealed()
     yield sound.to_bytes()
     yield (
-        Manifest("pth", 0, packs.SCHEMA, {}, {}, (), (), "x", (("a", "b"),), (("c", "d"),), (index,))
+        Manifest("pth", 0, built_packs.SCHEMA, {}, {}, (), (), "x", (("a", "b"),), (("c", "d"),), (index,))
         .sealed()
         .to_bytes()
     )
@@ -51,7 +51,7 @@ def check(data: bytes) -> None:
 def _sealed(data: bytes) -> bytes:
     """With every hash right, as an attacker has it; as it is where it is no JSON object."""
     try:
-        return hostile.sealed({**json.loads(data)})
+        return hostile_packs.sealed({**json.loads(data)})
     except (ValueError, TypeError, RecursionError):
         return data
 

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 
-from fuzz.target import Disagreement
-from packer.errors import Refused
-from packer.formats.filing.names import Names
-from packer.naming import Collisions, components, folded
+from packer.errors import InvalidRequest
+from packer.files.safe_paths import Collisions, components, folded
+from packer.formats._files import FileNames
+from tests.fuzz.target import Disagreement
 
 TOKENS = (
     b"..",
@@ -33,8 +33,8 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: Refused | None = None
-    collisions, names = Collisions(), Names()
+    refusal: InvalidRequest | None = None
+    collisions, names = Collisions(), FileNames()
     safe: dict[str, str] = {}
     taken: set[str] = set()
     for row, raw in enumerate(data.split(b"\n")[:20]):
@@ -46,7 +46,7 @@ def check(data: bytes) -> None:
         taken.add(folded(written))
         try:
             parts = components(path)
-        except Refused as error:
+        except InvalidRequest as error:
             refusal = error
             continue
         joined = b"/".join(parts)

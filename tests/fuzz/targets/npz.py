@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import packs
 
-from fuzz.scratch import written
-from fuzz.target import Disagreement
-from packer.formats.stacking import npz
-from packer.formats.stacking.layout import arrays
-from packer.formats.stacking.mapping import Rows, mapping
+from packer.formats._columns import zip_arrays
+from packer.formats._columns.layout import arrays
+from packer.formats._columns.mapped import MappedRecords, mapping
 from packer.schema import Schema
+from tests.fuzz.scratch import written
+from tests.fuzz.target import Disagreement
+from tests.support import built_packs
 
 _SAMPLES = 2
-_SCHEMA = Schema(packs.SCHEMA.fields[:3])
+_SCHEMA = Schema(built_packs.SCHEMA.fields[:3])
 _ARRAYS = {array.name("."): array for field in _SCHEMA for array in arrays(field, _SAMPLES)}
 TOKENS = (
     b"PK\x03\x04",
@@ -38,15 +38,17 @@ def seeds() -> Iterator[bytes]:
     values |= {"blob.offsets": bytes(24), "label": bytes(16)}
     with tempfile.TemporaryDirectory() as folder:
         contents = {name: (_ARRAYS[name], bytearray(value)) for name, value in values.items()}
-        npz.save(Path(folder) / "a.npz", contents, schema=_SCHEMA, samples=_SAMPLES)
+        zip_arrays.save(Path(folder) / "a.npz", contents, schema=_SCHEMA, samples=_SAMPLES)
         yield (Path(folder) / "a.npz").read_bytes()
 
 
 def check(data: bytes) -> None:
     path = written("fuzz.npz", data)
     with path.open("rb") as file, mapping(path, file.fileno(), readahead=True) as mapped:
-        places = npz.places(path, mapped, file, _ARRAYS, schema=_SCHEMA, samples=_SAMPLES)
-        rows = Rows(path, mapped, schema=_SCHEMA, places={_ARRAYS[name]: place for name, place in places.items()})
+        places = zip_arrays.places(path, mapped, file, _ARRAYS, schema=_SCHEMA, samples=_SAMPLES)
+        rows = MappedRecords(
+            path, mapped, schema=_SCHEMA, places={_ARRAYS[name]: place for name, place in places.items()}
+        )
     for name, place in places.items():
         expected = _with_numpy(data, name)
         if expected is not None and expected != data[place.offset : place.offset + place.size_bytes]:

@@ -5,13 +5,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import hostile
-import packs
-
-from fuzz import scratch
 from packer.pack import manifest as manifests
-from packer.pack.opening import Pack
-from packer.pack.samples import SampleReader
+from packer.pack.reader import Pack
+from packer.pack.sample_reader import SampleReader
+from tests.fuzz import scratch
+from tests.support import built_packs, hostile_packs
 
 _FORMATS = ("lmdb", "hdf5", "pth", "bmp")
 _MOST_SAMPLES = 8
@@ -33,7 +31,7 @@ def _packs() -> dict[str, Path]:
     found = {}
     for format in _FORMATS:
         found[format] = scratch.folder() / format
-        packs.make_pack(found[format], 3, format=format, parts=1)
+        built_packs.make_pack(found[format], 3, format=format, parts=1)
     return found
 
 
@@ -61,6 +59,6 @@ def check(data: bytes) -> None:
 
 def _sealed(members: dict[str, object], data: bytes) -> bytes:
     try:
-        return hostile.sealed({**members})
+        return hostile_packs.sealed({**members})
     except (ValueError, TypeError, RecursionError):  # nothing that has a canonical form
         return data

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import cv2
-import pictures
 
-from fuzz.target import Disagreement
-from packer.decoders import decode, sniff, validate
 from packer.errors import PackerError
+from packer.images import decode, sniff, validate
+from tests.fuzz.target import Disagreement
+from tests.support import picture_files
 
 _MOST_PX = 1 << 16  # a larger picture is slow and shows nothing more
 MOST_BYTES = 4096
@@ -15,17 +15,17 @@ MOST_BYTES = 4096
 
 def seeds() -> Iterator[bytes]:
     cv2.setNumThreads(0)
-    small = pictures.colours(height=9, width=11)
-    yield pictures.jpeg(small)
-    yield pictures.progressive(small)
+    small = picture_files.colours(height=9, width=11)
+    yield picture_files.jpeg(small)
+    yield picture_files.progressive(small)
     for form in ("PNG", "BMP", "TIFF", "WEBP", "PPM"):
-        yield pictures.with_pillow(small, form)
+        yield picture_files.with_pillow(small, form)
         if form != "WEBP":
-            yield pictures.with_pillow(small[:, :, 0].copy(), form)
+            yield picture_files.with_pillow(small[:, :, 0].copy(), form)
     for compression in (5, 8, 32773):
-        yield pictures.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
-    yield pictures.npy(small)
-    yield pictures.palette_png(small[:, :, 0] % 4, bits=2)
+        yield picture_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
+    yield picture_files.npy(small)
+    yield picture_files.palette_png(small[:, :, 0] % 4, bits=2)
 
 
 def check(data: bytes) -> None:

@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 
 import numpy as np
-import pictures
 
-from fuzz.headers import check_header
-from fuzz.target import Disagreement
-from packer.decoders import png
-from packer.decoders.sniffing import check_end
+from packer.images.headers import png
+from packer.images.headers.detection import check_end
+from tests.fuzz.headers import check_header
+from tests.fuzz.target import Disagreement
+from tests.support import picture_files
 
 TOKENS = (b"\x89PNG\r\n\x1a\n", b"IHDR", b"IDAT", b"IEND", b"PLTE", b"eXIf", b"tRNS", b"iCCP", b"II*\0", b"MM\0*")
 
 
 def seeds() -> Iterator[bytes]:
-    small = pictures.colours(height=5, width=7)
-    yield pictures.with_pillow(small, "PNG")
-    yield pictures.with_pillow(np.dstack([small, small[:, :, 0]]), "PNG")
-    yield pictures.palette_png(pictures.grays(height=5, width=7) % 4, bits=2)
-    yield pictures.oriented(3, "PNG", small)
-    yield pictures.with_opencv(small[:, :, 0].astype(np.uint16), ".png")
+    small = picture_files.colours(height=5, width=7)
+    yield picture_files.with_pillow(small, "PNG")
+    yield picture_files.with_pillow(np.dstack([small, small[:, :, 0]]), "PNG")
+    yield picture_files.palette_png(picture_files.grays(height=5, width=7) % 4, bits=2)
+    yield picture_files.oriented(3, "PNG", small)
+    yield picture_files.with_opencv(small[:, :, 0].astype(np.uint16), ".png")
 
 
 def check(data: bytes) -> None:

@@ -5,12 +5,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-import packs
-
-from fuzz.scratch import written
-from fuzz.target import Disagreement
+from packer.formats._columns.layout import end_record
 from packer.formats.pth import Reader
-from packer.formats.stacking.layout import end_record
+from tests.fuzz.scratch import written
+from tests.fuzz.target import Disagreement
+from tests.support import built_packs
 
 _SAMPLES = 2
 TOKENS = (
@@ -28,10 +27,15 @@ MOST_BYTES = 4096
 
 def seeds() -> Iterator[bytes]:
     """As torch lays it out, without torch; once with 64 bit sizes, as it does."""
-    records = packs.records(_SAMPLES)
-    stored = {"data.pkl": b"", "byteorder": b"little", "version": b"3\n", "data/0": end_record(packs.SCHEMA, _SAMPLES)}
+    records = built_packs.records(_SAMPLES)
+    stored = {
+        "data.pkl": b"",
+        "byteorder": b"little",
+        "version": b"3\n",
+        "data/0": end_record(built_packs.SCHEMA, _SAMPLES),
+    }
     number = 1
-    for name in packs.SCHEMA.names:
+    for name in built_packs.SCHEMA.names:
         values = [record[name] for record in records]
         stored[f"data/{number}"] = b"".join(values)
         number += 1
@@ -50,11 +54,11 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     path = written("fuzz.pth", data)
-    reader = Reader(path, packs.SCHEMA, samples=_SAMPLES)
+    reader = Reader(path, built_packs.SCHEMA, samples=_SAMPLES)
     try:
         label = b"".join(bytes(reader.read(row, ["label"])["label"]) for row in range(_SAMPLES))
         for row in range(_SAMPLES):
-            for value in reader.read(row, packs.SCHEMA.names).values():
+            for value in reader.read(row, built_packs.SCHEMA.names).values():
                 bytes(value)
     finally:
         reader.close()

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-import cropping
 import numpy as np
-import pictures
 
-from fuzz.target import Disagreement
-from packer.decoders import decode, sniff
-from packer.decoders.region import decode_region
 from packer.errors import PackerError
+from packer.images import decode, sniff
+from packer.images.region import decode_region
+from tests.fuzz.target import Disagreement
+from tests.support import picture_files, restart_jpegs
 
 TOKENS = (b"packer\0\x02", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd9", b"\xff\xda", b"\xff\xc0\x00\x11\x08")
 MOST_BYTES = 8192
@@ -18,9 +17,12 @@ _HEAD = 5  # bytes before the file: the box, each in 255ths, and the scale
 
 
 def seeds() -> Iterator[bytes]:
-    files = [cropping.jpeg("420", height=160, width=160, mcus=5, table=table, quality=10) for table in (True, False)]
+    files = [
+        restart_jpegs.jpeg("420", height=160, width=160, mcus=5, table=table, quality=10) for table in (True, False)
+    ]
     files += [
-        pictures.jpeg(pictures.colours(height=150, width=160), sampling=name, quality=10) for name in ("420", "444")
+        picture_files.jpeg(picture_files.colours(height=150, width=160), sampling=name, quality=10)
+        for name in ("420", "444")
     ]
     for file in files:
         yield bytes((0, 0, 60, 60, 8)) + file

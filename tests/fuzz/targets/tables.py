@@ -3,13 +3,13 @@
 import functools
 from collections.abc import Iterator
 
-import cropping
 import numpy as np
 
-from fuzz.target import Disagreement
-from packer.decoders import sniff, validate
-from packer.decoders.intervals import HEAD_BYTES, bounds
-from packer.decoders.region import decode_region
+from packer.images import sniff, validate
+from packer.images.region import decode_region
+from packer.images.restart_intervals import HEAD_BYTES, bounds
+from tests.fuzz.target import Disagreement
+from tests.support import restart_jpegs
 
 _FORMS = (("420", 1), ("420", 5), ("444", 4))
 MOST_BYTES = 64
@@ -18,7 +18,7 @@ MOST_BYTES = 64
 @functools.cache
 def _file(form: int) -> bytes:
     sampling, mcus = _FORMS[form]
-    return cropping.jpeg(sampling, height=160, width=160, mcus=mcus, table=True, quality=10)
+    return restart_jpegs.jpeg(sampling, height=160, width=160, mcus=mcus, table=True, quality=10)
 
 
 @functools.cache

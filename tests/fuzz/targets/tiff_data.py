@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import cv2
 import numpy as np
-import pictures
 from PIL import Image
 
-from fuzz.target import Disagreement
-from packer.decoders import decode, validate
+from packer.images import decode, validate
+from tests.fuzz.target import Disagreement
+from tests.support import picture_files
 
 _COMPRESSIONS = (1, 5, 8, 32773)  # none, LZW, Deflate, PackBits
 _REFUSALS = (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error, zlib.error)
@@ -23,11 +23,11 @@ MOST_BYTES = 64
 def _file(form: int) -> tuple[bytes, int, int]:
     """A file, and the first byte and the end of its strips."""
     compression = _COMPRESSIONS[form % len(_COMPRESSIONS)]
-    pixels = pictures.colours(height=24, width=32)
+    pixels = picture_files.colours(height=24, width=32)
     pixels[4:20] = pixels[4, 0]  # something that is shorter when compressed
     if form >= len(_COMPRESSIONS):
         pixels = pixels[:, :, 0].copy()
-    file = pictures.with_opencv(pixels, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
+    file = picture_files.with_opencv(pixels, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
     with Image.open(io.BytesIO(file)) as picture:
         offsets, sizes = picture.tag_v2[273], picture.tag_v2[279]
     return file, min(offsets), max(map(sum, zip(offsets, sizes, strict=True)))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import cv2
 import numpy as np
-import pictures
 
-from fuzz.headers import check_header
-from fuzz.target import Disagreement
-from packer.decoders import tiff
-from packer.decoders.sniffing import check_end
+from packer.images.headers import tiff
+from packer.images.headers.detection import check_end
+from tests.fuzz.headers import check_header
+from tests.fuzz.target import Disagreement
+from tests.support import picture_files
 
 TOKENS = (
     b"II*\0",
@@ -24,14 +24,14 @@ TOKENS = (
 
 
 def seeds() -> Iterator[bytes]:
-    small = pictures.colours(height=5, width=7)
-    yield pictures.with_pillow(small, "TIFF")
-    yield pictures.with_pillow(small[:, :, 0].copy(), "TIFF")
-    yield pictures.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5)
-    yield pictures.with_opencv(small[:, :, 0].astype(np.float32), ".tiff")
-    yield pictures.with_orientation(pictures.with_pillow(small, "TIFF"), 6)
-    yield pictures.with_pillow(small, "TIFF", big_tiff=True)
-    yield pictures.with_pillow(np.dstack([small, small[:, :, 0]]), "TIFF", tiffinfo={338: 2})
+    small = picture_files.colours(height=5, width=7)
+    yield picture_files.with_pillow(small, "TIFF")
+    yield picture_files.with_pillow(small[:, :, 0].copy(), "TIFF")
+    yield picture_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5)
+    yield picture_files.with_opencv(small[:, :, 0].astype(np.float32), ".tiff")
+    yield picture_files.with_orientation(picture_files.with_pillow(small, "TIFF"), 6)
+    yield picture_files.with_pillow(small, "TIFF", big_tiff=True)
+    yield picture_files.with_pillow(np.dstack([small, small[:, :, 0]]), "TIFF", tiffinfo={338: 2})
 
 
 def check(data: bytes) -> None:

@@ -1,0 +1,340 @@
+"""Encoder: one sample of a source -> its record, with everything that the index needs to know of it."""
+
+import io
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from packer import codecs, images
+from packer.codecs.base import Codec
+from packer.conversion.pack_source import PackSource, is_picture, load_codec
+from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
+from packer.geometry import View, identity, move_boxes, upright
+from packer.images import Header, restart_intervals, sniff
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources.base import Sample
+
+_LOSSY = "jpeg:95"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
+    incomplete says what its files lack."""
+
+    key: bytes
+    record: Mapping[str, bytes]
+    crc32s: tuple[int, ...]
+    source_bytes: int
+    incomplete: str | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sample that cannot be packed, and why, in one line that begins with the file."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
+
+    notes: what its files say of themselves that is not true, put in while they are encoded.
+    """
+
+    height: int
+    width: int
+    orientation: int
+    header: Header | None
+    notes: list[str] = field(default_factory=list)
+
+
+_FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
+_SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round theirs
+_Step = Callable[[Sample, _Picture], bytes]
+
+
+class SampleEncoder:
+    """Encodes samples of one plan; shared by threads."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._source = plan.source
+        pixels = [field.name for field in plan.schema if field.kind in PIXEL_KINDS]
+        self._main = pixels[0] if pixels else None
+        self._full = plan.options.validate == "full"
+        self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
+
+    def __call__(self, index: int) -> Encoded | Failure:
+        """Encode one sample; a damaged or unfitting file becomes a Failure, anything unexpected is raised."""
+        try:
+            sample = self._source[index]
+            record, notes = self._record(index, sample)
+        except BadInput as error:
+            return Failure(self._source.key(index), error.message)
+        crc32s = tuple(map(zlib.crc32, record.values()))
+        missing = self._source.missing(index)
+        incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
+        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
+
+    def _record(self, index: int, sample: Sample) -> tuple[dict[str, bytes], list[str]]:
+        record = {}
+        name = self._main or ""
+        try:
+            picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None)
+            for name, step in self._steps:
+                record[name] = step(sample, picture)
+        except BadInput as error:
+            where = self._path(index, sample, name)
+            raise BadInput(
+                f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
+            ) from error
+        return record, picture.notes
+
+    def _path(self, index: int, sample: Sample, name: str) -> str:
+        files = sample.get("files")
+        if isinstance(files, dict) and name in files:
+            return str(self._source.original(files[name]))
+        return str(self._source.files(index)[0])
+
+    def _step(self, field: Field) -> _Step:
+        """How one field's bytes come about."""
+        codec = _codec(field)
+        if field.kind in PIXEL_KINDS:
+            return partial(self._pixel, field, codec)
+        if field == ORIENTATION:
+            return lambda sample, picture: codec.encode(picture.orientation)
+        if field == MATRIX:
+            return lambda sample, picture: codec.encode(self._view(picture.height, picture.width, picture).array)
+        if field == SOURCE_SIZE:
+            return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
+        name = field.name
+        if field.kind == "boxes" and name in self._source.sidecars:
+            return lambda sample, picture: codec.encode(self._placed_boxes(field, sample[name], picture))
+        return lambda sample, picture: codec.encode(sample[name])
+
+    def _is_upright(self, field: Field, picture: _Picture) -> bool:
+        """Whether a sidecar lies over the upright picture; raises BadInput where it matters and nobody said."""
+        if field.name not in self._source.sidecars or picture.orientation == 1:
+            return False
+        frame = self._plan.options.sidecar_frame
+        if frame is None:
+            raise BadInput(
+                f"its picture has EXIF orientation {picture.orientation}: say whether the files of --sidecar lie over "
+                "the picture as viewers show it (--exif rotate --sidecar-frame upright: labelme, CVAT, browsers), or "
+                "over its pixels as stored (--sidecar-frame stored)"
+            )
+        return frame == "upright"
+
+    def _placed_boxes(self, field: Field, boxes: Any, picture: _Picture) -> Any:
+        """Boxes in px of the picture as stored."""
+        if not self._is_upright(field, picture):
+            return boxes
+        turned = upright(picture.orientation, picture.height, picture.width)
+        back = np.linalg.inv(np.vstack([turned.array, [0, 0, 1]]))[:2]
+        return move_boxes(boxes, back)
+
+    def _look_at_sidecar(self, field: Field, height: int, width: int, picture: _Picture) -> None:
+        """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
+        if field.name not in self._source.sidecars or not picture.height:
+            return
+        is_turned = picture.orientation >= _FIRST_TRANSPOSED
+        shown = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
+        here = shown if self._is_upright(field, picture) else (picture.height, picture.width)
+        other = shown if here != shown else (picture.height, picture.width)
+        if is_turned and here[0] != here[1] and (height, width) == other:
+            raise BadInput(
+                f"it is {width}x{height}, its picture {here[1]}x{here[0]} in the frame of --sidecar-frame "
+                f"{self._plan.options.sidecar_frame}: it lies in the other frame; say that, or mend the file"
+            )
+        if abs(height * here[1] - width * here[0]) > _SHAPE_TOLERANCE * max(height * here[1], width * here[0]):
+            picture.notes.append(
+                f"{field.name} is {width}x{height}, its picture {here[1]}x{here[0]}: another shape, which geometries "
+                "stretch over it"
+            )
+
+    def _look(self, value: bytes) -> Header:
+        return images.sniff(value, self._plan.options.pixel_limit)
+
+    def _view(self, height: int, width: int, picture: _Picture, field: Field | None = None) -> View:
+        view = identity(height, width)
+        if self._plan.options.exif == "rotate" and not (field is not None and self._is_upright(field, picture)):
+            view = upright(picture.orientation, height, width)
+        if self._plan.resize is not None:
+            view = view.then(self._plan.resize.view(*view.size))
+        return view
+
+    def _pixel(self, field: Field, codec: Codec, sample: Sample, picture: _Picture) -> bytes:
+        value = sample[field.name]
+        if not isinstance(value, bytes):
+            return self._computed(field, codec, value, picture)
+        name = field.codec.partition(":")[0]
+        header = picture.header if field.name == self._main and picture.header else self._look(value)
+        self._look_at_sidecar(field, header.height, header.width, picture)
+        view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
+        if view is not None and view.is_identity(header.height, header.width):
+            view = None
+        if name == "encoded" and view is None:
+            images.validate(value, field.kind, full=self._full, header=header)
+            if note := _false_table(field, value, header):
+                picture.notes.append(note)
+            return codec.encode(value)
+        array = codec.pixels(value, view, header=header)
+        array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
+        if name == "encoded":
+            return as_file(field, array, lossy=header.lossy)
+        if name == "jpeg" and not header.lossy and field.name in self._plan.defaulted:
+            return as_file(field, array, lossy=False)  # nobody asked to make a lossless picture lossy
+        return codec.encode(array)
+
+    def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
+        from packer.geometry.warp import warp  # noqa: PLC0415  brings OpenCV, which packing kept bytes does without
+
+        self._look_at_sidecar(field, value.shape[0], value.shape[1], picture)
+        view = self._view(value.shape[0], value.shape[1], picture, field)
+        if not view.is_identity(value.shape[0], value.shape[1]):
+            value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
+        is_kept_lossless = field.codec.startswith("jpeg") and field.name in self._plan.defaulted
+        if field.codec == "encoded" or is_kept_lossless:
+            return as_file(field, value, lossy=False)
+        return codec.encode(value)
+
+
+def _false_table(field: Field, value: bytes, header: Header) -> str | None:
+    """What to note of a kept JPEG whose table of restart intervals is not that of its data; nobody decodes by it."""
+    try:
+        restart_intervals.check_table(value, header)
+    except DamagedImage:
+        return f"the table of restart intervals in {field.name} is not that of its data: kept, and not used"
+    return None
+
+
+def _picture(value: Any, max_pixels: int) -> _Picture:
+    if isinstance(value, bytes):
+        header = images.sniff(value, max_pixels)
+        return _Picture(header.height, header.width, header.orientation, header)
+    return _Picture(value.shape[0], value.shape[1], 1, None)
+
+
+def _codec(field: Field) -> Codec:
+    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field)
+    return codec
+
+
+def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
+    """The array as an ordinary image file: jpeg where the source was lossy, else png; depth as .npy."""
+    if field.kind == "depth":
+        file = io.BytesIO()
+        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+        return file.getvalue()
+    codec = _LOSSY if lossy and field.kind == "image" else "png"
+    shape = (None, None, 3) if field.kind == "image" else (None, None)
+    try:
+        return _codec(replace(field, codec=codec, dtype="uint8", shape=shape)).encode(array)
+    except PackerError as error:
+        raise BadInput(f"cannot be stored as {codec}: {error}") from error
+
+
+# MERGED Copier: one record of a pack -> the record of another, decoding only what changes.
+# MERGED
+# MERGED A value whose field keeps its codec is copied as it is, its crc32 checked on the way. What --resize moves and what
+# MERGED --codec names is decoded and encoded anew. Labels in pixels stay as they are: in source pixels. The matrix of the new
+# MERGED pack leads from there to the new stored pixels: the old one, then the new step.
+
+_Values = dict[str, bytes]
+_FromPack = Callable[[_Values], bytes]
+
+
+def encoder_of(plan: Plan) -> "SampleEncoder | RecordEncoder":
+    """What makes the records of a plan."""
+    return RecordEncoder(plan, plan.source) if isinstance(plan.source, PackSource) else SampleEncoder(plan)
+
+
+class RecordEncoder:
+    """Makes records of the records of a pack; shared by threads."""
+
+    def __init__(self, plan: Plan, source: PackSource) -> None:
+        self._plan = plan
+        self._source = source
+        self._old = source.schema
+        pixels = [field.name for field in plan.schema if field.kind in PIXEL_KINDS]
+        self._main = pixels[0] if pixels else None
+        self._needed = [name for name in source.schema.names if name in plan.schema]
+        self._steps = {field.name: self._step(field) for field in plan.schema}
+
+    def __call__(self, index: int) -> Encoded | Failure:
+        """Copy one sample; a damaged value becomes a Failure, anything unexpected is raised."""
+        record = {}
+        name = "key"
+        try:
+            values = self._source.values(index, self._needed)
+            for name, step in self._steps.items():
+                record[name] = step(values)
+        except CorruptRecord as error:
+            return Failure(
+                self._source.key(index),
+                f"{self._source.pack.where(self._source.row(index), name)}: does not decode: {error.message}",
+            )
+        except BadInput as error:
+            return Failure(self._source.key(index), error.message)
+        crc32s = tuple(map(zlib.crc32, record.values()))
+        missing = self._source.missing(index)
+        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), missing)
+
+    def _step(self, field: Field) -> _FromPack:
+        """How one field's bytes come about."""
+        moved = self._plan.moves_pixels
+        codec = load_codec(field)
+        if field == MATRIX and (moved or field.name not in self._old):
+            return lambda values: codec.encode(self._matrix(values).array)
+        if field == SOURCE_SIZE and field.name not in self._old:
+            return lambda values: codec.encode(np.asarray(self._size(self._main or "", values), np.int64))
+        if field == ORIENTATION and field.name not in self._old:
+            return lambda values: codec.encode(self._orientation(values))
+        if field.kind in PIXEL_KINDS and (moved or field.codec != self._old[field.name].codec):
+            return partial(self._pixels, field, codec)
+        if field.codec != self._old[field.name].codec:
+            return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
+        return lambda values: values[field.name]
+
+    def _pixels(self, field: Field, codec: Codec, values: _Values) -> bytes:
+        value, old = values[field.name], self._old[field.name]
+        size = self._size(field.name, values)
+        resize = self._plan.resize
+        view = resize.view(*size) if resize is not None else identity(*size)
+        stays = view.is_identity(*size)
+        if stays and field.codec == old.codec:
+            return value
+        array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
+        lossy = sniff(value, old.pixel_limit).lossy if is_picture(old) else False
+        is_kept_lossless = field.codec.startswith("jpeg") and not lossy and field.name in self._plan.defaulted
+        if field.codec == "encoded" or is_kept_lossless:
+            return as_file(field, array, lossy=lossy)
+        return codec.encode(array)
+
+    def _matrix(self, values: _Values) -> View:
+        """Source pixels -> new stored pixels."""
+        size = self._size(self._main or "", values)
+        view = identity(*size)
+        if MATRIX.name in self._old:
+            old = np.asarray(self._source.codecs[MATRIX.name].decode(values[MATRIX.name]))
+            view = View(tuple(old.ravel().tolist()), size)
+        return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
+
+    def _size(self, name: str, values: _Values) -> tuple[int, int]:
+        """Height and width in px of a stored picture, from its header."""
+        shape = self._source.codecs[name].shape(values[name])
+        return int(shape[0] or 0), int(shape[1] or 0)
+
+    def _orientation(self, values: _Values) -> int:
+        """Of a pack that another program made, without the field."""
+        name = self._main or ""
+        old = self._old[name]
+        return sniff(values[name], old.pixel_limit).orientation if is_picture(old) else 1

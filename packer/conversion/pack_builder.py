@@ -1,0 +1,360 @@
+"""Job: the parts of one plan, built one after the other, then the pack put together and published."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from packer import __version__, formats
+from packer.conversion.encode import Encoded, Failure, encoder_of
+from packer.conversion.estimate import Estimate, estimate
+from packer.conversion.journal import PACK, FinishedPart, Journal
+from packer.conversion.pack_source import PackSource
+from packer.conversion.plan import Plan
+from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
+from packer.files.digest import part_bytes, part_sha256
+from packer.files.storage import failing, free_bytes, free_files, sync_part
+from packer.files.work_folder import WorkFolder
+from packer.formats.base import Writer
+from packer.pack import extra_files, manifest_bounds
+from packer.pack import manifest as manifests
+from packer.pack.index_writer import PartIndex, merge
+from packer.pack.manifest import Manifest, Part
+from packer.pack.unlisted import check_whole
+from packer.system.parallel import ordered_map
+
+Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
+_CHUNK_BYTES = 1 << 20
+_CHUNK_SAMPLES = 32
+_INDEX_FILES = 10  # at most, of index and extras, besides one per column
+_INDEX_FILE_BYTES = 256  # in the manifest
+
+
+class PackBuilder:
+    """One conversion under its lock."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Path,
+        work: WorkFolder,
+        *,
+        threads: int,
+        progress: Progress,
+        earlier: Progress | None = None,
+    ) -> None:
+        """earlier: told of parts that an earlier run has finished, instead of progress."""
+        self.plan = plan
+        self.target = target
+        self.journal = Journal(work)
+        self._threads = threads
+        self._progress = progress
+        self._earlier = earlier or progress
+        self._encoder = encoder_of(plan)
+        self._module = formats.load(plan.options.to)
+        self._failures: list[Failure] = []
+        self._noted_bytes = self._noted_values = 0
+
+    def rehearse(self, *, restart: bool) -> None:
+        """Raise what a run would raise before it reads a sample; nothing is written or removed."""
+        self.journal.check(self.plan.fingerprint, restart=restart, options=self.plan.options.to_json())
+        self._draft().check()
+        self._check_space()
+
+    def check_manifest(self) -> None:
+        """Refuse before writing what could not be read afterwards: raises InvalidRequest where packer.json would be
+        too large.
+
+        What it will hold of samples that turn out to be bad or incomplete is counted as they come.
+        """
+        draft = self._draft()
+        try:
+            draft.check()
+        except InvalidRequest:
+            if not self.journal.finished:
+                self.journal.remove()
+            raise
+        files = len(draft.schema) + _INDEX_FILES
+        self._noted_bytes = len(draft.to_bytes()) + files * _INDEX_FILE_BYTES
+        self._noted_values = 3 * len(draft.skipped) + 12 * (len(draft.parts) + len(draft.schema) + files)
+        self._noted_values += sum(len(field.classes or ()) for field in draft.schema)
+        for done in self.journal.finished.values():
+            for item in (*done.skipped, *done.incomplete):
+                self._note(item)
+
+    def _note(self, item: Sequence[str]) -> None:
+        """Count what packer.json holds of a sample; raises BadInputs where that becomes too much to be read."""
+        self._noted_bytes += len(json.dumps(item)) + 1
+        self._noted_values += 3
+        if self._noted_bytes > manifest_bounds.MOST_BYTES or self._noted_values > manifest_bounds.MOST_VALUES:
+            raise BadInputs(
+                f"{self.plan.source.root}: more samples are bad or incomplete than {manifests.NAME} can list with "
+                "their reasons; mend the source, or take them out; --on-error raise lists all of them; the last one:",
+                reasons=[": ".join(item)],
+            )
+
+    def check_space(self) -> None:
+        """Refuse before writing when the pack will not fit; nothing new is left behind then."""
+        try:
+            self._check_space()
+        except StorageError:
+            if not self.journal.finished:
+                self.journal.remove()
+            raise
+
+    def _check_space(self) -> None:
+        needed, free = self._needed_bytes(), free_bytes(self.journal.work.path)
+        if needed > free:
+            raise StorageError(
+                f"{self.target}: about {needed:,} bytes are needed while packing, {free:,} are free on its disk; "
+                "free some, choose another folder, or make the pack smaller with --resize or --fields"
+            )
+        files = self._module.Writer.files(self.plan.schema) * len(self.plan.source)
+        left = free_files(self.journal.work.path)
+        if left is not None and files > left:
+            raise StorageError(
+                f"{self.target}: the pack needs about {files:,} files, its disk takes {left:,} more; choose another "
+                "folder, another --to, or fewer --fields"
+            )
+
+    @contextmanager
+    def saying_what_is_needed(self) -> Iterator[None]:
+        """Where storage fails in the block, say how much is needed and how much there is."""
+        try:
+            yield
+        except StorageError as error:
+            needed, free = self._needed_bytes(), free_bytes(self.target.absolute().parent)
+            raise StorageError(
+                f"{error} (about {needed:,} bytes are still needed, {free:,} are free; "
+                "finished parts are kept: the same command goes on after them)"
+            ) from error
+
+    def _needed_bytes(self) -> int:
+        """About how much space it still takes to end: what is to be written, and once what is there only meanwhile."""
+        parts = enumerate(self._estimate.parts)
+        todo = [size for number, size in parts if self.plan.part_name(number) not in self.journal.finished]
+        extras = self._estimate.pack_bytes - sum(self._estimate.parts)
+        return sum(todo) + extras + (self._estimate.scratch_bytes if todo else 0)
+
+    @cached_property
+    def _estimate(self) -> Estimate:
+        return estimate(self.plan)
+
+    def build(self) -> Manifest:
+        """Build the parts that are missing, then the index and the manifest."""
+        todo = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
+        try:
+            for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
+                pass
+        except StorageError:
+            with suppress(StorageError):
+                self.journal.sweep()  # gives back what the unfinished part takes
+            raise
+        except BadInputs:
+            self.journal.remove()  # no other run can go on from there
+            raise
+        self._check_failures()
+        return self._manifest()
+
+    def _check_failures(self) -> None:
+        """Raise BadInputs; no other run can go on from there, since its source or its options will differ."""
+        root = self.plan.source.root
+        if self._failures and self.plan.options.on_error == "raise":
+            count = f"{len(self._failures)} of {len(self.plan.source)} samples cannot be packed:"
+            message, reasons = f"{root}: {count}", [failure.reason for failure in self._failures]
+        elif not any(done.part.samples for done in self.journal.finished.values()):
+            message = f"{root}: no sample can be packed:"
+            reasons = [reason for done in self.journal.finished.values() for _, reason in done.skipped]
+        else:
+            return
+        self.journal.remove()
+        raise BadInputs(message, reasons=reasons)
+
+    def _is_done(self, number: int) -> bool:
+        done = self.journal.finished.get(self.plan.part_name(number))
+        if done is None:
+            return False
+        self._earlier(len(self.plan.parts[number]), done.bytes_in)
+        return True
+
+    def _written(self, numbers: Iterator[int]) -> "Iterator[_Written]":
+        """Write parts one after the other; each is finished (hashed, synced) while the next one is written."""
+        for number in numbers:
+            yield self._write(number)
+
+    def _write(self, number: int) -> "_Written":
+        samples = self.plan.parts[number]
+        name = self.plan.part_name(number)
+        payload = int(self.plan.sizes[samples.start : samples.stop].sum())
+        written = _Written(name, payload, PartIndex(self.plan.schema))
+        path = self.journal.pack / name
+        chunks = _chunks(samples, self.plan.sizes.tolist()[samples.start : samples.stop])
+        with self._module.Writer(path, self.plan.schema, payload_bytes=payload) as writer:
+            for results in ordered_map(self._encode_chunk, chunks, threads=self._threads):
+                for result in results:
+                    self._take(result, written, writer)
+                self._progress(len(results), sum(_size(result) for result in results))
+            writer.finish()
+        return written
+
+    def _encode_chunk(self, chunk: range) -> list[Encoded | Failure]:
+        return [self._encoder(index) for index in chunk]
+
+    def _take(self, result: Encoded | Failure, written: "_Written", writer: Writer) -> None:
+        if isinstance(result, Failure):
+            self._failures.append(result)
+            written.skipped.append([result.key, manifest_bounds.shortened(result.reason)])
+            if self.plan.options.on_error == "skip":
+                self._note(written.skipped[-1])
+        elif not self._failures or self.plan.options.on_error == "skip":
+            writer.write(result.record)
+            written.piece.add(result.key, result.crc32s, result.record)
+            written.samples += 1
+            if result.incomplete:
+                said = manifest_bounds.shortened(result.incomplete)
+                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
+                self._note(written.incomplete[-1])
+
+    def _finish(self, written: "_Written") -> None:
+        """Hash a part and bring it to disk with its index piece, both at once; then the journal names it."""
+        if self._failures and self.plan.options.on_error == "raise":
+            return
+        path = self.journal.pack / written.name
+        piece = self.journal.pieces / written.name
+        work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
+        digest, _ = ordered_map(_call, work, threads=2)
+        size = part_bytes(path)
+        part = Part(written.name, written.samples, size, str(digest))
+        self.journal.add(FinishedPart(part, written.bytes_in, size, written.skipped, written.incomplete))
+
+    def _manifest(self) -> Manifest:
+        """Merge the index and put the manifest together; what an earlier try left of them was swept away."""
+        names = [self.plan.part_name(number) for number in range(len(self.plan.parts))]
+        finished = [self.journal.finished[name] for name in names]
+        skipped = [(key, reason) for done in finished for key, reason in done.skipped]
+        skipped = [(key, _without(reason, self.plan.source.root)) for key, reason in skipped]
+        carried = self.plan.carried
+        index = merge([self.journal.pieces / name for name in names], self.journal.pack, self.plan.schema)
+        return Manifest(
+            format=self.plan.options.to,
+            samples=sum(done.part.samples for done in finished),
+            schema=self.plan.schema,
+            options=self.plan.options.to_json(),
+            source=self._describe_source(),
+            parts=tuple(done.part for done in finished),
+            index=index,
+            written_by=f"packer {__version__}",
+            skipped=(*self.plan.left_out, *skipped),
+            incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
+            extras=extra_files.write(self.journal.pack, carried.sizes, carried.contents(self.plan.source)),
+        ).sealed()
+
+    def _draft(self) -> Manifest:
+        """The manifest as far as it is known before anything is packed."""
+        names = [self.plan.part_name(number) for number in range(len(self.plan.parts))]
+        parts = [
+            Part(name, len(samples), 1 << 40, "0" * 64) for name, samples in zip(names, self.plan.parts, strict=True)
+        ]
+        return Manifest(
+            format=self.plan.options.to,
+            samples=len(self.plan.source),
+            schema=self.plan.schema,
+            options=self.plan.options.to_json(),
+            source=self._describe_source(),
+            parts=tuple(parts),
+            index=(),
+            written_by=f"packer {__version__}",
+            skipped=tuple(self.plan.source.left_out),
+        ).sealed()
+
+    def _describe_source(self) -> dict[str, object]:
+        source, left = self.plan.source, self.plan.carried.left
+        described: dict[str, object] = {
+            "kind": source.kind,
+            "samples": len(source) + len(self.plan.left_out),
+            "files": self.plan.file_count,
+            "bytes": self.plan.source_bytes,
+            "digest": self.plan.digest,
+        }
+        if isinstance(source, PackSource):
+            described = source.manifest.source  # where the samples come from does not change on the way
+        return described if left == (0, 0) else {**described, "left_behind": {"files": left[0], "bytes": left[1]}}
+
+    def publish(self, manifest: Manifest, *, overwrite: bool) -> None:
+        """Manifest last, everything synced, one rename; then the work folder goes."""
+        manifest.check()
+        work = self.journal.work
+        with work.folder(PACK) as pack:
+            pack.write_file(manifests.NAME, manifest.to_bytes())
+        if overwrite and self.target.exists():
+            self._replace(work)
+        else:
+            work.publish(PACK, work.above, self.target.name)
+        self.journal.remove()
+
+    def _replace(self, work: WorkFolder) -> None:
+        """Swap; what was replaced is looked at once more before it goes, since it could change until then."""
+        work.swap(PACK, work.above, self.target.name)
+        try:
+            check_whole(self.journal.pack)
+        except PackerError as error:
+            work.swap(PACK, work.above, self.target.name)
+            raise InvalidRequest(str(error).replace(str(self.journal.pack), str(self.target))) from error
+
+
+@dataclass
+class _Written:
+    """A part whose file is complete but not yet hashed and synced."""
+
+    name: str
+    bytes_in: int
+    piece: PartIndex
+    samples: int = 0
+    skipped: list[list[str]] = field(default_factory=list)
+    incomplete: list[list[str]] = field(default_factory=list)
+
+
+def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:
+    """Runs of samples of about 1 MiB: large enough to make a thread's work cheap to hand out, small for memory."""
+    first, filled = samples.start, 0
+    for index, size in zip(samples, sizes, strict=True):
+        if index > first and (filled + size > _CHUNK_BYTES or index - first >= _CHUNK_SAMPLES):
+            yield range(first, index)
+            first, filled = index, 0
+        filled += size
+    yield range(first, samples.stop)
+
+
+def _call(work: Callable[[], str | None]) -> str | None:
+    return work()
+
+
+def _save(path: Path, piece_path: Path, piece: PartIndex) -> None:
+    sync_part(path)
+    piece.save(piece_path)
+
+
+def _size(result: Encoded | Failure) -> int:
+    return result.source_bytes if isinstance(result, Encoded) else 0
+
+
+def _sha256(path: Path) -> str:
+    if path.is_dir():
+        return part_sha256(path)
+    digest = hashlib.sha256()
+    with failing(path, "read"), path.open("rb", buffering=0) as file:
+        block = bytearray(4 << 20)
+        view = memoryview(block)
+        while count := file.readinto(view):
+            digest.update(view[:count])
+    return digest.hexdigest()
+
+
+def _without(reason: str, root: Path) -> str:
+    """A reason without the absolute folder: the manifest holds nothing of the machine."""
+    folder = f"{root}{os.sep}"
+    return reason.replace(folder, "").replace(printable(folder), "")  # sources name files in both ways

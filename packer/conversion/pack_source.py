@@ -1,0 +1,115 @@
+"""PackSource: a pack as the source of another one, for `packer convert a.pack b.pack`.
+
+It stands here and not among the sources, because these know nothing of packs: imports point one way, from pack to
+sources. `--from pack` names it, and `--from auto` takes a folder with a manifest for one before it asks any source.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import codecs
+from packer.codecs.base import Codec
+from packer.errors import BadInput, CorruptPack
+from packer.pack.extra_files import ExtraFiles
+from packer.pack.reader import Pack
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources import base
+
+KIND = "pack"
+_PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
+
+
+class PackSource(base.Source):
+    """The samples of a pack, every value checked against its crc32 whenever it is read.
+
+    Unlike other sources it holds mapped files while it lives; pickled, it is the folder alone.
+    """
+
+    kind = KIND
+
+    def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
+        """rows: only these samples of the pack, in this order; None for all.
+
+        Raises InvalidRequest where `root` is no pack, CorruptPack where a file is missing, cut or damaged.
+        """
+        self.root = root
+        self.pack = Pack(root, verify="always", apart=True)
+        self.manifest = self.pack.manifest
+        self.schema = self.pack.schema
+        self.left_out = self.manifest.skipped
+        self.notes = [f"made of: {self.manifest.source.get('kind')}; pack id {self.manifest.pack_id}"]
+        self.codecs = {field.name: load_codec(field) for field in self.schema}
+        for name, codec in self.codecs.items():
+            if codec.has_table:  # what is copied is as true in the new pack
+                self.pack.add_check(name, codec.check)
+        self._incomplete = dict(self.manifest.incomplete)
+        self._rows = range(len(self.pack)) if rows is None else rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "rows": self._rows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, index: int) -> int:
+        """The sample's place in the pack."""
+        return self._rows[self.checked(index)]
+
+    def __getitem__(self, index: int) -> base.Sample:
+        values = self.values(index, self.schema.names)
+        return {
+            field.name: values[field.name] if is_picture(field) else self.codecs[field.name].decode(values[field.name])
+            for field in self.schema
+        }
+
+    def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
+        """The named encoded values of a sample, copied; raises BadInput where one is damaged."""
+        try:
+            with self.pack.record(self.row(index), names) as record:
+                return {name: bytes(record[name]) for name in names}
+        except CorruptPack as error:
+            raise BadInput(error.message) from error
+
+    def key(self, index: int) -> str:
+        return self.pack.index.key(self.row(index))
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        number, _ = self.pack.locate(self.row(index))
+        return (self.root / self.manifest.parts[number].name,)
+
+    def stem(self, index: int) -> Path:
+        return self.root / self.key(index)
+
+    def extras(self) -> Sequence[str]:
+        return list(ExtraFiles(self.root, self.manifest).sizes)
+
+    def extras_of_pack(self) -> ExtraFiles:
+        """Path and content of each file that the pack carries beside its samples; raises CorruptPack."""
+        return ExtraFiles(self.root, self.manifest)
+
+    def missing(self, index: int) -> str | None:
+        return self._incomplete.get(self.key(index))
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of each sample: its equal share of its part, since a part does not tell more without being read."""
+        parts = [part for part in self.manifest.parts if part.samples]
+        shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
+        return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
+
+
+def is_picture(field: Field) -> bool:
+    """Whether the field's values are picture files."""
+    return field.kind in PIXEL_KINDS and field.codec.partition(":")[0] in _PICTURES
+
+
+def load_codec(field: Field) -> Codec:
+    """The codec of a field."""
+    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field)
+    return codec

@@ -1,0 +1,170 @@
+"""Request: what the user says of the source, made into a Source with its sidecars and splits."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from packer import sources
+from packer.conversion.pack_source import KIND, PackSource
+from packer.conversion.presets import source_options
+from packer.errors import BadInput, InvalidRequest
+from packer.pack import manifest as manifests
+from packer.sources._extend.sidecars import Sidecar, add_sidecars
+from packer.sources._extend.splits import Shares, add_shares, add_splits, parse_splits
+from packer.sources._parse import folder_layout
+from packer.sources._parse.listing import scan
+from packer.sources.base import Source, read_file
+
+_OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
+
+
+def link_options(follow_links: bool) -> dict[str, Any]:
+    """The option of a source that says so, only where it does: what nobody asked for stands in no manifest."""
+    return {"follow_links": True} if follow_links else {}
+
+
+def check_folder(root: Path) -> None:
+    """Raise InvalidRequest where there is no folder to pack, saying what there is."""
+    is_empty = False
+    if root.is_dir():
+        with suppress(OSError), os.scandir(root) as entries:  # one that cannot be listed is told by the source
+            is_empty = not any(entries)
+        if is_empty:
+            raise InvalidRequest(f"{root}: the folder is empty; give the folder that holds the images")
+        return
+    if root.is_file():
+        raise InvalidRequest(f"{root}: is a file; give the folder of the data set")
+    what = "is a link that leads nowhere" if root.is_symlink() else "does not exist"
+    raise InvalidRequest(f"{root}: {what if not root.exists() else 'is no folder'}; give the folder of the data set")
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
+
+    sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
+    classes_from: a pack by whose classes the labels are numbered. checks_layout: False where nothing is packed to train
+    on, so that folders of any name may be classes.
+    """
+
+    kind: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sidecars: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    split_seed: int | None = None
+    split_by: str | None = None
+    classes_from: Path | None = None
+    checks_layout: bool = True
+
+    def open(self, root: Path) -> tuple[Source, str]:
+        """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
+        check_folder(root)
+        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+        if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
+            return self._open_pack(root)
+        kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
+        layout = self.options.get("layout")
+        if splits and layout in ("split", "split/class"):
+            raise InvalidRequest(
+                f"--layout {layout} and --split: the folders are the splits already; leave one of them out"
+            )
+        sidecars = [Sidecar.parse(text) for text in self.sidecars]
+        module = sources.load(kind)
+        options = self._options(module.Source, kind)
+        if not self.checks_layout and "layout" in module.Source.options():
+            options.setdefault("layout", folder_layout.UNCHECKED)
+        options |= self._known_classes(module.Source, kind)
+        if sidecars and "ignore_suffixes" in module.Source.options():
+            options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
+        source = self._source(module, root, options)
+        if sidecars:
+            if self.options.get("missing") == "keep" and "missing" not in module.Source.options():
+                raise InvalidRequest(
+                    "--missing keep is for label files; a sample without its sidecar is an error, or skipped"
+                )
+            policy = self.options.get("missing", "error")
+            decoder = str(self.options.get("decode_with", "none"))
+            source = add_sidecars(
+                source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder
+            )
+        if isinstance(splits, Shares):
+            source = add_shares(source, splits)
+        elif splits:
+            source = add_splits(source, splits)
+        return source, found
+
+    def preset(self, root: Path) -> "SourceSpec":
+        """The same with what a preset asks of the source, where the user did not say it."""
+        if not root.is_dir() or self.kind == KIND or os.path.lexists(root / manifests.NAME):
+            return self
+        kind = self.kind if self.kind != "auto" else self._detect(root)[0]
+        return replace(self, kind=kind, options={**source_options(kind), **self.options})
+
+    def _known_classes(self, maker: type[Source], kind: str) -> dict[str, Any]:
+        """The classes of the pack of `classes_from`, as the option of a source."""
+        if self.classes_from is None:
+            return {}
+        if "known_classes" not in maker.options():
+            raise InvalidRequest(f"source {kind!r} has no option --classes-from: it has no classes")
+        schema = manifests.read(self.classes_from).schema
+        classes = schema["label"].classes if "label" in schema else None
+        if not classes:
+            raise InvalidRequest(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
+        return {"known_classes": tuple(classes)}
+
+    def _source(self, module: ModuleType, root: Path, options: Mapping[str, Any]) -> Source:
+        """The source; InvalidRequest, not BadInput, where the user named a kind that nothing there is of."""
+        try:
+            made: Source = module.Source(root, **options)
+        except BadInput as error:
+            names = scan(root, follow_links=bool(self.options.get("follow_links"))).names
+            if self.kind != "auto" and module.recognise(names) is None:
+                raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
+            raise
+        return made
+
+    def _detect(self, root: Path) -> tuple[str, str]:
+        return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
+
+    def _open_pack(self, root: Path) -> tuple[Source, str]:
+        self._options(PackSource, KIND)  # it has none
+        if self.sidecars or self.splits or self.classes_from:
+            raise InvalidRequest(
+                f"{root}: a pack takes no --sidecar, --split and --classes-from; pack the original folder with them"
+            )
+        source = PackSource(root)
+        return source, f"pack of {len(source)} samples, format {source.manifest.format}"
+
+    def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
+        taken = set(maker.options())
+        unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
+        if unfit:
+            known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - _OURS))
+            raise InvalidRequest(
+                f"source {kind!r} has no option --{unfit[0].replace('_', '-')}; it has: {known or 'none'}"
+            )
+        return {name: value for name, value in self.options.items() if name in taken}
+
+    def to_json(self, source: Source) -> dict[str, Any]:
+        """For the manifest and for resuming: list files by their content, nothing of the machine.
+
+        Of a pack: its id, and the options that it was made with.
+        """
+        if isinstance(source, PackSource):
+            return {"kind": KIND, "pack_id": source.manifest.pack_id, "options": source.manifest.options}
+        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+        known = self._known_classes(sources.load(source.kind).Source, source.kind)
+        asked: dict[str, Any] = {
+            "kind": source.kind,
+            "options": {**self.options, **{name: list(classes) for name, classes in known.items()}},
+            "sidecars": list(self.sidecars),
+        }
+        if isinstance(splits, Shares):
+            return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}
+        lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
+        return {**asked, "splits": lists}

@@ -1,0 +1,476 @@
+"""torch data sets over packs: random access, picklable, the same under fork, spawn, forkserver and threads."""
+
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import zip_longest
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from packer.datasets.batch import Batch, LazySequence, as_pil, as_torch, as_tv
+from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
+from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
+from packer.geometry import Geometry, draw
+from packer.images import DCTS
+from packer.pack import manifest as manifests
+from packer.pack.reader import Pack
+from packer.pack.sample_reader import SampleReader
+from packer.registry import import_or_explain
+from packer.schema import PIXEL_KINDS, Schema
+from packer.staging.open_staged import open_staged
+from packer.system.shared_memory import SharedMemory
+
+if TYPE_CHECKING:
+    from packer.inspect.notebook import Drawing
+
+OUTPUTS = ("torch", "numpy", "pil", "tv")
+_SHOWN = 4  # classes in a text, samples in a notebook
+Transform = Callable[[Any], Any]
+Indices = Sequence[int] | npt.NDArray[np.int64]
+
+
+class RandomStream:
+    """The geometry of one sample that packer.Loader makes, and its random numbers: of (seed, epoch, index) alone.
+
+    A `__getitem__` of a subclass may read several samples to make one; each further read takes the numbers that follow.
+    """
+
+    def __init__(self, geometry: Geometry | None, *, seed: int, epoch: int, index: int) -> None:
+        self.geometry = geometry
+        self._key = seed, epoch, np.asarray([index], np.int64)
+        self._taken = 0
+
+    def take(self) -> list[float]:
+        """As many numbers 0 <= r < 1 as the geometry draws."""
+        count = self.geometry.draws if self.geometry is not None else 0
+        self._taken += count
+        numbers: list[float] = draw(*self._key, self._taken)[0, self._taken - count :].tolist() if count else []
+        return numbers
+
+
+_reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("reading", default=None)
+
+
+class PackDataset(Dataset[Any]):
+    """The samples of a pack of any format, as dicts.
+
+    | kind   | output="torch"          | "numpy"            | "pil"      | "tv": tv_tensors' |
+    |--------|-------------------------|--------------------|------------|-------------------|
+    | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   | Image             |
+    | depth  | float32 (1, H, W)       | (H, W)             | mode F     | Mask              |
+    | mask   | uint8 (H, W)            | (H, W)             | mode L     | Mask              |
+    | boxes  | float32 (N, 4), x0, y0, x1, y1 | as torch    | as numpy   | BoundingBoxes     |
+    | points | float32 (..., 2), x, y in px of the picture that is returned | | | KeyPoints      |
+    | number | int or float; arrays as a tensor | as an array | as an array | as torch        |
+    | text, json, bytes | as they are  |                    |            |                   |
+
+    "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move pictures, boxes and points as one; of
+    plain tensors they move the first alone. Its boxes have pixel centres at 0.5, 1.5, ...; everything else has them at
+    0, 1, ...
+
+    A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
+    packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
+
+    Everything that is returned is the caller's own memory. The object holds the folder and the options, nothing open:
+    it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as grey or stale pixels.
+    """
+
+    format: ClassVar[str | None] = None  # the format that the pack must have, None for any
+    decodes_batches: ClassVar[bool] = True  # False where a subclass makes samples in its own way: then one by one
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        order = cls.__mro__
+
+        def place(name: str) -> int:
+            return next(place for place, each in enumerate(order) if name in vars(each))
+
+        cls.decodes_batches = place("assembly") <= min(place("__getitem__"), place("sample"))
+        cls._check_overrides()
+
+    @classmethod
+    def _check_overrides(cls) -> None:
+        """Raise WrongType for what a subclass defines and nobody would ask."""
+        for name in ("transform", "geometry", "output", "as_tuple", "fields", "split"):
+            if name in vars(cls):
+                raise WrongType(
+                    f"{cls.__name__}.{name}: opening a data set sets it, so that the class's own would be passed over; "
+                    f"give {name}= to super().__init__, or override __getitem__"
+                )
+        if "__getitems__" in vars(cls) and "__getitem__" not in vars(cls):
+            raise WrongType(
+                f"{cls.__name__}.__getitems__ without __getitem__: packer.Loader and dataset[i] would pass it over; "
+                "override __getitem__, through which all of them read then"
+            )
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        fields: Sequence[str] | None = None,
+        *,
+        split: str | None = None,
+        geometry: Geometry | None = None,
+        transform: Transform | None = None,
+        output: str = "torch",
+        as_tuple: Sequence[str] | None = None,
+        decoder: str = "auto",
+        dct: str = "accurate",
+        verify: str = "first",
+        stage: str | PathLike[str] | None = None,
+    ) -> None:
+        """fields: names to read, None for all that are not bookkeeping.
+
+        split: only the samples that --split gave this name. geometry: moves pixels, points and boxes as one, such as
+        packer.geometry.RandomResizedCrop(224); its random numbers come from torch's generator here, as those of
+        torchvision's transforms do, and from (seed, epoch, sample) in packer.Loader. transform: called with the sample
+        that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
+        names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
+        libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
+        process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
+        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
+        Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
+        """
+        if output not in OUTPUTS:
+            raise InvalidRequest(f"output={output!r}: expected one of {', '.join(OUTPUTS)}")
+        if dct not in DCTS:
+            raise InvalidRequest(f"dct={dct!r}: expected one of {', '.join(DCTS)}")
+        if geometry is not None and not isinstance(geometry, Geometry):
+            raise InvalidRequest(
+                f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize((224, 224))"
+            )
+        for name, names in (("fields", fields), ("as_tuple", as_tuple)):
+            if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
+                raise WrongType(f'{name}={names!r}: expected field names, such as ("image", "label")')
+        if transform is not None and not callable(transform):
+            raise WrongType(f"transform={transform!r}: expected a function of a sample")
+        self.path = Path(path).absolute()
+        self.geometry = geometry
+        self.transform = transform
+        self.output = output
+        self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
+        names = fields if fields is not None else self.as_tuple
+        self._fields = tuple(dict.fromkeys(names)) if names is not None else None
+        self._split = split
+        self._decoder = decoder
+        self._dct = dct
+        self._verify = verify
+        self._stage = os.fspath(stage) if stage is not None else None
+        self._reader_or_none: SampleReader | None = None
+        self._indices: npt.NDArray[np.int64] | None = None
+        self._pack_id: str | None = None
+        self._shared: SharedMemory | None = None  # in a worker process
+        self._targets: list[int] | None = None
+        self._count = len(self._chosen(self.reader()))
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The names that were asked for when it was opened, None for all that are not bookkeeping."""
+        return self._fields
+
+    @property
+    def split(self) -> str | None:
+        """The split that was asked for when it was opened, None for all samples."""
+        return self._split
+
+    # ---- opening: per process, on first use
+
+    def reader(self) -> SampleReader:
+        """The open pack of this process; packer's own way in, which packer.Loader takes."""
+        reader = self._reader_or_none
+        if reader is None or reader.pack.pid != os.getpid():
+            self._reader_or_none = None  # an inherited one must be gone before the pack is opened again
+            reader = self._reader_or_none = self._open()
+        return reader
+
+    def _open(self) -> SampleReader:
+        if self.format is not None and (found := manifests.read(self.path).format) != self.format:
+            raise InvalidRequest(
+                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
+                "packer.open reads any"
+            )
+        pack = open_staged(self.path, stage=self._stage, verify=self._verify)
+        if self._pack_id not in (None, pack.manifest.pack_id):
+            raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
+        self._pack_id = pack.manifest.pack_id
+        if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
+            import_or_explain("cv2", "a data loader worker").setNumThreads(0)
+        self._check_names(pack)
+        return SampleReader(pack, self._fields, decoder=self._decoder, dct=self._dct)
+
+    def _check_names(self, pack: Pack) -> None:
+        missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
+        if missing:
+            raise UnknownKey(f"as_tuple names {sorted(missing)[0]!r}, which is not among fields")
+
+    def _chosen(self, reader: SampleReader) -> npt.NDArray[np.int64] | range:
+        if self.split is None:
+            return range(len(reader.pack))
+        if self._indices is None:
+            self._indices = self._select(reader.pack, self.split)
+        return self._indices
+
+    def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
+        names = pack.schema["split"].classes if "split" in pack.schema else None
+        if not names or split not in names:
+            raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names or ()) or 'none'}")
+        return np.flatnonzero(pack.index.column("split") == names.index(split))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None, "_targets": None}
+
+    # ---- samples
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            at = operator.index(index)
+        except TypeError:
+            raise WrongType(
+                f"{self.path}: index {index!r:.60}: expected a whole number; for a range of samples "
+                "torch.utils.data.Subset(dataset, range(...)), for a key dataset[dataset.index_of(key)]"
+            ) from None
+        reading = _reading.get()
+        if reading is not None and reading[0] is self:
+            return self.sample(at, reading[1].geometry, reading[1].take())
+        return self.sample(at, self.geometry, self._random([at])[0])
+
+    @contextmanager
+    def reading(self, stream: RandomStream) -> Iterator[None]:
+        """Let `[index]` take geometry and random numbers from `stream`, in this thread; packer.Loader's way in."""
+        token = _reading.set((self, stream))
+        try:
+            yield
+        finally:
+            _reading.reset(token)
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
+        if not self.decodes_batches or self.transform is not None or self.output != "torch":
+            return [self[index] for index in indices]
+        if self._shared is None and get_worker_info() is not None:
+            self._shared = SharedMemory()
+        take = self._shared.take if self._shared is not None else take_new
+        assembly = self.assembly(indices, self.geometry, random=self._random(indices), take=take)
+        assembly.fill(0, len(indices))
+        return Batch(assembly.fields(), len(indices), self.as_tuple)
+
+    def assembly(
+        self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
+    ) -> BatchFiller:
+        """These samples as a batch in the making, which any number of threads fill; packer.Loader's way in."""
+        return BatchDecoder(self.reader(), self.places(indices), take=take, geometry=geometry, random=random)
+
+    def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
+        """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
+        reader = self.reader()
+        return self._finished(reader, reader.sample(self._place(reader, index), geometry, random))
+
+    def places(self, indices: Indices) -> npt.NDArray[np.int64]:
+        """Where the samples stand in the pack; raises BadIndex."""
+        given = np.asarray(indices)
+        if given.dtype.kind not in "iu" and given.size:
+            raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
+        given = given.astype(np.int64, copy=False)
+        outside = (given < -self._count) | (given >= self._count)
+        if outside.any():
+            raise self._bad_index(int(given[outside][0]))
+        return np.asarray(self._chosen(self.reader()), np.int64)[given] if self.split else given % max(self._count, 1)
+
+    def _random(self, indices: Sequence[int]) -> list[list[float]]:
+        draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
+        return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count
+
+    def _place(self, reader: SampleReader, index: int) -> int:
+        if not -self._count <= index < self._count:
+            raise self._bad_index(index)
+        return int(self._chosen(reader)[index])
+
+    def _bad_index(self, index: int) -> BadIndex:
+        return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
+
+    def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
+        if self.output == "tv":
+            sample = as_tv(reader.schema, sample)
+        elif self.output != "numpy":
+            convert = as_torch if self.output == "torch" else as_pil
+            sample = {field.name: convert(field, sample[field.name]) for field in reader.schema}
+        if self.as_tuple is None:
+            return self.transform(sample) if self.transform else sample
+        first, *rest = (sample[name] for name in self.as_tuple)
+        return (self.transform(first) if self.transform else first, *rest)
+
+    # ---- what is known of all samples without reading any
+
+    @property
+    def schema(self) -> Schema:
+        """The fields that samples have, in order; see packer.schema."""
+        return self.reader().schema
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names of the field `label`, by value; empty where there are none."""
+        schema = self.reader().pack.schema
+        return schema["label"].classes or () if "label" in schema else ()
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""
+        reader = self.reader()
+        values = reader.pack.index.column(name)
+        chosen = self._chosen(reader)
+        dtype = values.dtype.newbyteorder("=")
+        return (values if isinstance(chosen, range) else values[chosen]).astype(dtype)
+
+    def index_of(self, key: str) -> int:
+        """The index of the sample with that key, found by bisection; raises UnknownKey."""
+        reader = self.reader()
+        place = reader.pack.index.index_of(key)
+        if self.split is None:
+            return place
+        found = np.flatnonzero(np.asarray(self._chosen(reader)) == place)
+        if not len(found):
+            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
+        return int(found[0])
+
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples, in order: a sequence that holds no Python object per sample."""
+        return LazySequence(self.key, len(self))
+
+    def key(self, index: int) -> str:
+        """The key of one sample."""
+        reader = self.reader()
+        return reader.pack.index.key(self._place(reader, index))
+
+    # ---- as torchvision's ImageFolder has it
+
+    @property
+    def targets(self) -> list[int]:
+        """The label of every sample, in order; raises AttributeError where there is no field `label`."""
+        if self._targets is None:
+            if "label" not in self.reader().pack.schema:
+                raise AttributeError(f"{self!r} has no field 'label', so no targets")
+            self._targets = self.column("label").tolist()
+        return self._targets
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class name; empty where there are none."""
+        return {name: value for value, name in enumerate(self.classes)}
+
+    @property
+    def samples(self) -> Sequence[tuple[str, int]]:
+        """(key, label) of every sample, made when it is asked for; the key is the path in the packed folder."""
+        return LazySequence(lambda index: (self.key(index), self.targets[index]), len(self))
+
+    @property
+    def imgs(self) -> Sequence[tuple[str, int]]:
+        """The same as `samples`."""
+        return self.samples
+
+    # ---- to look at
+
+    def show(self, index: int) -> "Drawing":
+        """A picture of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
+
+        Raises BadIndex, CorruptPack.
+        """
+        from packer.inspect.notebook import draw_samples  # noqa: PLC0415  training does without it
+
+        return draw_samples(self.path, [self.key(index)])
+
+    def __repr__(self) -> str:
+        split = f", split={self.split!r}" if self.split else ""
+        fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
+        size = sum(part.bytes for part in self.reader().pack.manifest.parts) / 1e6
+        return printable(
+            f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields})"
+        )
+
+    def _repr_html_(self) -> str:
+        from packer.inspect.notebook import html_table  # noqa: PLC0415  as above
+
+        split = f", split {self.split}" if self.split else ""
+        shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []
+        title = f"{type(self).__name__}: {self.path}{split}, {len(self)} samples"
+        return html_table(title, self._described(), self.path, shown)
+
+    def _described(self) -> list[tuple[str, str, str]]:
+        """Name, what its values are, and codec of each field."""
+        found = []
+        for field in self.schema:
+            unknown = ("H", "W") if field.kind in PIXEL_KINDS else ("N",) * len(field.shape or ())
+            lengths = [str(length or letter) for length, letter in zip_longest(field.shape or (), unknown)]
+            what = field.kind + (f" ({', '.join(lengths)})" if field.shape else "")
+            if field.classes:
+                names = [*field.classes[:_SHOWN], *["..."] * (len(field.classes) > _SHOWN)]
+                what = f"of {len(field.classes)} classes ({', '.join(names)})"
+            found.append((field.name, what, field.codec))
+        return found
+
+
+class LMDBDataset(PackDataset):
+    """A pack of format lmdb; see PackDataset."""
+
+    format = "lmdb"
+
+
+class HDF5Dataset(PackDataset):
+    """A pack of format hdf5; see PackDataset."""
+
+    format = "hdf5"
+
+
+class PthDataset(PackDataset):
+    """A pack of format pth; see PackDataset."""
+
+    format = "pth"
+
+
+class BMPDataset(PackDataset):
+    """A pack of format bmp; see PackDataset."""
+
+    format = "bmp"
+
+
+_OF_FORMAT: dict[str | None, type[PackDataset]] = {
+    each.format: each for each in (LMDBDataset, HDF5Dataset, PthDataset, BMPDataset)
+}
+
+
+def open_pack(
+    path: str | PathLike[str],
+    fields: Sequence[str] | None = None,
+    *,
+    split: str | None = None,
+    geometry: Geometry | None = None,
+    transform: Transform | None = None,
+    output: str = "torch",
+    as_tuple: Sequence[str] | None = None,
+    decoder: str = "auto",
+    dct: str = "accurate",
+    verify: str = "first",
+    stage: str | PathLike[str] | None = None,
+) -> PackDataset:
+    """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
+    return _OF_FORMAT.get(manifests.read(Path(path)).format, PackDataset)(
+        path,
+        fields,
+        split=split,
+        geometry=geometry,
+        transform=transform,
+        output=output,
+        as_tuple=as_tuple,
+        decoder=decoder,
+        dct=dct,
+        verify=verify,
+        stage=stage,
+    )

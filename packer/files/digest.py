@@ -1,0 +1,137 @@
+"""Digest: size and sha256 of a part, which is one file, or a folder of files.
+
+A folder's size is that of all files in it. Its sha256 is that of one record for everything in it: files of a folder
+before the folders in it, each sorted by the bytes of its name; with the path relative to the part:
+    a file     path, NUL, its size in decimal, NUL, the 32 bytes of the sha256 of its content
+    a folder   path, "/", NUL
+So it depends on names, sizes and contents alone, and not on the order in which a disk lists them.
+Links and devices are refused, and nothing is looked at that does not lie beneath the part.
+"""
+
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from packer.errors import CorruptPack
+from packer.files.open_beneath import open_beneath
+from packer.files.storage import failing, file_sha256
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def part_bytes(path: Path) -> int:
+    """Bytes of a part, or of all files in it; raises CorruptPack, StorageError."""
+    with failing(path, "read"):
+        status = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        return status.st_size
+    return sum(size or 0 for _, size in entries(path))
+
+
+def part_sha256(path: Path, *, most_bytes: int | None = None) -> str:
+    """The sha256 of a part as the manifest has it, in hex; raises CorruptPack, StorageError.
+
+    most_bytes: what the manifest says that it has; where there is more, CorruptPack is raised before that is read.
+    """
+    with failing(path, "read"):
+        status = os.stat(path, follow_symlinks=False)
+    left = most_bytes if most_bytes is not None else sys.maxsize
+    if not stat.S_ISDIR(status.st_mode):
+        _check_size(path, left - status.st_size)
+        return file_sha256(path)
+    digest = FolderDigest()
+    with opened_folder(path) as root:
+        for name, size in _entries(path, root):
+            if size is None:
+                digest.add_folder(name)
+            else:
+                left -= size
+                _check_size(path, left)
+                digest.add_file(name, size, _content(path, root, name))
+    return digest.hexdigest()
+
+
+def _check_size(path: Path, left: int) -> None:
+    if left < 0:
+        raise CorruptPack(f"{path}: damaged part: it has more bytes than the manifest says; copy or pack it again")
+
+
+class FolderDigest:
+    """The sha256 of a part that is a folder, of what is in it in the digest's order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add_folder(self, name: bytes) -> None:
+        """A folder in it, by its relative path."""
+        self._hash.update(name + b"/\0")
+
+    def add_file(self, name: bytes, size: int, sha256: bytes) -> None:
+        """A file by its relative path, size and the 32 bytes of the sha256 of its content."""
+        self._hash.update(b"%s\0%d\0" % (name, size) + sha256)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
+    """Relative path and size of everything in a part that is a folder, in the digest's order; None for a folder.
+
+    Raises CorruptPack for a link or a device, StorageError.
+    """
+    with opened_folder(path) as root:
+        yield from _entries(path, root)
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
+    """A descriptor of a part that is a folder, inside the block; raises StorageError."""
+    with failing(path, "open"):
+        descriptor = os.open(path, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _entries(path: Path, root: int) -> Iterator[tuple[bytes, int | None]]:
+    waiting = [b""]
+    while waiting:
+        folder = waiting.pop()
+        if folder:
+            yield folder, None
+        inner = []
+        for name, status in _listing(path, root, folder):
+            below = b"%s/%s" % (folder, name) if folder else name
+            if stat.S_ISREG(status.st_mode):
+                yield below, status.st_size
+            elif stat.S_ISDIR(status.st_mode):
+                inner.append(below)
+            else:
+                where = path / os.fsdecode(below)
+                raise CorruptPack(f"{where}: expected a file, found a link or a device; copy the pack with cp -rL")
+        waiting += reversed(inner)
+
+
+def _listing(path: Path, root: int, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+    where = path / os.fsdecode(folder)
+    with failing(where, "list the folder"):
+        descriptor = open_beneath(root, folder, is_folder=True) if folder else os.dup(root)
+        try:
+            with os.scandir(descriptor) as listed:
+                found = [(os.fsencode(entry.name), entry.stat(follow_symlinks=False)) for entry in listed]
+        finally:
+            os.close(descriptor)
+    return sorted(found, key=lambda item: item[0])
+
+
+def _content(path: Path, root: int, name: bytes) -> bytes:
+    digest = hashlib.sha256()
+    with failing(path / os.fsdecode(name), "read"), os.fdopen(open_beneath(root, name), "rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.digest()

@@ -1,0 +1,148 @@
+"""Placement: a view that only cuts, scales, mirrors and turns by quarters, taken apart into these steps."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from packer.errors import InvalidRequest
+from packer.geometry import View
+
+_TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, relative to the picture
+_MARGIN_PX = 2  # neighbours that interpolation and a 3 px filter look at
+
+
+class Placement(NamedTuple):
+    """Cut `rows` and `columns` out of the stored picture, scale to `size`, transpose, flip, put into `frame`.
+
+    size: (height, width) before transposing. flip: as cv2.flip has it, 1 left-right, 0 up-down, -1 both, or None.
+    frame: where in the output that lies, None for all of it.
+    """
+
+    rows: slice
+    columns: slice
+    size: tuple[int, int]
+    transpose: bool
+    flip: int | None
+    frame: tuple[slice, slice] | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(height, width) of what is cut out."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+
+class _Axis(NamedTuple):
+    """One stored axis: which pixels, how many of the output they become, from where, and whether backwards."""
+
+    start: int
+    stop: int
+    length: int
+    first: int
+    mirrored: bool
+
+
+def place(view: View, height: int, width: int) -> Placement | None:
+    """The steps for a stored picture of that size; None where the view needs interpolation between axes or beyond it.
+
+    Raises InvalidRequest for a matrix that is not finite or cannot be turned back.
+    """
+    a, b, c, d, e, f = view.matrix
+    rows_out, columns_out = view.size
+    if not math.isfinite(a + b + c + d + e + f) or a * e == b * d:
+        raise InvalidRequest(
+            f"cannot warp by matrix {view.matrix}: expected finite numbers and a determinant other than 0"
+        )
+    if rows_out < 1 or columns_out < 1:
+        raise InvalidRequest(f"cannot warp to {rows_out}x{columns_out} px: expected at least 1 pixel each way")
+    if b == d == 0:
+        transpose = False
+        across, down = _axis(a, c, columns_out, width), _axis(e, f, rows_out, height)
+    elif a == e == 0:
+        transpose = True
+        across, down = _axis(d, f, rows_out, width), _axis(b, c, columns_out, height)
+    else:
+        return None
+    if across is None or down is None:
+        return None
+    column_axis, row_axis = (down, across) if transpose else (across, down)  # of the output
+    frame = None
+    if column_axis.length != columns_out or row_axis.length != rows_out:
+        frame = (
+            slice(row_axis.first, row_axis.first + row_axis.length),
+            slice(column_axis.first, column_axis.first + column_axis.length),
+        )
+    return Placement(
+        *(slice(down.start, down.stop), slice(across.start, across.stop), (down.length, across.length)),
+        *(transpose, _flip_code(column_axis.mirrored, row_axis.mirrored), frame),
+    )
+
+
+def _flip_code(left_right: bool, up_down: bool) -> int | None:
+    if left_right:
+        return -1 if up_down else 1
+    return 0 if up_down else None
+
+
+def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
+    """Which of `length` pixels the output's `size` show; None where they end between pixels, or beyond and scaled."""
+    mirrored = scale < 0
+    # the stored edge at which the output begins, or ends where it is mirrored; pixel edges are whole numbers here
+    first = ((size - 0.5 if mirrored else -0.5) - shift) / scale + 0.5
+    last = first + (size / -scale if mirrored else size / scale)
+    start, stop = round(first), round(last)
+    tolerance = _TOLERANCE_PX * length
+    if not (-tolerance <= first - start <= tolerance and -tolerance <= last - stop <= tolerance and start < stop):
+        return None
+    if start >= 0 and stop <= length:
+        return _Axis(start, stop, size, 0, mirrored)
+    if stop - start != size:
+        return None
+    inside = min(max(start, 0), length), min(max(stop, 0), length)
+    count = inside[1] - inside[0]
+    before = (stop - inside[1]) if mirrored else (inside[0] - start)
+    return _Axis(*inside, count, min(before, size) if count else 0, mirrored)
+
+
+def turned(array: npt.NDArray[Any], placement: Placement) -> npt.NDArray[Any]:
+    """A view of the array transposed and flipped."""
+    if placement.transpose:
+        array = array.swapaxes(0, 1)
+    if placement.flip in (1, -1):
+        array = array[:, ::-1]
+    return array[::-1] if placement.flip in (0, -1) else array
+
+
+def shrinking(view: View) -> tuple[float, float]:
+    """How many stored pixels one output pixel covers along the stored y and x axes; below 1 where they are enlarged."""
+    a, b, _, d, e, _ = view.matrix
+    return 1 / math.hypot(b, e), 1 / math.hypot(a, d)
+
+
+def needed(view: View, placement: Placement | None, height: int, width: int) -> tuple[int, int, int, int]:
+    """top, left, height, width of the part of the stored picture that the view looks at; may be empty."""
+    if placement is not None:
+        return placement.rows.start, placement.columns.start, *placement.shape
+    y, x = zip(*corners(view), strict=True)
+    margin = _MARGIN_PX * max(1.0, *shrinking(view)) if view.antialias else _MARGIN_PX
+    top, bottom = max(0, math.floor(min(y) - margin)), min(height, math.ceil(max(y) + margin) + 1)
+    left, right = max(0, math.floor(min(x) - margin)), min(width, math.ceil(max(x) + margin) + 1)
+    return (top, left, bottom - top, right - left) if top < bottom and left < right else (0, 0, 0, 0)
+
+
+def corners(view: View) -> list[tuple[float, float]]:
+    """(y, x) in the stored picture of the four outer corners of the output."""
+    a, b, c, d, e, f = view.matrix
+    determinant = a * e - b * d
+    found = []
+    for y in (-0.5 - f, view.size[0] - 0.5 - f):
+        for x in (-0.5 - c, view.size[1] - 0.5 - c):
+            found.append(((a * y - d * x) / determinant, (e * x - b * y) / determinant))
+    return found
+
+
+def inside(view: View, height: int, width: int) -> bool:
+    """Whether the view shows nothing but the stored picture."""
+    tolerance = _TOLERANCE_PX * max(1, height, width) + 0.5
+    low, bottom, right = -tolerance, height - 1 + tolerance, width - 1 + tolerance
+    return all(low <= y <= bottom and low <= x <= right for y, x in corners(view))

@@ -1,0 +1,175 @@
+"""Items: what one training item is made of, read from the record of a pack's sample."""
+
+from math import prod
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.formats.base import Record
+from packer.geometry import View, stretched
+from packer.grasp import item_warp, targets
+from packer.grasp.item_warp import ItemView, SourcePicture
+from packer.pack import sample_reader
+from packer.pack.sample_reader import SampleReader
+from packer.schema import Schema
+from packer.system.arrays import read_numbers
+
+ROWS, CORNERS = "grasp_rows", "grasps"
+RGB, DEPTH = "rgb", "depth"
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+
+def label_field(schema: Schema, where: object) -> str:
+    """The field that labels are drawn from: Jacquard's rows where there are any; raises InvalidRequest."""
+    for name in (ROWS, CORNERS):
+        if name in schema:
+            return name
+    raise InvalidRequest(
+        f"{where}: no field {ROWS!r} or {CORNERS!r}; pack a cornell or jacquard folder, with these fields"
+    )
+
+
+class GraspItem(NamedTuple):
+    """A sample that is about to be drawn: its place in the pack, record, pictures as stored, labels and view.
+
+    points: labels.Points in px of the source (Cornell) or of the output (Jacquard). stored: source -> stored pixels of
+    each picture, None where no pixel moved.
+    """
+
+    place: int
+    record: Record
+    looks: dict[str, sample_reader.Look]
+    points: Any
+    frame: targets.Frame
+    scene: SourcePicture
+    stored: dict[str, View | None]
+
+
+class ItemReader:
+    """Makes items of one size from the records of an open pack; may be used by many threads."""
+
+    def __init__(self, reader: SampleReader, size: int, means: npt.NDArray[np.float64]) -> None:
+        """means: (samples of the pack, 4), the depth's mean per quarter turn where it is known, else NaN; is filled."""
+        self.reader = reader
+        self._size = size
+        self._means = means
+        self._label = label_field(reader.schema, reader.pack.folder)
+        index, schema = reader.pack.index, reader.pack.schema
+        self._matrices = index.column("matrix") if "matrix" in schema else None
+        self._sizes = index.column("source_size") if "source_size" in schema else None
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of the record that `item` wants."""
+        return self.reader.stored
+
+    def item(self, place: int, record: Record) -> GraspItem:
+        """The item of a record; raises CorruptRecord, BadInput for a Jacquard picture that is not square."""
+        reader = self.reader
+        looks = {name: reader.look(place, name, record[name]) for name in reader.pictures}
+        first = looks[reader.pictures[0]][0][:2]
+        height, width = map(int, self._sizes[place]) if self._sizes is not None else first
+        field, value = reader.schema[self._label], record[self._label]
+        if self._label == ROWS:
+            if height != width:
+                raise BadInput(
+                    f"{reader.pack.where(place, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
+                )
+            points = targets.of_rows(reader.decode(place, field, value), self._size / height)
+            frame, scene = targets.around_middle(self._size), item_warp.whole(height, width)
+        else:
+            points = targets.of_corners(reader.as_stored(place, field, value))
+            frame = targets.around_grasps(points, height, width, self._size)
+            scene = item_warp.around_grasps(frame, height, width)
+        stored = {name: self._stored(place, first, look[0][:2]) for name, look in looks.items()}
+        return GraspItem(place, record, looks, points, frame, scene, stored)
+
+    def _stored(self, place: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
+        """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
+        view = None
+        if self._matrices is not None:
+            view = View(tuple(self._matrices[place].ravel().tolist()), (first[0], first[1]))
+        if shape == first:
+            return view
+        other = stretched(0, 0, first[0], first[1], size=(shape[0], shape[1]))
+        return other if view is None else view.then(other)
+
+    def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
+        """Fill uint8 (S, S, 3) with the picture, RGB."""
+        look = item_warp.look(item.scene, item.stored[RGB], rot, zoom, (self._size, self._size))
+        array, origin = self._part(item, RGB, look)
+        item_warp.seen(array, look, out, origin=origin)
+
+    def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
+        """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
+        look = item_warp.look(item.scene, item.stored[DEPTH], rot, zoom, (self._size, self._size))
+        mean = self._means[item.place, look.quarters] if _is_exact(look) else np.nan
+        if np.isnan(mean):
+            array, origin = self._whole(item, DEPTH), (0, 0)
+            mean = self._mean(item, array, rot)
+            if _is_exact(look):
+                self._means[item.place, look.quarters] = mean
+        else:
+            array, origin = self._part(item, DEPTH, look)
+        item_warp.seen(array, look, out, origin=origin)
+        np.subtract(out, np.float32(mean), out=out)
+        np.clip(out, -1, 1, out=out)
+
+    def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
+        """Of the window as it is turned, before the zoom."""
+        height, width = item.scene.window[2:]
+        look = item_warp.look(item.scene, item.stored[DEPTH], rot, 1.0, (height, width))
+        if height == width and item.scene == item_warp.whole(height, width) and _is_exact(look):
+            return cv2.mean(array)[0]  # every turn shows all of it
+        seen = np.empty((height, width), np.float32)
+        item_warp.seen(array, look, seen)
+        return cv2.mean(seen)[0]
+
+    def _part(self, item: GraspItem, name: str, look: ItemView) -> tuple[Any, tuple[int, int]]:
+        """What the look needs of a stored picture, and its first row and column; valid as long as the record."""
+        shape = item.looks[name][0]
+        box = item_warp.part(look, shape[0], shape[1])
+        if box is None or box[2:] == shape[:2]:
+            return self._whole(item, name), (0, 0)
+        top, left, height, width = box
+        stored = self._in_place(item, name)
+        if stored is not None:
+            return _as_kind(name, stored[top : top + height, left : left + width]), (top, left)
+        cut = View((1.0, 0.0, float(-left), 0.0, 1.0, float(-top)), (height, width), antialias=False)
+        return _as_kind(name, self._decoded(item, name, cut)), (top, left)
+
+    def _whole(self, item: GraspItem, name: str) -> Any:
+        stored = self._in_place(item, name)
+        return _as_kind(name, stored if stored is not None else self._decoded(item, name, None))
+
+    def _in_place(self, item: GraspItem, name: str) -> Any:
+        """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
+        field, shape = self.reader.schema[name], item.looks[name][0]
+        if field.codec.partition(":")[0] != "raw":
+            return None
+        dtype, value = np.dtype(field.dtype), item.record[name]
+        offset = len(value) - prod(shape) * dtype.itemsize  # `look` has compared the number of bytes
+        return read_numbers(value, dtype, offset=offset).reshape(shape)
+
+    def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
+        field = self.reader.schema[name]
+        return self.reader.as_stored(item.place, field, item.record[name], view=view, look=item.looks[name])
+
+
+def _as_kind(name: str, found: Any) -> Any:
+    """Depth as float32."""
+    if name == DEPTH and found.dtype == np.float16:
+        nothing: Any = 0.0
+        return cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and four times as fast as NumPy's astype
+    return found if name == RGB else found.astype(np.float32, copy=False)
+
+
+def _is_exact(look: ItemView) -> bool:
+    """Whether the picture is turned by quarters alone."""
+    _, b, _, d, *_ = look.view.matrix
+    return b == d == 0

@@ -1,0 +1,170 @@
+"""Pictures of training items: turned, cut and zoomed in one warp of what is stored.
+
+The view is that of the grasp networks' loaders, which warp the whole frame three times: a turn about the grasps'
+(Cornell) or the picture's middle (Jacquard), beyond the border the picture mirrored; a window; of this the middle, at
+the size of the output, bilinear. Quarter turns move whole pixels: they are taken apart from the rest and are exact.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.geometry import View, stretched
+from packer.geometry.transforms.rotate import rotated
+from packer.geometry.warp.axis_aligned import inside, needed, place
+from packer.grasp.targets import Frame
+from packer.system.thread_scratch import ThreadScratch
+
+Pixels = npt.NDArray[Any]
+
+_QUARTER = math.pi / 2
+_NEARLY = 1e-9  # of a quarter turn
+_STEP_BITS = 5  # of OpenCV's fixed-point places
+_STEPS = 1 << _STEP_BITS
+_MOST_PLACES = 1 << 14
+_ROTATIONS = {1: cv2.ROTATE_90_COUNTERCLOCKWISE, 2: cv2.ROTATE_180, 3: cv2.ROTATE_90_CLOCKWISE}
+
+_upright = ThreadScratch()  # each thread has its own
+
+
+class SourcePicture(NamedTuple):
+    """What is known of a sample's picture: source size in px, what it is turned about, and the window, in source px.
+
+    middle: (x, y), pixel centres at whole numbers. window: top, left, height, width.
+    """
+
+    height: int
+    width: int
+    middle: tuple[float, float]
+    window: tuple[int, int, int, int]
+
+
+class ItemView(NamedTuple):
+    """One way to see a scene: `view` leads from stored to upright output pixels, then come quarter turns."""
+
+    view: View
+    quarters: int
+
+
+def around_grasps(frame: Frame, height: int, width: int) -> SourcePicture:
+    """Cornell's: the window of the labels."""
+    top, left = frame.top, frame.left
+    window = (top, left, min(height, top + frame.size) - top, min(width, left + frame.size) - left)
+    return SourcePicture(height, width, (frame.center[1], frame.center[0]), window)
+
+
+def whole(height: int, width: int) -> SourcePicture:
+    """Jacquard's: all of the picture."""
+    return SourcePicture(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
+
+
+def look(scene: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
+    """How the scene is seen.
+
+    stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
+    zoom: the share of the window's sides that is seen. size: (height, width) of the output in px.
+    """
+    turns = rot / _QUARTER
+    quarters = round(turns) if abs(turns - round(turns)) < _NEARLY else 0
+    degrees = 90 * quarters if quarters or rot == 0 else math.degrees(rot)
+    turn = rotated(degrees, 1, 1)
+    x, y = scene.middle
+    about = View((1, 0, -x, 0, 1, -y), (1, 1)).then(turn).then(View((1, 0, x, 0, 1, y), (1, 1)))
+    top, left, height, width = scene.window
+    rows, columns = int(height * (1 - zoom)) // 2, int(width * (1 - zoom)) // 2
+    cut = stretched(top + rows, left + columns, height - 2 * rows, width - 2 * columns, size=size, antialias=False)
+    view = about.then(cut)
+    if quarters % 4:
+        unturned = size[::-1] if quarters % 2 else size
+        view = view.then(_turned_back(quarters % 4, size)._replace(size=unturned))
+    if stored is not None:
+        view = _inverse(stored).then(view)
+    return ItemView(view._replace(antialias=False), quarters % 4)
+
+
+def seen(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
+    """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the look shows.
+
+    whole_or_part: the stored picture, or the part from `origin` (row, column) on that `part` names.
+    """
+    if not at.quarters:
+        _warp(whole_or_part, at.view.of(*origin), out)
+        return
+    shape = (*at.view.size, *out.shape[2:])
+    size = math.prod(shape) * out.itemsize
+    upright = _upright.pixels(1, size, 1).reshape(-1).view(out.dtype).reshape(shape)
+    _warp(whole_or_part, at.view.of(*origin), upright)
+    _done(out, cv2.rotate(upright, _ROTATIONS[at.quarters], dst=out))
+
+
+def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
+    """top, left, height, width of what must be decoded of a stored picture of that size; None for all of it."""
+    if not inside(at.view, height, width):
+        return None  # what lies beyond is a mirror image of something
+    return needed(at.view, place(at.view, height, width), height, width)
+
+
+def _warp(array: Pixels, view: View, out: Pixels) -> None:
+    placement = place(view, *array.shape[:2])
+    size = (view.size[1], view.size[0])
+    if placement is not None and not (placement.frame or placement.transpose or placement.flip is not None):
+        cut = array[placement.rows, placement.columns]
+        if cut.shape == out.shape:
+            np.copyto(out, cut)
+        else:
+            _done(out, cv2.resize(cut, size, dst=out, interpolation=cv2.INTER_LINEAR))
+        return
+    maps = _places(view) if array.dtype == np.uint8 and max(array.shape) < _MOST_PLACES else None
+    if maps is not None:
+        how: dict[str, Any] = {"interpolation": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
+        _done(out, cv2.remap(array, *maps, dst=out, **how))
+    else:
+        how = {"flags": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
+        _done(out, cv2.warpAffine(array, view.array, size, dst=out, **how))
+
+
+def _places(view: View) -> tuple[Pixels, Pixels] | None:
+    """Where each output pixel lies, as cv2.remap takes it: whole px, and 1/32 px of both axes in one number.
+
+    None for a view that turns, or that shows what is far outside. On bytes OpenCV 5 is three times as fast with these
+    as with the matrix; on floats it is not.
+    """
+    a, b, c, d, e, f = view.matrix
+    if b != 0 or d != 0:
+        return None
+    rows, columns = (
+        np.rint((np.arange(length) - shift) / scale * _STEPS).astype(np.int64)
+        for length, shift, scale in ((view.size[0], f, e), (view.size[1], c, a))
+    )
+    if max(abs(int(at)) for axis in (rows, columns) for at in (axis[0], axis[-1])) >= _MOST_PLACES * _STEPS:
+        return None
+    whole_px = np.empty((*view.size, 2), np.int16)
+    whole_px[..., 0], whole_px[..., 1] = columns >> _STEP_BITS, (rows >> _STEP_BITS)[:, None]
+    parts = ((rows % _STEPS * _STEPS)[:, None] + columns % _STEPS).astype(np.uint16)
+    return whole_px, parts
+
+
+def _turned_back(quarters: int, size: tuple[int, int]) -> View:
+    """The view that undoes quarter turns whose result has that size."""
+    height, width = size
+    back = rotated(-90 * quarters, 1, 1)
+    x, y = (width - 1) / 2, (height - 1) / 2
+    after_x, after_y = (y, x) if quarters % 2 else (x, y)
+    to, fro = View((1, 0, -x, 0, 1, -y), (1, 1)), View((1, 0, after_x, 0, 1, after_y), (1, 1))
+    return to.then(back).then(fro)
+
+
+def _inverse(view: View) -> View:
+    a, b, c, d, e, f = view.matrix
+    determinant = a * e - b * d
+    p, q, s, t = e / determinant, -b / determinant, -d / determinant, a / determinant
+    return View((p, q, -(p * c + q * f), s, t, -(s * c + t * f)), (1, 1))
+
+
+def _done(out: Pixels, result: Any) -> None:
+    """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
+    if result is not out:
+        np.copyto(out, result.reshape(out.shape))

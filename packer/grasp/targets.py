@@ -1,0 +1,165 @@
+"""Labels: the grasp rectangles of training items, exactly as GG-CNN and GR-ConvNet make them.
+
+Rectangles are (row, column) corners here, (N, 4, 2). Every step cuts to whole pixels, towards zero, and the steps stand
+in the reference's order (dougsm/ggcnn, utils/dataset_processing/grasp.py): other roundings give other maps. Many
+samples are done at once: `owner` says which of them each rectangle belongs to.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import InvalidRequest
+from packer.grasp.polygon_fill import fill
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Points = npt.NDArray[Any]  # float64 or int64 (N, 4, 2), row and column
+
+
+class Frame(NamedTuple):
+    """Where the output lies: what labels turn about, and the window that is cut out afterwards, all in whole px.
+
+    center: (row, column). top, left: of the window. size: px of the output, both ways.
+    """
+
+    center: tuple[int, int]
+    top: int
+    left: int
+    size: int
+
+
+class DrawnRectangles(NamedTuple):
+    """What is drawn of N rectangles: whole centre (row, column), angle in radians, opening and jaw in px."""
+
+    row: Floats
+    column: Floats
+    angle: Floats
+    opening: Floats
+    jaw: Floats
+
+    def polygons(self) -> tuple[Floats, Floats]:
+        """Rows and columns, (4, N), of the middle third of the opening, which is what the maps show."""
+        return rectangle(self.row, self.column, self.angle, self.opening / 3, self.jaw)
+
+
+def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: Floats) -> tuple[Floats, Floats]:
+    """Rows and columns, (4, N), of the corners; angle counter-clockwise as seen."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    down, along = opening / 2 * sin, opening / 2 * cos
+    row_a, row_b, column_a, column_b = row + down, row - down, column - along, column + along
+    v_row, v_column = jaw / 2 * cos, jaw / 2 * sin
+    rows = np.stack([row_a - v_row, row_b - v_row, row_b + v_row, row_a + v_row])
+    columns = np.stack([column_a - v_column, column_b - v_column, column_b + v_column, column_a + v_column])
+    return rows, columns
+
+
+def of_corners(corners: npt.NDArray[Any]) -> Floats:
+    """Cornell: corners x, y in source px, rounded half to even."""
+    rounded: Floats = np.rint(np.asarray(corners, np.float64)[..., ::-1])
+    return rounded
+
+
+def of_rows(rows: Floats, factor: float) -> Floats:
+    """Jacquard: rows x, y, theta in degrees, opening, jaw in source px, then scaled without a half-pixel term."""
+    x, y, degrees, opening, jaw = np.asarray(rows, np.float64).T
+    points: Floats = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
+    return points if factor == 1.0 else points * factor
+
+
+def around_grasps(points: Floats, height: int, width: int, size: int) -> Frame:
+    """Cornell's window: around the mean of all corners, within a picture of that size where it fits.
+
+    Without any rectangle, in the middle of the picture.
+    """
+    center = (height // 2, width // 2)
+    if len(points):
+        mean = points.reshape(-1, 2).mean(axis=0)
+        center = (int(mean[0]), int(mean[1]))
+    top = max(0, min(center[0] - size // 2, height - size))
+    left = max(0, min(center[1] - size // 2, width - size))
+    return Frame(center, top, left, size)
+
+
+def around_middle(size: int) -> Frame:
+    """Jacquard's: the whole picture, of which the labels have the size already."""
+    return Frame((size // 2, size // 2), 0, 0, size)
+
+
+def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoom: Floats) -> Ints:
+    """Turned, cut and zoomed rectangles, int64 (N, 4, 2), in px of the output.
+
+    rot: radians, counter-clockwise, and zoom: the share of each side that is seen; one of each per frame.
+    """
+    places = np.asarray([(*frame.center, frame.top, frame.left, frame.size // 2) for frame in frames], np.float64)
+    r0, c0, top, left, middle = places.reshape(-1, 5)[owner, :, None].swapaxes(0, 1)
+    cos, sin, grown = (each[owner, None] for each in (np.cos(-rot), np.sin(-rot), 1 / zoom))
+    down, across = points[..., 0] - r0, points[..., 1] - c0
+    row = np.trunc(cos * down + sin * across + r0) - top
+    column = np.trunc(-sin * down + cos * across + c0) - left
+    row = np.trunc(grown * (row - middle) + middle)
+    column = np.trunc(grown * (column - middle) + middle)
+    return np.asarray(np.stack([row, column], axis=-1), np.int64)
+
+
+def drawn(points: Ints) -> DrawnRectangles:
+    """What is drawn of whole-pixel rectangles (N, 4, 2)."""
+    along, across = points[:, 1] - points[:, 0], points[:, 2] - points[:, 1]
+    row, column = np.trunc(points.sum(axis=1) / 4).T
+    # whole numbers until here: a float -0.0 would turn the angle by pi
+    angle = (np.arctan2(-along[:, 0], along[:, 1]) + np.pi / 2) % np.pi - np.pi / 2
+    return DrawnRectangles(row, column, angle, _length(along), _length(across))
+
+
+def _length(steps: Ints) -> Floats:
+    lengths: Floats = np.sqrt(steps[:, 0] ** 2 + steps[:, 1] ** 2)
+    return lengths
+
+
+# MERGED Maps: quality, cos 2 theta, sin 2 theta and width of the grasps at each pixel, what the grasp networks learn.
+
+MAPS = ("quality", "cos", "sin", "width")
+_BACKGROUND = (0.0, 1.0, 0.0, 0.0)  # angle 0 where there is no grasp
+
+Maps = npt.NDArray[np.float32]
+
+
+def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
+    """Draw rectangles into the maps of their samples; where they overlap, the last one counts.
+
+    points: int64 (N, 4, 2), row and column, from `labels.moved`. owner: int64 (N,), ascending: whose they are.
+    widest: the opening in px at which the width is 1; wider ones are 1 too.
+    out: float32 (4, samples, S, S), C-contiguous; all of it is written, in the order of MAPS.
+    """
+    for each, background in zip(out, _BACKGROUND, strict=True):
+        each.fill(background)
+    if not len(points):
+        return
+    height, width = out.shape[2:]
+    found = drawn(points)
+    runs = fill(*found.polygons(), height, width)
+    pixels, number = runs.pixels(width, owner[runs.polygon] * (height * width))
+    values = (np.cos(2 * found.angle), np.sin(2 * found.angle), np.clip(found.opening, 0.0, widest) / widest)
+    quality, *others = (each.reshape(-1) for each in out)
+    quality[pixels] = 1
+    for each, value in zip(others, values, strict=True):
+        # NumPy assigns in order: of equal places the last one stays
+        each[pixels] = value.astype(np.float32)[number]
+
+
+# MERGED Styles: what the grasp networks do differently with the same rectangles.
+
+STYLES = ("ggcnn", "grconvnet")
+_WIDEST_PX = 150.0
+
+
+def max_width(style: str, size: int) -> float:
+    """The opening in px at which a width map is 1, for an output of that size; raises InvalidRequest.
+
+    ggcnn: 150 px. grconvnet: half of the output.
+    """
+    if style not in STYLES:
+        raise InvalidRequest(f"style={style!r}: expected one of {', '.join(STYLES)}")
+    return _WIDEST_PX if style == "ggcnn" else size / 2

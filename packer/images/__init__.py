@@ -1,0 +1,35 @@
+"""Decoders: the bytes of a picture file -> pixels. One outcome for a file, whichever library decodes it.
+
+| input                                                        | outcome                                     |
+|--------------------------------------------------------------|---------------------------------------------|
+| intact, also with zeros or a second picture behind it        | its pixels                                  |
+| JPEG that lacks nothing but its end marker                   | its pixels                                  |
+| anything else that libjpeg warns about; cut, empty or random | DamagedImage                                |
+| another format, its data not what its header announces       | DamagedImage, if strict: see strict_check   |
+| a name that says another format than the bytes do            | the bytes count, nobody looks at the name   |
+| EXIF orientation                                             | ignored; Header has it                      |
+| CMYK and everything that is not JPEG                         | OpenCV, whatever decoder was asked for      |
+
+The wall between damaged and sound is libjpeg's: a flipped byte that it does not notice gives other pixels, the same on
+every decoder. That is why packs have a crc32 per record.
+"""
+
+from packer.images.decode import DCTS, NAMES, decode, describe, validate
+from packer.images.field_decoder import Decoder
+from packer.images.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
+from packer.images.headers.detection import sniff
+
+__all__ = [
+    "DCTS",
+    "MAX_DECODED_BYTES",
+    "MAX_PIXELS",
+    "MAX_SCANS",
+    "MAX_SCAN_PIXELS",
+    "NAMES",
+    "Decoder",
+    "Header",
+    "decode",
+    "describe",
+    "sniff",
+    "validate",
+]

@@ -1,0 +1,79 @@
+"""OpenCV: every format but JPEG, CMYK JPEG, and JPEG for those who ask for it."""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import OutOfMemory
+from packer.images.header import Buffer, Header, damaged
+from packer.images.headers import jpeg, png, tiff
+from packer.schema import Value
+
+NAME = f"OpenCV {cv2.__version__}"
+
+Pixels = npt.NDArray[Value]
+
+_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+# BGR: OpenCV has no such flags for RGB
+_REDUCED = {4: cv2.IMREAD_REDUCED_COLOR_2, 2: cv2.IMREAD_REDUCED_COLOR_4, 1: cv2.IMREAD_REDUCED_COLOR_8}
+_STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
+
+
+def colour(buffer: Buffer, found: Header) -> Pixels:
+    """uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raises DamagedImage."""
+    return _decode(_prepared(buffer, found), _RGB, found)
+
+
+def reduced(buffer: Buffer, size: tuple[int, int], *, eighths: int) -> Pixels:
+    """uint8 (h, w, 3), RGB, of a sound JPEG of that (height, width) at scale eighths / 8: 1, 2, 4 or 8 of them.
+
+    h, w: each side times eighths / 8, rounded up. Raises DamagedImage.
+    """
+    found = Header("jpeg", -(-size[0] * eighths // 8), -(-size[1] * eighths // 8), 3)
+    if eighths == 8:
+        return _decode(buffer, _RGB, found)
+    return cv2.cvtColor(_decode(buffer, _REDUCED[eighths] | cv2.IMREAD_IGNORE_ORIENTATION, found), cv2.COLOR_BGR2RGB)
+
+
+def stored(buffer: Buffer, found: Header) -> Pixels:
+    """(H, W) or (H, W, C) in the stored dtype, colours in the order BGR; raises DamagedImage."""
+    pixels = _decode(_prepared(buffer, found), _STORED, found)
+    if pixels.dtype != found.dtype:
+        raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header says {found.dtype}")
+    return pixels
+
+
+def indices(buffer: Buffer, found: Header) -> Pixels:
+    """uint8 (H, W): the palette indices of a PNG, which OpenCV itself gives as colours only; raises DamagedImage."""
+    pixels = _decode(png.bare(buffer, as_gray=True), _STORED, found)
+    return pixels // (255 // ((1 << found.bits) - 1)) if found.bits < 8 else pixels
+
+
+def decodes(buffer: Buffer) -> bool:
+    """Whether OpenCV makes a picture of these bytes."""
+    return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
+
+
+def _prepared(buffer: Buffer, found: Header) -> Buffer:
+    if found.format == "png":
+        return png.bare(buffer)
+    if found.format == "tiff":
+        return tiff.as_stored(buffer)
+    if found.format == "jpeg" and buffer[-2:] != jpeg.END:
+        return bytes(buffer) + jpeg.END  # OpenCV refuses what lacks the marker, and overlooks a second one
+    return buffer
+
+
+def _decode(buffer: Buffer, flags: int, found: Header) -> Pixels:
+    try:
+        pixels = cv2.imdecode(np.frombuffer(buffer, np.uint8), flags)
+    except cv2.error as error:
+        if error.code == cv2.Error.StsNoMem:
+            raise OutOfMemory(f"{found.format.upper()} of {found.width}x{found.height} px: {error.err}") from error
+        raise damaged(found.format, f"OpenCV: {error.err}") from error
+    if pixels is None:
+        raise damaged(found.format, "OpenCV cannot read its pixels")
+    if pixels.shape[:2] != (found.height, found.width):
+        height, width = pixels.shape[:2]
+        raise damaged(found.format, f"OpenCV gives {width}x{height} px, the header says {found.width}x{found.height}")
+    return pixels

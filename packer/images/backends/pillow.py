@@ -1,0 +1,141 @@
+"""Pillow: pictures that packer does not read itself, decoded while they are packed, where the user asks for it.
+
+Only what loses nothing is taken: 8 bits per channel, one picture per file. A picture that its file turns (HEIC and
+AVIF do, EXIF does) is given upright, since what says so is not kept. Never used for what packer reads itself, and
+never because it happens to be installed.
+"""
+
+import io
+import struct
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import DamagedImage
+from packer.images.header import MAX_PIXELS
+from packer.registry import import_or_explain
+
+# suffix -> Pillow's name of the format: a file is read as what it is named, never by another of Pillow's readers
+FORMATS = {
+    ".heic": "HEIF",
+    ".heif": "HEIF",
+    ".hif": "HEIF",
+    ".avif": "AVIF",
+    ".gif": "GIF",
+    ".jp2": "JPEG2000",
+    ".j2k": "JPEG2000",
+    ".j2c": "JPEG2000",
+    ".jpc": "JPEG2000",
+    ".jpf": "JPEG2000",
+    ".jpx": "JPEG2000",
+    ".tga": "TGA",
+    ".ico": "ICO",
+    ".psd": "PSD",
+}
+_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
+_LAYERED = ("PSD", "ICO")  # what counts as frames there are layers and sizes of one picture
+_J2K_START = b"\xff\x4f\xff\x51"  # SOC and SIZ, ISO/IEC 15444-1 A.5.1
+
+
+def is_readable(name: str) -> bool:
+    """Whether a file of this name may be decoded here."""
+    return PurePosixPath(name).suffix.lower() in FORMATS
+
+
+def check_installed(names: "list[str]") -> None:
+    """Raise MissingPackage where files of these names need a package that is not there."""
+    import_or_explain("PIL.Image", "--decode-with pillow")
+    if any(FORMATS[PurePosixPath(name).suffix.lower()] == "HEIF" for name in names):
+        _register_heif()
+
+
+def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]:
+    """The picture: an image as RGB (height, width, 3), a mask as (height, width); raises DamagedImage, MissingPackage.
+
+    name: of the file; its suffix says the format. A mask is what the file stores, as of a PNG: indices of a palette,
+    gray as it is, 1 bit as 0 and 255, colours only where their channels are equal.
+    """
+    format_name = FORMATS[PurePosixPath(name).suffix.lower()]
+    image_module: Any = import_or_explain("PIL.Image", "--decode-with pillow")
+    image_ops: Any = import_or_explain("PIL.ImageOps", "--decode-with pillow")
+    if format_name == "HEIF":
+        _register_heif()
+    try:
+        with image_module.open(io.BytesIO(data), formats=(format_name,)) as picture:
+            _check(picture, data, format_name)
+            upright = image_ops.exif_transpose(picture)
+            if kind == "mask":
+                return _mask(upright)
+            if "transparency" in upright.info:
+                upright = upright.convert("RGBA")
+            return np.asarray(upright.convert("RGB"))
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        IndexError,
+        EOFError,
+        struct.error,
+        image_module.DecompressionBombError,
+    ) as error:
+        if isinstance(error, DamagedImage):
+            raise
+        raise DamagedImage(
+            f"cannot decode as {format_name} with Pillow: {error}; replace it or leave it out"
+        ) from error
+
+
+def _mask(picture: Any) -> npt.NDArray[np.uint8]:
+    if picture.mode in ("P", "PA", "L", "LA"):
+        return np.asarray(picture.getchannel(0))
+    if picture.mode == "1":
+        return np.asarray(picture.convert("L"))
+    pixels = np.asarray(picture.convert("RGB"))
+    if (pixels != pixels[:, :, :1]).any():
+        raise DamagedImage("has channels that differ, a mask is gray or has a palette; convert it or leave it out")
+    return np.ascontiguousarray(pixels[:, :, 0])
+
+
+def _check(picture: Any, data: bytes, format_name: str) -> None:
+    width, height = picture.size
+    if width * height > MAX_PIXELS:
+        raise DamagedImage(f"{width}x{height} px are too many: the limit is {MAX_PIXELS // 10**6} MP; leave it out")
+    frames = 1 if format_name in _LAYERED else getattr(picture, "n_frames", 1)
+    if frames > 1:
+        raise DamagedImage(f"holds {frames} pictures (animated?), expected one; take it apart or leave it out")
+    bits = max(_bits(picture, data, format_name), 8)
+    if picture.mode not in _MODES or bits > 8:
+        raise DamagedImage(
+            f"has pixels of mode {picture.mode}, {bits} bits per channel, expected 8 bits, since none is made by "
+            "narrowing; convert it or leave it out"
+        )
+
+
+def _bits(picture: Any, data: bytes, format_name: str) -> int:
+    """Bits per channel in the file, where Pillow gives 8 whatever it holds."""
+    if format_name == "HEIF":
+        return int(picture.info.get("bit_depth", 8))
+    if format_name == "AVIF":  # AV1 codec configuration, AV1-ISOBMFF 2.3.3: the third byte has high_bitdepth
+        places = _places(data, b"av1C")
+        return max((10 if data[at + 6] & 0x40 else 8 for at in places if at + 6 < len(data)), default=8)
+    start = data.find(_J2K_START) if format_name == "JPEG2000" else -1
+    if start < 0 or start + 42 > len(data):
+        return 8
+    count = int.from_bytes(data[start + 40 : start + 42], "big")
+    depths = data[start + 42 : start + 42 + 3 * count : 3]
+    return max(((depth & 0x7F) + 1 for depth in depths), default=8)
+
+
+def _places(data: bytes, word: bytes) -> "list[int]":
+    places, at = [], data.find(word)
+    while at >= 0:
+        places.append(at)
+        at = data.find(word, at + 1)
+    return places
+
+
+def _register_heif() -> None:
+    heif: Any = import_or_explain("pillow_heif", "--decode-with pillow of HEIC")
+    heif.register_heif_opener()

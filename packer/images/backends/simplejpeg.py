@@ -1,0 +1,52 @@
+"""simplejpeg with the libjpeg-turbo that its wheels bring."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+
+from packer.images.backends.libjpeg import is_left_over
+from packer.images.header import Buffer, Header, damaged
+
+
+class Library:
+    """simplejpeg, as packer.images.backends.libjpeg.Library."""
+
+    name = f"simplejpeg {simplejpeg.__version__}"
+    binary = "simplejpeg"
+
+    def decode(
+        self,
+        buffer: Buffer,
+        pixels: npt.NDArray[np.uint8],
+        *,
+        eighths: int = 8,
+        fast_dct: bool = False,
+        goes_on: bool = False,
+    ) -> None:
+        height, width, channels = pixels.shape
+        form = "GRAY" if channels == 1 else "RGB"
+        if eighths == 8:
+            height = width = 0  # no scaling, whatever size the file has
+        try:
+            shape = simplejpeg.decode_jpeg(buffer, form, fast_dct, False, height, width, 1, pixels, True).shape
+        except ValueError as error:
+            if not (goes_on and is_left_over(str(error))):
+                raise damaged("jpeg", str(error)) from error
+            shape = (*simplejpeg.decode_jpeg_header(buffer, height, width, 1)[:2], channels)
+        if shape != pixels.shape:
+            raise damaged("jpeg", f"libjpeg-turbo finds shape {shape}, the header says {pixels.shape}")
+
+    def prepare(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    ) -> Callable[[], None]:
+        return partial(self.decode, buffer, pixels, eighths=eighths, fast_dct=fast_dct)
+
+    def check(self, buffer: Buffer, found: Header) -> None:
+        form = "CMYK" if found.cmyk else "GRAY"
+        try:
+            simplejpeg.decode_jpeg(buffer, form, min_height=1, min_width=1, min_factor=8, strict=True)
+        except ValueError as error:
+            raise damaged("jpeg", str(error)) from error

@@ -1,0 +1,191 @@
+"""Pixels of each kind from each format: image as RGB, depth and mask as stored."""
+
+import functools
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.geometry import View
+from packer.images.backends import libjpeg
+from packer.images.header import Buffer, Header
+from packer.images.headers import jpeg, npy
+from packer.images.headers.detection import check_end, sniff
+from packer.images.strict_check import check_data as check_all_data
+from packer.registry import import_or_explain
+from packer.schema import PIXEL_KINDS
+from packer.system.arrays import deliver, target
+
+NAMES = ("auto", "turbojpeg", "opencv")
+DCTS = ("accurate", "fast")
+
+Pixels = npt.NDArray[Any]
+
+
+class _DecodeRequest(NamedTuple):
+    """What `decode` was asked for, besides the pixels."""
+
+    opencv: bool
+    strict: bool
+    check_data: bool
+    fast_dct: bool
+
+
+@functools.cache
+def _opencv() -> ModuleType:
+    """OpenCV's side, loaded when first needed: sniffing and plain JPEG do without."""
+    return import_or_explain("packer.images.backends.opencv", "decoding pictures")
+
+
+def decode(
+    buffer: Buffer,
+    kind: str,
+    *,
+    decoder: str = "auto",
+    strict: bool = True,
+    check_data: bool = True,
+    dct: str = "accurate",
+    view: View | None = None,
+    invalid: float | None = None,
+    header: Header | None = None,
+    out: Any = None,
+) -> Pixels:
+    """The pixels of one picture file, never a view of `buffer`.
+
+    kind: image gives uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
+      depth gives (H, W) in the stored dtype, every value and NaN as it is.
+      mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette PNG as its indices, 2 and 4 bit gray scaled
+      to 0-255, three channels only if they are equal.
+    decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
+      in speed only, and only for JPEG.
+    strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
+      decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
+      packer.images.strict_check. False looks at their ends only.
+    dct: "fast" is libjpeg's quicker inverse DCT, whose pixels differ by a few levels; for JPEG by libjpeg-turbo only.
+    header: what `sniff` says of these very bytes, where the caller has asked already.
+    view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
+    out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
+      where a JPEG turns out to be damaged.
+    Raises DamagedImage; BadInput for a picture that is no such kind; InvalidRequest for a wrong `out`, kind or decoder.
+    """
+    if decoder not in NAMES:
+        raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
+    found = header or sniff(buffer)
+    check_kind(found, kind)
+    read = _jpeg if found.format == "jpeg" else _other
+    how = _DecodeRequest(decoder == "opencv", strict, strict and check_data, dct == "fast")
+    if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
+        return read(buffer, found, kind, how=how, out=out)
+    from packer.geometry.warp import warp  # loads OpenCV
+
+    pixels = read(buffer, found, kind, how=how, out=None)
+    return warp(pixels, view, kind, invalid=invalid, out=out)
+
+
+def describe(decoder: str = "auto") -> str:
+    """Names and versions of what decodes JPEG, such as "PyTurboJPEG 1.8.3, libjpeg-turbo 2.1.5"; raises
+    InvalidRequest.
+    """
+    if decoder not in NAMES:
+        raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
+    if decoder == "opencv":
+        return str(_opencv().NAME)
+    return libjpeg.describe(libjpeg.library())
+
+
+def check_kind(found: Header, kind: str) -> None:
+    """Raise BadInput where a picture with that header is no such kind, InvalidRequest for a kind without pixels."""
+    if kind not in PIXEL_KINDS:
+        raise InvalidRequest(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
+    what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"
+    if kind == "depth" and (found.channels != 1):
+        raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
+    if kind != "depth" and found.dtype != "uint8":
+        as_depth = ", or pack it as depth beside pictures: --sidecar NAME=SUFFIX:depth" if found.channels == 1 else ""
+        raise BadInput(
+            f"a {what} is no {kind}: expected 8 bit, which packer never makes by narrowing; convert it to 8 "
+            f"bit{as_depth}"
+        )
+
+
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _DecodeRequest, out: Any) -> Pixels:
+    in_colour = kind == "image" or found.channels > 1
+    if found.cmyk or how.opencv:
+        if how.strict:
+            buffer = libjpeg.check(buffer, found)
+        pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
+        return deliver(_as_kind(pixels, kind), out=out)
+    size = (found.height, found.width)
+    if in_colour and kind != "image":
+        pixels = np.empty((*size, 3), np.uint8)
+        libjpeg.decode(buffer, found, pixels, fast_dct=how.fast_dct)
+        return deliver(_as_kind(pixels, kind), out=out)
+    pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=how.fast_dct)
+    return pixels if out is None else out
+
+
+def _other(buffer: Buffer, found: Header, kind: str, *, how: _DecodeRequest, out: Any) -> Pixels:
+    if how.strict:
+        check_end(buffer, found)
+    if how.check_data:
+        check_all_data(buffer, found)
+    if found.format == "npy":
+        pixels = npy.decode(buffer, found)
+        if out is None:
+            pixels = pixels.copy()
+    elif kind == "image":
+        pixels = _opencv().colour(buffer, found)
+    elif kind == "mask" and found.palette and found.format == "png":
+        pixels = _opencv().indices(buffer, found)
+    else:
+        pixels = _opencv().stored(buffer, found)
+    return deliver(_as_kind(pixels, kind), out=out)
+
+
+def _as_kind(pixels: Pixels, kind: str) -> Pixels:
+    """(H, W) or (H, W, C) as (H, W, 3) for an image, else as (H, W); alpha, a second or fourth channel, is dropped."""
+    if kind == "image":
+        if pixels.ndim == 2 or pixels.shape[2] == 1:
+            return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
+        return pixels[:, :, :3]
+    if pixels.ndim == 2:
+        return pixels
+    first = pixels[:, :, 0]
+    for channel in range(1, min(pixels.shape[2], 3)):
+        if not np.array_equal(first, pixels[:, :, channel]):
+            raise BadInput(
+                f"a picture of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
+            )
+    return first
+
+
+# MERGED Validation: whether a file is what it announces, without keeping its pixels.
+
+
+def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:
+    """The header of a file that `decode(buffer, kind)` takes; raises DamagedImage, BadInput or InvalidRequest as that
+    does.
+
+    full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), of other formats
+      the pixels and the data, see packer.images.strict_check. One outcome, whichever JPEG library is installed.
+      False looks at the header and at the end only: a truncated file is found, damage in the middle is not. A JPEG
+      without its end marker is read in full, since then only its data can tell whether more is missing.
+    header: what sniff(buffer) gave, where the caller has it.
+    """
+    found = header or sniff(buffer)
+    check_kind(found, kind)
+    if found.format == "jpeg":
+        gray = kind != "image" and found.channels > 1  # whether the channels are equal is not in the header
+        if full and gray:
+            decode(buffer, kind, header=found)
+        elif full or not jpeg.has_end(buffer, found):
+            libjpeg.check(buffer, found)
+        return found
+    check_end(buffer, found)
+    if full:
+        decode(buffer, kind, header=found)
+    return found

@@ -1,0 +1,30 @@
+"""EXIF: the orientation tag of a TIFF block, as JPEG APP1, PNG eXIf and WebP EXIF carry it.
+
+Layout: TIFF 6.0 section 2 (header and image file directory), EXIF 2.3 section 4.6.4, tag 0x0112.
+"""
+
+import struct
+
+from packer.images.header import Buffer
+
+_ORIENTATION = 0x0112
+_SHORT = 3
+
+
+def orientation(buffer: Buffer, at: int, end: int) -> int:
+    """The value 1-8 in the TIFF block at `at` and before `end`; 1 where it is absent, damaged or out of range."""
+    mark = bytes(buffer[at : at + 2])
+    if mark not in (b"II", b"MM"):
+        return 1
+    order = "<" if mark == b"II" else ">"
+    try:
+        (first,) = struct.unpack_from(order + "I", buffer, at + 4)
+        (count,) = struct.unpack_from(order + "H", buffer, at + first)
+        place = at + first + 2
+        for entry in range(place, min(place + 12 * count, end - 11), 12):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", buffer, entry)
+            if tag == _ORIENTATION:
+                return value if kind == _SHORT and 1 <= value <= 8 else 1
+    except struct.error:
+        return 1
+    return 1

@@ -1,0 +1,272 @@
+"""Regions: the pixels that a crop needs, at the scale that it needs, in as little work as the file allows.
+
+| file                                            | what is decoded                                                    |
+|-------------------------------------------------|--------------------------------------------------------------------|
+| JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
+| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.jpeg_crop; where they are says packer's own table,   |
+|                                                 | in foreign files they are looked for                               |
+| JPEG of one scan without any, its bytes vouched | the rows down to the end of the box, see                           |
+| for by a checksum: the usual `encoded` ones     | packer.images.jpeg_crop                                         |
+| any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
+| CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
+
+Whichever it is, the pixels are those of the whole picture decoded at that scale. What is damaged outside of what is
+decoded is not seen: a record's crc32 is there for that.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import DamagedImage, InvalidRequest
+from packer.geometry import View
+from packer.geometry.warp import image
+from packer.geometry.warp.axis_aligned import needed, place, shrinking
+from packer.images import jpeg_crop
+from packer.images.backends import libjpeg
+from packer.images.decode import NAMES, decode
+from packer.images.header import Buffer, Header
+from packer.images.jpeg_crop import FEWEST_PX, Box, TopRows, Window
+from packer.registry import import_or_explain
+from packer.system.arrays import deliver, target
+from packer.system.thread_scratch import ThreadScratch
+
+Pixels = npt.NDArray[np.uint8]
+
+FULL = 8  # eighths
+
+_scratch = ThreadScratch()  # each thread's own
+
+
+@dataclass(slots=True)
+class Region:
+    """A part of a picture.
+
+    pixels: uint8 (h, w, 3), RGB, C-contiguous: `out`, or memory of the thread that its next decode_region fills anew.
+    top, left: where pixels[0, 0] lies in the whole picture, in px at this region's scale.
+    full: (height, width) of the whole picture at this scale, each side times eighths / 8, rounded up.
+    eighths: the scale, 1 to 8.
+    """
+
+    pixels: Pixels
+    top: int
+    left: int
+    full: tuple[int, int]
+    eighths: int
+
+
+def decode_region(buffer: Buffer, found: Header, **how: Any) -> Region:
+    """As `prepare_region` has it, at once."""
+    region, fill = prepare_region(buffer, found, **how)
+    fill()
+    return region
+
+
+def prepare_region(
+    buffer: Buffer,
+    found: Header,
+    *,
+    box: Box | None = None,
+    eighths: int = FULL,
+    fast_dct: bool = False,
+    vouched: bool = False,
+    table: bool = False,
+    out: Any = None,
+) -> tuple[Region, Callable[[], None]]:
+    """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
+
+    More regions may be prepared before a first is filled; it is filled, and used, by the thread that prepared it.
+    It covers at least a box of a picture that is scaled by eighths / 8, with the pixels of the whole at that scale.
+
+    found: what sniff(buffer) gave.
+    box: (top, left, height, width) in px of the full size, inside the picture; None is all of it. The region covers
+      the box times the scale, rounded outwards.
+    eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the picture are under 8 px, for
+      CMYK and for what is not JPEG.
+    fast_dct: the quicker, less exact inverse DCT (JDCT_IFAST); it is of no use below 8 eighths.
+    vouched: the bytes are those of a file that was decoded strictly once, says a checksum.
+    table: a table of restart intervals in the file has passed packer.images.restart_intervals.check_table.
+    out: C-contiguous writable uint8 (h, w, 3): filled where the whole picture is decoded and has that shape, otherwise
+      left alone; zeros are left in it where the picture is damaged.
+    Both raise DamagedImage, as packer.images.decode, where what is decoded is damaged or a table of intervals is
+    wrong; this one BadInput for a picture that is no image and InvalidRequest for a wrong box or scale.
+    """
+    _check_request(found, box, eighths)
+    if found.format != "jpeg" or found.cmyk:
+        return _unscaled(buffer, found, out=out), _done
+    eighths = _scale(found, eighths)
+    full = _scaled((found.height, found.width), eighths)
+    how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
+    kept = jpeg_crop.window(found, box, eighths) if box is not None else None
+    if kept is not None:
+        region = _reserved(jpeg_crop.size(found, kept), jpeg_crop.corner(kept, eighths), full, eighths)
+        return region, partial(_fill_window, buffer, found, kept, region, table, how)
+    rows = jpeg_crop.rows(buffer, found, box, eighths) if box is not None and vouched else None
+    if rows is not None:
+        region = _reserved((rows.height, found.width), (0, 0), full, eighths)
+        return region, partial(_fill_rows, buffer, found, rows, region, how)
+    array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
+    return Region(array, 0, 0, full, eighths), libjpeg.prepare(buffer, found, array, **how)
+
+
+def _done() -> None:
+    """There is nothing left to decode."""
+
+
+def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
+    """A region of that full size in the thread's memory, not yet filled."""
+    return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
+
+
+def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, table: bool, how: dict[str, Any]) -> None:
+    # not before it is decoded: it comes from the caches then
+    file = jpeg_crop.cut(buffer, found, kept, _scratch, table=table)
+    if file is None:
+        _fill_from_whole(buffer, found, region, how)
+    else:
+        libjpeg.library().decode(file, region.pixels, **how)
+
+
+def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, how: dict[str, Any]) -> None:
+    file = jpeg_crop.shortened(buffer, rows, _scratch)
+    try:
+        libjpeg.library().decode(file, region.pixels, goes_on=True, **how)
+    except DamagedImage:
+        _fill_from_whole(buffer, found, region, how)
+
+
+def _fill_from_whole(buffer: Buffer, found: Header, region: Region, how: dict[str, Any]) -> None:
+    """Where a part does not decode alone, the whole says what is wrong, or does."""
+    whole = np.empty((*region.full, 3), np.uint8)
+    libjpeg.decode(buffer, found, whole, **how)
+    height, width = region.pixels.shape[:2]
+    region.pixels[:] = whole[region.top : region.top + height, region.left : region.left + width]
+
+
+def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
+    return -(-size[0] * eighths // 8), -(-size[1] * eighths // 8)
+
+
+class OpenCV:
+    """decode_region through OpenCV, for those who ask for it: the same pixels at 1, 2, 4 and 8 eighths.
+
+    Other scales are rounded up to one of these; fast_dct is not known to OpenCV and changes nothing.
+    """
+
+    def __init__(self, *, strict: bool = True) -> None:
+        """strict: see packer.images.decode."""
+        self._strict = strict
+
+    def __call__(
+        self,
+        buffer: Buffer,
+        found: Header,
+        *,
+        box: Box | None = None,
+        eighths: int = FULL,
+        fast_dct: bool = False,
+        out: Any = None,
+    ) -> Region:
+        """See decode_region; `out`, where it is not filled with the whole picture, is left alone."""
+        del fast_dct
+        _check_request(found, box, eighths)
+        if found.format != "jpeg" or found.cmyk:
+            return _unscaled(buffer, found, out=out)
+        eighths = _scale(found, 1 << (eighths - 1).bit_length())
+        full = _scaled((found.height, found.width), eighths)
+        kept = jpeg_crop.window(found, box, eighths) if box is not None else None
+        cut = jpeg_crop.cut(buffer, found, kept, _scratch) if kept is not None else None
+        file, size, (top, left) = buffer, (found.height, found.width), (0, 0)
+        if cut is not None and kept is not None:
+            file, size, (top, left) = cut, jpeg_crop.size(found, kept), jpeg_crop.corner(kept, eighths)
+        if self._strict:
+            file = libjpeg.check(file, found)
+        opencv = import_or_explain("packer.images.backends.opencv", "decoding pictures")
+        array = opencv.reduced(file, size, eighths=eighths)
+        if cut is None and out is not None and out.shape == array.shape:
+            array = deliver(array, out=out)
+        return Region(array, top, left, full, eighths)
+
+
+def chosen(decoder: str, *, strict: bool = True) -> Callable[..., Region]:
+    """decode_region of that decoder, a name of packer.images.NAMES; raises InvalidRequest for any other."""
+    if decoder not in NAMES:
+        raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
+    return OpenCV(strict=strict) if decoder == "opencv" else decode_region
+
+
+def _scale(found: Header, eighths: int) -> int:
+    """The scale that libjpeg-turbo can be asked for: by a size, which names no scale where both sides are short."""
+    return FULL if found.height < FEWEST_PX and found.width < FEWEST_PX else eighths
+
+
+def _check_request(found: Header, box: Box | None, eighths: int) -> None:
+    if not 1 <= eighths <= FULL:
+        raise InvalidRequest(f"cannot decode at scale {eighths}/8; expected 1 to 8 eighths")
+    if box is not None:
+        top, left, height, width = box
+        if not (0 <= top < top + height <= found.height and 0 <= left < left + width <= found.width):
+            raise InvalidRequest(
+                f"cannot decode {width}x{height} px from ({left}, {top}) on: the picture has "
+                f"{found.width}x{found.height} px"
+            )
+
+
+def _unscaled(buffer: Buffer, found: Header, *, out: Any) -> Region:
+    full = found.height, found.width
+    if out is not None and out.shape != (*full, 3):
+        out = None
+    return Region(decode(buffer, "image", out=out), 0, 0, full, FULL)
+
+
+# MERGED Viewing: a JPEG through a view, decoding no more of it than the view shows, at the smallest scale that will do.
+# MERGED
+# MERGED The scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing. The other eighths
+# MERGED are no gain: libjpeg-turbo has no vector code for them, and takes longer than for the whole.
+
+
+def prepare_view(
+    buffer: Buffer,
+    found: Header,
+    view: View,
+    *,
+    out: Any,
+    decoded: Callable[[], object] | None = None,
+    **how: bool,
+) -> Callable[[], Pixels]:
+    """What makes uint8 (h, w, 3), RGB, as packer.images.decode has it, of a JPEG that is not CMYK, in this thread.
+
+    decoded: called between decoding and warping, by who wants to know how long each takes.
+    how: fast_dct, vouched and table, as packer.images.region.prepare_region has them.
+    """
+    placement = place(view, found.height, found.width)
+    made: Pixels = target((*view.size, 3), np.uint8, out=out)
+    result = made if out is None else out
+    top, left, height, width = box = needed(view, placement, found.height, found.width)
+    if not (height and width):
+        return partial(_in_turn, (partial(made.fill, 0),), result)
+    eighths = FULL
+    if view.antialias and (shrink := min(shrinking(view))) >= 2:
+        eighths = FULL >> min(3, int(math.log2(shrink)))
+    region, fill = prepare_region(buffer, found, box=box, eighths=eighths, **how)
+    show: Callable[[], object]
+    if placement is not None and placement.frame is None and region.eighths == FULL:
+        top, left = top - region.top, left - region.left
+        part = region.pixels[top : top + height, left : left + width]
+        show = partial(image.put, part, placement, made, antialias=view.antialias)
+    else:
+        inner = view.of(region.top, region.left, region.eighths / FULL)
+        placement = place(inner, *region.pixels.shape[:2])
+        show = partial(image.warp, region.pixels, inner, placement, shrunk=region.eighths < FULL, out=made)
+    return partial(_in_turn, (fill, show) if decoded is None else (fill, decoded, show), result)
+
+
+def _in_turn(steps: tuple[Callable[[], object], ...], result: Pixels) -> Pixels:
+    for step in steps:
+        step()
+    return result

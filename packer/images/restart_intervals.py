@@ -1,0 +1,162 @@
+"""Restart intervals of a JPEG: where each begins, from a table that the file carries or by looking for the markers.
+
+At a restart marker (T.81 E.1.4: FF D0 to FF D7, in turn) the predictors are reset and the bits are aligned, so what
+stands between two markers can be decoded alone. packer's own files say how long each interval is, so that nobody needs
+to look through the data. The table is an APP11 segment, which every other reader skips; integers are big-endian:
+
+    0   FF EB
+    2   uint16       length of the segment from here on, 10 + S n
+    4   "packer\\0"
+    11  uint8        S: 2 or 4
+    12  uint(8 S)[n] bytes of each interval with the marker after it, in the order of the scan
+
+n is that of the frame: intervals in a row times rows of MCUs. A file whose table would not fit into a segment has none.
+
+A table that is not that of its file would show another place of the picture: one that is off by a multiple of eight
+intervals points at markers of the right number everywhere. So it is used only where somebody vouches that `check_table`
+has compared it with every marker of the file; everybody else looks for the markers.
+"""
+
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.images.header import Buffer, Header, Intervals, damaged
+from packer.images.headers.jpeg import END, TABLE
+from packer.system.thread_scratch import ThreadScratch
+
+Bounds = npt.NDArray[np.int64]
+
+_MARKER_BYTES = 2
+HEAD_BYTES = 2 + len(TABLE) + 1
+_LONGEST_SEGMENT = 0xFFFF
+_AFTER_SOI = 2
+_STUFFING, _FILL, _FIRST, _LAST = 0x00, 0xFF, 0xD0, 0xD9
+_FIRST_APP, _LAST_APP = 0xE0, 0xEF
+_ONE = np.uint8(1)
+_scratch = ThreadScratch()  # each thread's own
+
+
+def with_table(file: bytes, found: Header) -> bytes:
+    """The same JPEG with a table of its restart intervals, or unchanged where it has none or they do not fit.
+
+    The file has no table yet; found: its header. Raises DamagedImage where the markers are not those of its frame.
+    """
+    if found.intervals is None:
+        return file
+    places = bounds(file, found)
+    if places is None:
+        raise damaged("jpeg", "its restart markers are not in turn")
+    lengths = np.diff(places)
+    size = 2 if lengths.max() < 1 << 16 else 4
+    if HEAD_BYTES + size * len(lengths) > _LONGEST_SEGMENT:
+        return file
+    head = struct.pack(">H7sB", HEAD_BYTES + size * len(lengths), TABLE, size)
+    at = _AFTER_SOI
+    if file[at + 1] == _FIRST_APP:  # JFIF wants to come first
+        at += 2 + int.from_bytes(file[at + 2 : at + 4], "big")
+    return file[:at] + b"\xff\xeb" + head + lengths.astype(f">u{size}").tobytes() + file[at:]
+
+
+def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
+    """int64 (n + 1): where each interval begins, counted from the scan's data, and the byte after the end marker.
+
+    Between two of them stand an interval's data and a marker. None where markers are missing, too many or not in turn,
+    or the end marker is not where it should be: then the file as a whole tells what is wrong.
+    table: take them from the file's table, if it has one, because `check_table` has passed it. Raises DamagedImage then
+    where it does not agree with the frame or with the end marker.
+    """
+    layout = found.intervals
+    if layout is None:
+        return None
+    return _looked_up(buffer, found, layout) if table and layout.table_at else _looked_for(buffer, found, layout)
+
+
+def check_table(buffer: Buffer, found: Header) -> None:
+    """Compare a file's table of intervals, if it has one, with all its markers; raises DamagedImage where they differ.
+
+    As many markers as the table has entries, and at the end of each entry the one of its turn: then there is no marker
+    that the table does not know, and `bounds` gives the same with it as without. Every byte of the data is looked at,
+    in about the time of a crc32.
+    """
+    layout = found.intervals
+    if layout is None or not layout.table_at:
+        return
+    places = _looked_up(buffer, found, layout)
+    if places is None:  # lacks its end marker: never cut, so the table is of no use
+        return
+    there = pairs(buffer, found)[places[1:-1]]  # in turn: so no two of them are one
+    if there.tobytes() != markers_before(len(places) - 1)[1:].tobytes():
+        raise disagreement("its restart markers")
+    if _count_markers(np.frombuffer(buffer, np.uint8, int(places[-1]), found.data_at)) != len(places) - 1:
+        raise disagreement("its restart markers")
+
+
+def _count_markers(data: npt.NDArray[np.uint8]) -> int:
+    """Bytes FF before one that is neither stuffing nor a fill byte.
+
+    In passes that NumPy has vector code for, and in the thread's memory: fresh pages cost as much again.
+    """
+    size = len(data) - 1
+    memory = _scratch.file(2 * size)[0]
+    follows, found = memory[:size], memory.view(np.bool_)
+    is_ff, is_marker = found[size : 2 * size], found[:size]
+    np.subtract(data[1:], _ONE, out=follows)
+    np.less(follows, _FILL - 1, out=is_marker)
+    np.equal(data[:-1], _FILL, out=is_ff)
+    return int(np.count_nonzero(np.logical_and(is_ff, is_marker, out=is_ff)))
+
+
+def pairs(buffer: Buffer, found: Header) -> npt.NDArray[np.uint16]:
+    """The two bytes before each place in the scan's data, a view: compare with `markers_before`."""
+    at = found.data_at - _MARKER_BYTES
+    found_there: npt.NDArray[np.uint16] = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))
+    return found_there
+
+
+def disagreement(what: str) -> Exception:
+    """The error for a table that is not that of its file."""
+    return damaged("jpeg", f"its table of restart intervals does not agree with {what}")
+
+
+def _looked_up(buffer: Buffer, found: Header, layout: Intervals) -> Bounds | None:
+    at, count = layout.table_at, layout.rows * layout.columns
+    length, size = buffer[at] << 8 | buffer[at + 1], buffer[at + HEAD_BYTES - 1]
+    if size not in (2, 4) or length != HEAD_BYTES + size * count:
+        raise disagreement("its frame")
+    lengths = np.frombuffer(buffer, ">u2" if size == 2 else ">u4", count, at + HEAD_BYTES)
+    places = np.zeros(count + 1, np.int64)
+    np.add.accumulate(lengths, dtype=np.int64, out=places[1:])
+    end = found.data_at + int(places[-1])
+    if buffer[end - 2 : end] == END:
+        return places
+    if end - 2 == len(buffer) and buffer[-2:] != END:  # lacks nothing but its end marker
+        return None
+    raise disagreement("its end")
+
+
+def _looked_for(buffer: Buffer, found: Header, layout: Intervals) -> Bounds | None:
+    count = layout.rows * layout.columns
+    data = np.frombuffer(buffer, np.uint8)[found.data_at :]
+    places = np.flatnonzero(data[:-1] == 0xFF)
+    codes = data[1:][places]
+    marks = (codes != _STUFFING) & (codes != _FILL)
+    places, codes = places[marks][:count], codes[marks][:count]
+    if len(places) < count or codes[-1] != _LAST or codes[:-1].tobytes() != codes_before(count)[1:].tobytes():
+        return None
+    return np.concatenate(([0], places + _MARKER_BYTES))
+
+
+_TURN = np.array([0xFFD7, *range(0xFFD0, 0xFFD7)], ">u2").view(np.uint16)  # in the order of the bytes
+_MARKERS = np.tile(_TURN, 1 << 12)
+
+
+def markers_before(count: int) -> npt.NDArray[np.uint16]:
+    """The two bytes of the marker before each of so many intervals; not to be written to. The first is never there."""
+    return _MARKERS[:count] if count <= len(_MARKERS) else np.resize(_TURN, count)
+
+
+def codes_before(count: int) -> npt.NDArray[np.uint8]:
+    """The second byte of each."""
+    return markers_before(count).view(np.uint8)[1::2]

@@ -1,0 +1,54 @@
+"""notebook: samples of a pack as a notebook shows them, a picture that displays itself and a table of fields."""
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from packer.errors import printable
+from packer.files.storage import failing
+from packer.inspect.contact_sheet.png_image import draw_png
+from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet
+
+_WIDTH_PX = 480
+_SMALL_PX = 160
+
+
+class Drawing:
+    """A PNG picture of samples with their labels. Jupyter displays it; `save` writes it to a file."""
+
+    def __init__(self, title: str, png: bytes) -> None:
+        self.title = title
+        self.png = png
+
+    def save(self, path: str | Path) -> None:
+        """Write the PNG file; raises StorageError."""
+        with failing(Path(path), "write"):
+            Path(path).write_bytes(self.png)
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def __repr__(self) -> str:
+        return f"<{printable(self.title)}: PNG of {len(self.png):,} bytes; save(path) writes it>"
+
+
+def draw_samples(folder: Path, keys: Sequence[str], *, width_px: int = _WIDTH_PX) -> Drawing:
+    """The samples of the pack with these keys, as they are stored; raises UnknownKey, CorruptPack."""
+    sheet = make_sheet(folder, SheetRequest(keys=tuple(keys), width=width_px))
+    return Drawing(sheet.title, draw_png(sheet))
+
+
+def html_table(title: str, rows: Sequence[tuple[str, ...]], folder: Path, keys: Sequence[str]) -> str:
+    """A title, a table of fields and the samples with these keys, as a piece of HTML; all text is escaped."""
+    lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
+    table = "".join(f"<tr>{line}</tr>" for line in lines)
+    picture = ""
+    if keys:
+        data = base64.b64encode(draw_samples(folder, keys, width_px=_SMALL_PX).png).decode()
+        picture = f'<img style="max-width: 100%" src="data:image/png;base64,{data}">'
+    return f"<div><b>{_escaped(title)}</b><table>{table}</table>{picture}</div>"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(printable(text))

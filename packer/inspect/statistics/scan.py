@@ -1,0 +1,123 @@
+"""Duplicates: samples whose stored bytes of one field are the same.
+
+The index holds a crc32 of every value: only those that share one are read, and told apart by sha256. The same picture
+in another file form, or with other metadata, is no duplicate here.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.inspect.statistics.accumulators import Totals
+from packer.inspect.statistics.collector import Collector
+from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, MaskCollector
+from packer.inspect.statistics.label_statistics import ShapeCollector, TextCollector, number_statistics
+from packer.pack.reader import Pack
+from packer.pack.sample_reader import SampleReader
+from packer.pack.verification import EVERYTHING, Subset
+from packer.schema import Field
+from packer.system.parallel import ordered_map
+
+
+def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Groups of indices, each in order, whose values of that field are the same bytes; raises CorruptRecord."""
+    sums = np.fromiter((pack.index.crc32(index, name) for index in indices.tolist()), np.uint32, len(indices))
+    _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    groups: dict[bytes, list[int]] = {}
+    for index in indices[counts[inverse] > 1].tolist():
+        with pack.record(index, [name]) as record:
+            groups.setdefault(hashlib.sha256(record[name]).digest(), []).append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+# MERGED Survey: reads the samples of a pack once, and has every field measured.
+
+_COLLECTORS: dict[str, type[Collector]] = {
+    "image": ImageCollector,
+    "depth": DepthCollector,
+    "mask": MaskCollector,
+    "points": ShapeCollector,
+    "boxes": ShapeCollector,
+    "text": TextCollector,
+}
+_HASHED = ("image", "depth")  # equal masks, empty ones say, are no news
+
+Progress = Callable[[int, int], None]
+
+
+class StatisticsScan:
+    """The statistics of a pack. collectors: by field, for plots; result: all that was found, as JSON has it."""
+
+    def __init__(
+        self, folder: Path, *, subset: Subset = EVERYTHING, threads: int = 1, progress: Progress | None = None
+    ) -> None:
+        """Read everything once; raises InvalidRequest where `folder` is no pack, CorruptPack where it is damaged.
+
+        progress: called with 1 and the stored bytes of a sample, for each.
+        """
+        self._pack = Pack(folder)
+        try:
+            self._reader = SampleReader(self._pack, None)
+            fields = [field for field in self._reader.schema if field.name != "key"]
+            self.collectors = {field.name: _COLLECTORS[field.kind](field) for field in fields if _is_measured(field)}
+            self.sizes = {field.name: Totals() for field in self._pack.schema}
+            self.indices = np.arange(subset.number - 1, len(self._pack), subset.of, dtype=np.int64)
+            for sizes, measured in ordered_map(self._measure, self.indices.tolist(), threads=threads):
+                for name, size in sizes.items():
+                    self.sizes[name].add(size)
+                for name, found in measured.items():
+                    self.collectors[name].add(found)
+                if progress is not None:
+                    progress(1, sum(sizes.values()))
+            self.result = self._result(folder)
+        finally:
+            self._pack.close()
+
+    def _measure(self, index: int) -> tuple[dict[str, int], dict[str, Any]]:
+        """Stored bytes of each field of a sample, and what the collectors measured."""
+        reader = self._reader
+        with self._pack.record(index, self._pack.schema.names) as record:
+            sizes = {name: len(value) for name, value in record.items()}
+            measured = {}
+            for name, collector in self.collectors.items():
+                field = collector.field
+                look = reader.look(index, name, record[name]) if name in reader.pictures else None
+                measured[name] = collector.measure(reader.decode(index, field, record[name], look=look), look)
+        return sizes, measured
+
+    def _result(self, folder: Path) -> dict[str, Any]:
+        return {
+            "pack": str(folder),
+            "format": self._pack.manifest.format,
+            "samples": len(self._pack),
+            "measured": len(self.indices),
+            "fields": {field.name: self._field(field) for field in self._pack.schema},
+            "duplicates": {field.name: self._groups(field.name) for field in self._reader.schema if _is_hashed(field)},
+        }
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        found: dict[str, Any] = {"kind": field.kind, "codec": field.codec, "bytes": self.sizes[field.name].result()}
+        if field.hidden:
+            return {**found, "hidden": True}
+        if field.name in self.collectors:
+            return {**found, **self.collectors[field.name].result()}
+        if field.is_column and not field.shape:
+            column = self._pack.index.column(field.name)[self.indices]
+            return {**found, **number_statistics(field, column.astype(column.dtype.newbyteorder("=")))}
+        return found
+
+    def _groups(self, name: str) -> list[list[str]]:
+        found = duplicates(self._pack, name, self.indices)
+        return [[self._pack.index.key(index) for index in group] for group in found]
+
+
+def _is_measured(field: Field) -> bool:
+    return field.kind in _COLLECTORS
+
+
+def _is_hashed(field: Field) -> bool:
+    return field.kind in _HASHED

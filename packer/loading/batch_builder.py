@@ -1,0 +1,214 @@
+"""Recipe: how a step of the order becomes a batch. Threads hold this, and neither the loader nor its iterators."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from torch.utils.data import Dataset, Subset
+
+from packer.datasets.batch_decoder import BatchFiller, Take
+from packer.datasets.collate import Collator, bytes_of
+from packer.datasets.pack_dataset import PackDataset, RandomStream
+from packer.errors import PackerError, printable
+from packer.geometry import Geometry, draw
+from packer.loading.sampling import Indices, Step, Steps
+from packer.loading.thread_engine import BatchJob
+
+
+class BatchBuilder:
+    """Makes jobs for one data set."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        *,
+        seed: int,
+        ragged: str,
+        geometry: Geometry | None,
+        transform: Callable[[Any], Any] | None,
+        take: Take,
+    ) -> None:
+        """take: where the memory of batches comes from. Raises InvalidRequest for another `ragged`."""
+        self._dataset, self._subset = unwrapped(dataset)
+        self._seed = seed
+        pack = self._dataset if isinstance(self._dataset, PackDataset) else None
+        self._is_pack = pack is not None
+        self._is_overridden = pack is not None and not pack.decodes_batches
+        self._geometry = geometry or (pack.geometry if pack else None)
+        self._transform = transform
+        as_tuple = pack.as_tuple if pack and not transform and not self._is_overridden else None
+        self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
+        plain = pack is not None and not transform and not pack.transform and pack.output == "torch"
+        self._decodes = plain and not self._is_overridden
+        self._take = take
+
+    def begin(self, steps: Steps) -> Callable[[], BatchJob | None]:
+        """A function that begins batch after batch."""
+        return partial(self._next, steps)
+
+    def _next(self, steps: Steps) -> BatchJob | None:
+        step = steps.next()
+        return None if step is None else self._job(step)
+
+    def make(self, step: Step) -> Any:
+        """One batch, by this thread alone."""
+        job = self._job(step)
+        job.fill(0, len(job))
+        return job.finish()[0]
+
+    def _job(self, step: Step) -> BatchJob:
+        indices = self._of_dataset(step.indices)
+        if self._is_overridden:
+            return SampleJob(indices.tolist(), self._streams(step), self._collator, get=self._own, where=self._where)
+        random = self._random(step)
+        if not self._decodes:
+            return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
+        dataset: Any = self._dataset
+        assembly = dataset.assembly(indices, self._geometry, random=random, take=self._take)
+        return DecodeJob(assembly, dataset.as_tuple, self._collator)
+
+    def _of_dataset(self, indices: Indices) -> Indices:
+        """Indices of the data set that a Subset was cut from."""
+        return indices if self._subset is None else self._subset[indices]
+
+    def _random(self, step: Step) -> list[list[float]]:
+        draws = self._geometry.draws if self._geometry is not None else 0
+        if not draws:
+            return [[]] * len(step.indices)
+        numbers: list[list[float]] = draw(self._seed, step.passes, step.indices, draws).tolist()
+        return numbers
+
+    def _streams(self, step: Step) -> list[RandomStream]:
+        steps = zip(step.passes.tolist(), step.indices.tolist(), strict=True)
+        return [RandomStream(self._geometry, seed=self._seed, epoch=epoch, index=index) for epoch, index in steps]
+
+    def _own(self, index: int, stream: RandomStream) -> Any:
+        """One sample of a pack's data set that has a `__getitem__` of its own."""
+        dataset: Any = self._dataset
+        with dataset.reading(stream):
+            sample = dataset[index]
+        return self._transform(sample) if self._transform else sample
+
+    def _sample(self, index: int, random: Sequence[float]) -> Any:
+        """One sample for a Python function, or of another data set."""
+        dataset: Any = self._dataset
+        sample = dataset.sample(index, self._geometry, random) if self._is_pack else dataset[index]
+        return self._transform(sample) if self._transform else sample
+
+    def _where(self, index: int) -> str:
+        dataset: Any = self._dataset
+        if not self._is_pack or self._is_overridden:  # whose indices may be others than the pack's
+            return f"in sample {index} of {dataset!r}"
+        return f"in sample {index} of {dataset.path}, key {dataset.key(index)!r}"
+
+
+def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
+    """A pack's data set inside of torch's Subset, and the indices that are in it; others as they are."""
+    inner: Any = dataset
+    chosen = None
+    while type(inner) is Subset:
+        indices = np.asarray(inner.indices, np.int64)
+        chosen = indices if chosen is None else indices[chosen]
+        inner = inner.dataset
+    return (inner, chosen) if isinstance(inner, PackDataset) else (dataset, None)
+
+
+# MERGED Jobs of the engine: a batch decoded at once, and a batch of samples that a Python function sees one by one.
+
+_SMALL_SLICES = 4  # per thread: they keep all threads busy to the end of a batch; each costs some microseconds
+
+Random = TypeVar("Random")  # what a sample's random numbers come from
+Where = Callable[[int], str]
+
+
+class DecodeJob:
+    """Samples of a pack, decoded into the batch's memory."""
+
+    def __init__(self, assembly: BatchFiller, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
+        self._assembly = assembly
+        self._as_tuple = as_tuple
+        self._collator = collator
+        self.fill = assembly.fill
+
+    @property
+    def given_up(self) -> bool:
+        """See the engine's Job."""
+        return self._assembly.given_up
+
+    @given_up.setter
+    def given_up(self, value: bool) -> None:
+        self._assembly.given_up = value
+
+    def __len__(self) -> int:
+        return len(self._assembly.places)
+
+    def slice(self, threads: int) -> int:
+        """All of it where nothing is decoded; else equal parts of what is worked on at once, or less."""
+        if self._assembly.only_copies:
+            return len(self)
+        rounds = _share(_share(len(self), threads), self._assembly.at_once)
+        return _share(len(self), threads * rounds)
+
+    def finish(self) -> tuple[Any, int]:
+        """A dict of batched fields, or with `as_tuple` a list of them, as torch's default collate gives."""
+        fields = self._collator.fields(self._assembly.fields())
+        batch = fields if self._as_tuple is None else [fields[name] for name in self._as_tuple]
+        return batch, bytes_of(batch)
+
+
+class SampleJob(Generic[Random]):
+    """Samples made by a function of (index, random numbers), put together as torch's default collate does."""
+
+    def __init__(
+        self,
+        indices: Sequence[int],
+        random: Sequence[Random],
+        collator: Collator,
+        *,
+        get: Callable[[int, Random], Any],
+        where: Where,
+    ) -> None:
+        """get: the sample of an index and random numbers. where: what to say of an index in an error."""
+        self._indices = indices
+        self._random = random
+        self._get = get
+        self._where = where
+        self._collator = collator
+        self._samples: list[Any] = [None] * len(indices)
+        self.given_up = False
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def slice(self, threads: int) -> int:
+        """Small ones: nobody knows how long the function takes."""
+        return _share(len(self), threads * _SMALL_SLICES)
+
+    def fill(self, start: int, stop: int) -> None:
+        """Make the samples at those positions."""
+        for position in range(start, stop):
+            if self.given_up:  # a slow function must not hold up an error or the end of the program
+                return
+            index = self._indices[position]
+            try:
+                self._samples[position] = self._get(index, self._random[position])
+            except Exception as error:  # whatever a user's function raises goes on, with the sample's name
+                note(error, self._where(index))
+                raise
+
+    def finish(self) -> tuple[Any, int]:
+        """Dicts and tuples of tensors and numbers become batched ones; what has no one shape becomes a list."""
+        batch = self._collator.samples(self._samples)
+        return batch, bytes_of(batch)
+
+
+def _share(count: int, among: int) -> int:
+    return -(-count // among)
+
+
+def note(error: Exception, where: str) -> None:
+    """Say in the error which sample it came from; packer's own messages say it already."""
+    if not isinstance(error, PackerError):
+        notes = [*getattr(error, "__notes__", []), printable(where)]
+        error.__dict__["__notes__"] = notes  # what add_note does, which Python 3.10 has not; shown from 3.11 on

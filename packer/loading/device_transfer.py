@@ -1,0 +1,276 @@
+"""Finish: what is done to a batch where it arrives: pictures normalised, floats narrowed, layout changed.
+
+A picture is a tensor of four dimensions, (N, C, H, W). Formula: that of torchvision's ToTensor and Normalize,
+(value / 255 - mean) / std in float32, one rounding for each operation, so that all devices give the same bits.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from packer.errors import InvalidRequest
+from packer.loading.nested import mapped, tensors
+
+MeanStd = tuple[Sequence[float], Sequence[float]]
+
+_PICTURE_NDIM = 4
+
+
+class PostProcessing:
+    """Changes batches; their own containers and tensors stay as they are."""
+
+    def __init__(
+        self,
+        *,
+        normalize: MeanStd | None = None,
+        dtype: torch.dtype | None = None,
+        channels_last: bool = False,
+        skip: Collection[str] = (),
+    ) -> None:
+        """normalize: (mean, std), a number per channel each, in units of 0 to 1; of uint8 pictures with those channels.
+
+        dtype: of every floating-point tensor, normalised pictures among them; None leaves them.
+        channels_last: the memory format of all pictures; False leaves it. skip: keys that are left alone.
+        Raises InvalidRequest.
+        """
+        if dtype is not None and not dtype.is_floating_point:
+            raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
+        self._normalize = _checked(normalize) if normalize is not None else None
+        self._dtype = dtype
+        self._channels_last = channels_last
+        self._skip = skip
+        self._constants: dict[torch.device, tuple[torch.Tensor, ...]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is done at all."""
+        return self._normalize is not None or self._dtype is not None or self._channels_last
+
+    def __call__(self, batch: Any) -> Any:
+        """The batch as wanted, in new containers; raises InvalidRequest where there is no picture to normalise."""
+        if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
+            raise InvalidRequest(self._complaint(batch))
+        return mapped(batch, self._tensor, self._skip)
+
+    def _is_raw(self, tensor: torch.Tensor) -> bool:
+        if self._normalize is None or tensor.dtype != torch.uint8 or tensor.ndim != _PICTURE_NDIM:
+            return False
+        return tensor.shape[1] == len(self._normalize[0])
+
+    def _complaint(self, batch: Any) -> str:
+        channels = len(self._normalize[0]) if self._normalize is not None else 0
+        found = [f"{str(each.dtype)[6:]} {tuple(each.shape)}" for each in tensors(batch, self._skip)]
+        return (
+            f"normalize: expected a uint8 picture (N, {channels}, H, W), found {', '.join(found) or 'no tensor'}; "
+            "a picture of floats has been normalised before: do it in one place only"
+        )
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._channels_last and tensor.ndim == _PICTURE_NDIM:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        if self._is_raw(tensor):
+            levels, mean, std = self._on(tensor.device)
+            tensor = tensor.to(torch.float32).div_(levels).sub_(mean).div_(std)
+        if self._dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(self._dtype)
+        return tensor
+
+    def _on(self, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """255, mean and std there: as tensors, for a GPU multiplies by the inverse of a Python number."""
+        found = self._constants.get(device)
+        if found is None:
+            given: Any = self._normalize
+            mean, std = (torch.tensor(each, dtype=torch.float32, device=device).view(-1, 1, 1) for each in given)
+            found = self._constants[device] = (torch.full_like(mean, 255), mean, std)
+        return found
+
+
+def _checked(normalize: Any) -> MeanStd:
+    try:
+        mean, std = (tuple(float(each) for each in values) for values in normalize)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"normalize={normalize!r}: expected (mean, std), a number per channel each") from error
+    if not mean or len(mean) != len(std):
+        raise InvalidRequest(f"normalize: expected as many means as stds, found {len(mean)} and {len(std)}")
+    if not all(0 <= each <= 1 for each in mean) or not all(0 < each <= 1 for each in std):
+        raise InvalidRequest(
+            f"normalize: mean {mean} and std {std} must be in units of 0 to 1; divide those of 0 to 255 by 255"
+        )
+    return mean, std
+
+
+# MERGED Lane: the way of batches to a device, of which every prefetcher has one.
+# MERGED
+# MERGED     carry     in a thread: batch after batch begins its way; what it gives is handed to `receive` in that order
+# MERGED     receive   in the consumer's thread: the batch, fit for use there
+# MERGED
+# MERGED On CUDA, carry works on a side stream, one for each lane, and order between the streams is kept by events:
+# MERGED
+# MERGED     consumer's stream   ... step k-1 | ready |                  wait(arrived k) | step k ...
+# MERGED     side stream                        wait(ready) | copy k | finish k | arrived k |
+# MERGED
+# MERGED `ready` is recorded when the consumer comes for a batch, before its step is launched: a copy waits for the steps before,
+# MERGED never for the step that it should overlap with. Memory is safe both ways: device tensors are recorded on the consumer's
+# MERGED stream, so that torch's allocator gives their memory to no other batch while a step reads it; host tensors are held
+# MERGED until their copy has ended, so that nobody writes into what is still being read.
+
+_STAGED_BYTES = 64 << 10  # up to here CUDA takes pageable memory without making the host wait
+
+
+@dataclass(frozen=True)
+class SentBatch:
+    """A batch on its way, and the event that says that it has arrived."""
+
+    batch: Any
+    arrived: Any = None
+
+
+class DeviceTransfer(Protocol):
+    """The way to one device."""
+
+    def begin(self) -> None:
+        """Called by the consumer before a pass."""
+
+    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        """Send batch after batch; runs in a thread of its own, and is closed there."""
+
+    def receive(self, sent: SentBatch) -> Any:
+        """The batch, for use on the consumer's current stream."""
+
+
+class HostTransfer:
+    """To the CPU: batches are finished in the thread."""
+
+    def __init__(self, finish: PostProcessing) -> None:
+        self._finish = finish
+
+    def begin(self) -> None:
+        """Nothing to wait for."""
+
+    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        yield from map(SentBatch, map(self._finish, batches))
+
+    def receive(self, sent: SentBatch) -> Any:
+        return sent.batch
+
+
+class MPSTransfer:
+    """To Apple's GPU. It shares the host's memory and torch gives it one stream: copies are the consumer's to make."""
+
+    def __init__(self, finish: PostProcessing, skip: Collection[str]) -> None:
+        self._finish = finish
+        self._skip = skip
+
+    def begin(self) -> None:
+        """Nothing to wait for."""
+
+    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        yield from map(SentBatch, batches)
+
+    def receive(self, sent: SentBatch) -> Any:
+        return self._finish(mapped(sent.batch, lambda tensor: tensor.to("mps"), self._skip))
+
+
+class CUDATransfer:
+    """To a CUDA device."""
+
+    def __init__(self, device: torch.device, finish: PostProcessing, skip: Collection[str]) -> None:
+        self._device = device
+        self._finish = finish
+        self._skip = skip
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._ready: Any = None
+
+    def begin(self) -> None:
+        """What the consumer has made so far is there before anything of this pass."""
+        self._ready = torch.cuda.current_stream(self._device).record_event()
+
+    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        flight: deque[tuple[Any, Any]] = deque()  # what is still being read on the host, with the event of its end
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            try:
+                while True:
+                    self._stream.wait_event(self._ready)
+                    try:
+                        host = mapped(next(batches), self._staged, self._skip)
+                    except StopIteration:
+                        return
+                    there = self._finish(mapped(host, self._moved, self._skip))
+                    sent = SentBatch(there, self._stream.record_event())
+                    del there
+                    flight.append((sent.arrived, host))
+                    del host
+                    while flight and flight[0][0].query():
+                        flight.popleft()
+                    yield sent
+                    del sent
+            finally:
+                for arrived, _ in flight:
+                    arrived.synchronize()
+                flight.clear()
+
+    def _staged(self, tensor: torch.Tensor) -> torch.Tensor:
+        """In pinned memory, which a copy can leave from while the host goes on; small and scattered ones stay."""
+        dense = tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
+        large = tensor.numel() * tensor.element_size() > _STAGED_BYTES
+        if tensor.device.type != "cpu" or not dense or not large or tensor.is_pinned():
+            return tensor
+        return tensor.pin_memory()
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._device, non_blocking=True)
+
+    def receive(self, sent: SentBatch) -> Any:
+        stream = torch.cuda.current_stream(self._device)
+        self._ready = stream.record_event()
+        stream.wait_event(sent.arrived)
+        for tensor in tensors(sent.batch, self._skip):
+            tensor.record_stream(stream)
+        return sent.batch
+
+
+def pinned(size: int) -> npt.NDArray[np.uint8]:
+    """Memory that a copy to a CUDA device can leave from while the host goes on."""
+    memory: npt.NDArray[np.uint8] = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+    return memory
+
+
+def transfer_to(device: str | torch.device | int, finish: PostProcessing, skip: Collection[str] = ()) -> DeviceTransfer:
+    """The lane to a device; raises InvalidRequest for one that torch does not have here, or that packer has no lane
+    to.
+    """
+    wanted = device_of(device)
+    if wanted.type == "cpu":
+        return HostTransfer(finish)
+    if wanted.type == "mps":
+        return MPSTransfer(finish, skip)
+    return CUDATransfer(wanted, finish, skip)
+
+
+def device_of(device: str | torch.device | int) -> torch.device:
+    """The device with its number; raises InvalidRequest as lane_to does."""
+    try:
+        wanted = torch.device(device)
+    except RuntimeError as error:
+        raise InvalidRequest(f"device={device!r}: {str(error).splitlines()[0]}") from error
+    if wanted.type == "cuda":
+        if not torch.cuda.is_available() or (wanted.index or 0) >= torch.cuda.device_count():
+            raise InvalidRequest(
+                f"device={device!r}: torch sees {_seen()} here; device='cpu' does the same without one"
+            )
+        number = wanted.index if wanted.index is not None else torch.cuda.current_device()
+        return torch.device("cuda", number)
+    if wanted.type == "mps" and not torch.backends.mps.is_available():
+        raise InvalidRequest(f"device={device!r}: torch has no MPS here; device='cpu' does the same without it")
+    if wanted.type not in ("cpu", "mps"):
+        raise InvalidRequest(f"device={device!r}: expected 'cuda', 'cuda:N', 'mps' or 'cpu'")
+    return wanted
+
+
+def _seen() -> str:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return f"{count} CUDA devices" if count else "no CUDA device"

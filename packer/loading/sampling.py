@@ -1,0 +1,267 @@
+"""Order: which samples a batch holds, as a function of seed, epoch and rank.
+
+One pass is one order of all samples; shuffled, it depends on (seed, pass) alone. Ranks take turns: of the positions of
+a pass, rank r of w has r, r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make
+the same number of batches. Where another number of ranks goes on with a pass, they take turns in what is left of it.
+"""
+
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from packer.errors import InvalidRequest
+from packer.geometry import shuffled
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch: sample indices, and for each the pass that it belongs to."""
+
+    indices: Indices
+    passes: Indices
+
+
+@dataclass(frozen=True)
+class Span:
+    """Steps that so many ranks have made, of the same pass or stream; others went on after them."""
+
+    world_size: int
+    batch_size: int
+    steps: int
+
+
+Stretches = tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """count: samples of the data set. steps_per_epoch: batches of an endless stream, None for epochs of one pass."""
+
+    count: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    rank: int = 0
+    world_size: int = 1
+    steps_per_epoch: int | None = None
+    sampler: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "world_size", "steps_per_epoch"):
+            value = getattr(self, name)
+            if (value is not None or name == "batch_size") and not (
+                isinstance(value, (int, np.integer)) and value >= 1
+            ):
+                raise InvalidRequest(f"{name}={value!r}: expected a whole number, at least 1")
+        if not 0 <= self.rank < self.world_size:
+            raise InvalidRequest(
+                f"rank={self.rank}: expected 0 to {self.world_size - 1}, world_size is {self.world_size}"
+            )
+        if self.sampler is not None and (self.shuffle or self.world_size > 1 or self.steps_per_epoch):
+            raise InvalidRequest(
+                "sampler: it decides the order alone; drop shuffle, rank, world_size and steps_per_epoch"
+            )
+        if self.sampler is not None and not (isinstance(self.sampler, Iterable) and isinstance(self.sampler, Sized)):
+            raise InvalidRequest(
+                "sampler: expected an iterable of sample indices that has a length, as torch's samplers are"
+            )
+        if self.steps_per_epoch and not self.count:
+            raise InvalidRequest("steps_per_epoch: an empty data set has no endless stream")
+        if not self.steps_per_epoch:
+            self._check_shares(self._samples_of_a_pass)
+
+    def _check_shares(self, samples: int) -> None:
+        """Refuse what leaves a rank without a sample for one of its batches."""
+        if samples // self.world_size < self._steps_of(samples):
+            raise InvalidRequest(
+                f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
+                "one sample each in the last; pass drop_last=True or another batch_size"
+            )
+
+    @property
+    def _samples_of_a_pass(self) -> int:
+        return len(self.sampler) if self.sampler is not None else self.count
+
+    def _steps_of(self, samples: int) -> int:
+        return _steps(samples, self.batch_size * self.world_size, self.drop_last)
+
+    def __len__(self) -> int:
+        """Batches of an epoch, the same on every rank."""
+        return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
+
+    def steps_after(self, before: Stretches) -> int:
+        """Batches of an epoch that began with those stretches; raises InvalidRequest where what is left does not
+        divide.
+        """
+        if self.steps_per_epoch is not None or not before:
+            return len(self)
+        left = len(self._left(before))
+        self._check_shares(left)
+        return self._steps_of(left)
+
+    def begin(self, epoch: int, step: int = 0, before: Stretches = ()) -> "Steps":
+        """The batches of an epoch from `step` on; of an endless stream, all batches from that place on.
+
+        before: what other numbers of ranks have made of that pass, or stream; `step` counts from its end.
+        """
+        if self.steps_per_epoch is None:
+            indices = self.of_pass(epoch)
+            return _EpochSteps(self, epoch, step, indices[self._left(before)] if before else indices)
+        done = sum(each.world_size * each.batch_size * each.steps for each in before)
+        return _Stream(self, epoch * self.steps_per_epoch + step, done)
+
+    def _left(self, before: Stretches) -> Indices:
+        """Positions of a pass that are left after those stretches, in order."""
+        left = np.arange(self._samples_of_a_pass, dtype=np.int64)
+        for stretch in before:
+            steps = _steps(len(left), stretch.batch_size * stretch.world_size, self.drop_last)
+            kept = np.ones(len(left), bool)
+            for rank in range(stretch.world_size):
+                mine = kept[rank :: stretch.world_size]  # a view: what is written to it is written to kept
+                mine[: _start(len(mine), stretch.batch_size, steps, stretch.steps)] = False
+            left = left[kept]
+        return left
+
+    def of_pass(self, number: int) -> Indices:
+        """All samples in the order of one pass, before ranks take turns; raises InvalidRequest for what a sampler
+        gives.
+        """
+        if self.sampler is None:
+            return shuffled(self.seed, number, self.count) if self.shuffle else np.arange(self.count)
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(number)
+        try:
+            indices = np.fromiter((index(each) for each in self.sampler), np.int64)
+        except TypeError as error:
+            raise InvalidRequest(f"sampler: expected sample indices one by one: {error}") from error
+        if len(indices) != len(self.sampler):
+            raise InvalidRequest(f"sampler: it gave {len(indices)} indices, and its length is {len(self.sampler)}")
+        return indices
+
+
+class Steps(Protocol):
+    """Batches one after the other."""
+
+    def next(self) -> Step | None:
+        """The next batch; None after the last."""
+
+
+def _steps(samples: int, whole: int, drop_last: bool) -> int:
+    """Batches that so many samples make, `whole` of them on all ranks together."""
+    return samples // whole if drop_last else -(-samples // whole)
+
+
+def _start(count: int, size: int, steps: int, step: int) -> int:
+    """How many of a rank's `count` samples come before that one of its `steps` batches.
+
+    Where others have one sample more and need a batch more, the last full batch gives up what the last one needs.
+    """
+    return min(step * size, max(0, count - (steps - step)))
+
+
+class _EpochSteps:
+    """One pass, or what is left of one, cut into the batches of a rank."""
+
+    def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
+        self._epoch = epoch
+        self._step = step
+        self._steps = order._steps_of(len(indices))  # noqa: SLF001  its own
+        self._size = order.batch_size
+        self._mine = indices[order.rank :: order.world_size]
+
+    def next(self) -> Step | None:
+        step, steps, count = self._step, self._steps, len(self._mine)
+        if step >= steps:
+            return None
+        self._step += 1
+        indices = self._mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
+        return Step(indices, np.full(len(indices), self._epoch, np.int64))
+
+
+class _Stream:
+    """Pass after pass without an end; a batch may hold the end of one pass and the beginning of the next."""
+
+    def __init__(self, order: Order, step: int, done: int) -> None:
+        """done: samples that were taken from the stream before step 0."""
+        self._order = order
+        self._step = step
+        self._done = done
+        self._pass = -1
+        self._indices = np.empty(0, np.int64)
+
+    def next(self) -> Step:
+        order = self._order
+        numbers = np.arange(self._step * order.batch_size, (self._step + 1) * order.batch_size, dtype=np.int64)
+        places = self._done + numbers * order.world_size + order.rank
+        self._step += 1
+        passes = places // order.count
+        indices = np.empty(len(places), np.int64)
+        for number in np.unique(passes).tolist():
+            if number != self._pass:
+                self._pass, self._indices = number, order.of_pass(number)
+            chosen = passes == number
+            indices[chosen] = self._indices[places[chosen] % order.count]
+        return Step(indices, passes)
+
+
+# MERGED Samplers: what has to be known of a sampler to draw the same order once more.
+# MERGED
+# MERGED A sampler whose order follows from `set_epoch`, or never changes, needs nothing. One with a generator is known by that
+# MERGED generator's state before the pass; one of another kind by its own `state_dict` before the pass, where it has one.
+
+
+def state_of(sampler: Any) -> dict[str, Any] | None:
+    """What `restore` needs; plain values, where the sampler's own are."""
+    generator = getattr(sampler, "generator", None)
+    if isinstance(generator, torch.Generator):
+        return {"generator": generator.get_state().numpy().tobytes().hex()}
+    if not hasattr(sampler, "set_epoch") and hasattr(sampler, "state_dict"):
+        return {"state_dict": sampler.state_dict()}
+    return None
+
+
+def restore(sampler: Any, state: Any, *, begun: bool) -> None:
+    """Put a sampler where it was; begun: whether a pass is to be drawn again. Raises InvalidRequest where that cannot
+    be.
+    """
+    mine = state_of(sampler)
+    if begun and mine is None and hasattr(sampler, "generator"):
+        raise InvalidRequest(
+            f"state_dict: {type(sampler).__name__} without a generator draws another order each time; "
+            "pass generator=torch.Generator() to it, and save again"
+        )
+    kind = next(iter(mine)) if mine else None
+    if not isinstance(state, dict | None) or (set(state or ()) != set(mine or ())):
+        raise InvalidRequest(f"state_dict: the sampler's state is {type(state).__name__}, expected one with {kind!r}")
+    if not state:
+        return
+    if kind == "state_dict":
+        sampler.load_state_dict(state[kind])
+        return
+    try:
+        sampler.generator.set_state(torch.frombuffer(bytearray.fromhex(state[kind]), dtype=torch.uint8))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidRequest(f"state_dict: the sampler's generator does not take its state: {error}") from error
+
+
+# MERGED Ranks: which share of the samples is this process's.
+
+
+def place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
+    """rank and world_size as given, else as torch.distributed has them, else 0 of 1."""
+    if (rank is None) != (world_size is None):
+        raise InvalidRequest(f"rank={rank}, world_size={world_size}: pass both or neither")
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    distributed = torch.distributed
+    if given_order or not distributed.is_available() or not distributed.is_initialized():
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()

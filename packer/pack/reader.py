@@ -1,0 +1,273 @@
+"""An open pack: manifest, index and readers, with every size checked before a part is mapped."""
+
+import functools
+import os
+import stat
+import threading
+import weakref
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import accumulate
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import formats
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, StorageError
+from packer.files.digest import part_sha256
+from packer.formats.base import Reader, Record
+from packer.pack import manifest, reader_cache
+from packer.pack.holes import check_holes
+from packer.pack.index import FOLDER as INDEX
+from packer.pack.index import Index
+from packer.pack.isolated_reader import ReaderProcess
+from packer.pack.manifest import Part
+from packer.registry import import_or_explain
+from packer.schema import Buffer
+
+VERIFY = ("first", "always", "never", "open")
+_NOWHERE: Mapping[str, Path] = MappingProxyType({})
+
+
+@functools.cache
+def _gathering() -> ModuleType:
+    """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
+    return import_or_explain("packer.system.gathering", "batches of raw pictures")
+
+
+class Pack:
+    """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
+
+    def __init__(
+        self, folder: Path, *, verify: str = "first", apart: bool = False, copies: Mapping[str, Path] = _NOWHERE
+    ) -> None:
+        """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
+
+        "open" is "first", and hashes each part by plain reads before its first value is read, so that a damaged one or
+        a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
+        process of its own, for what is still sound in it. copies: by the name of a part or of the index folder, where
+        it is read instead, because it was copied to a faster place.
+        Raises InvalidRequest where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
+        """
+        if verify not in VERIFY:
+            raise InvalidRequest(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+        self.folder = folder
+        self.verify = verify
+        self.pid = os.getpid()
+        self.manifest = manifest.read(folder)
+        self.schema = self.manifest.schema
+        check_holes(folder, self.manifest, copies=copies)
+        self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
+        self._module = formats.load(self.manifest.format)
+        self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]
+        self._folders = self._module.Reader.is_folder
+        self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
+        self._ends = list(accumulate(part.samples for part in self.manifest.parts))
+        self._apart = ReaderProcess(self.manifest.format, self.schema) if apart else None
+        self._hashing = threading.Lock()
+        self._hashed: dict[int, bool] = {}
+        self._damaged: dict[int, Reader] = {}
+        self._checks: dict[str, Callable[[Buffer], None]] = {}
+        self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
+        self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
+        reader_cache.table.own(self._keys)
+        self.close: Callable[[], object] = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
+
+    def __len__(self) -> int:
+        return self.manifest.samples
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether records are views of mapped files; otherwise each is read into memory of its own."""
+        return not self._folders
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """Part number and row in it of a sample, 0 <= index < len."""
+        number = bisect_right(self._ends, index)
+        return number, index - (self._ends[number - 1] if number else 0)
+
+    def reader(self, number: int) -> Reader:
+        """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
+        path, part = self._parts[number]
+        if (
+            check_part(path, part, is_folder=self._folders) != self._keys[number]
+        ):  # --overwrite may have put another pack in the place of ours
+            raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
+        reader: Reader = self._module.Reader(path, self.schema, samples=part.samples, readahead=self._readahead)
+        return reader
+
+    @contextmanager
+    def record(self, index: int, names: Sequence[str], *, check: bool = True) -> Iterator[Record]:
+        """The named encoded values of a sample, valid inside the block; raises CorruptRecord, CorruptPack.
+
+        check: False leaves comparing to the caller, value by value, with `compare`.
+        """
+        number, row = self.locate(index)
+        with self._pinned(number) as reader:
+            values = reader.read(row, names)
+            if check and self.verify != "never":
+                self._verify(index, values)
+            yield values
+
+    @contextmanager
+    def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
+        """As `record`, for many samples: all of them are valid inside the block."""
+        found: list[Record] = []
+        with ExitStack() as pins:
+            readers: dict[int, Reader] = {}
+            for index in indices:
+                number, row = self.locate(index)
+                if number not in readers:
+                    readers[number] = pins.enter_context(self._pinned(number))
+                values = readers[number].read(row, names)
+                if self.verify != "never":
+                    self._verify(index, values)
+                found.append(values)
+            yield found
+
+    def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
+        """Copy a field whose values have one size into uint8 (len(indices), size); raises as `record` does."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for position, index in enumerate(indices.tolist()):
+            number, row = self.locate(index)
+            rows, positions = found.setdefault(number, ([], []))
+            rows.append(row)
+            positions.append(position)
+        values: list[Buffer] = [b""] * len(indices)
+        with ExitStack() as pins:
+            for number, (rows, positions) in found.items():
+                reader = pins.enter_context(self._pinned(number))
+                for position, value in zip(positions, reader.values(rows, name), strict=True):
+                    if len(value) != out.shape[1]:
+                        raise CorruptPack(
+                            f"{self.where(int(indices[position]), name)}: expected {out.shape[1]} bytes, "
+                            f"found {len(value)}; pack again"
+                        )
+                    values[position] = value
+            _gathering().gather(values, out)
+        for position in self._unverified(indices, name):
+            self._verify(int(indices[position]), {name: out[position].data})
+
+    def _pinned(self, number: int) -> AbstractContextManager[Reader]:
+        if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
+            return nullcontext(self._damaged[number])
+        return reader_cache.table.pinned(self._keys[number], lambda: self.reader(number))
+
+    def _is_sound(self, number: int) -> bool:
+        """Whether a part is what the manifest says, hashed once; raises CorruptPack where it may not be read then."""
+        path, part = self._parts[number]
+        with self._hashing:  # threads come to a part at once
+            if number not in self._hashed:
+                check_part(path, part, is_folder=self._folders)
+                try:
+                    found = part_sha256(path, most_bytes=part.bytes)
+                except CorruptPack:  # more than the manifest says, or a link: there may be sound samples nevertheless
+                    if self._apart is None:
+                        raise
+                    found = ""
+                if found != part.sha256 and self._apart is None:
+                    raise CorruptPack(
+                        f"{path}: damaged part: sha256 {found[:16]}..., the manifest says {part.sha256[:16]}...; "
+                        "packer verify names the samples; copy or pack it again"
+                    )
+                if found != part.sha256 and self._apart is not None:
+                    self._damaged[number] = self._apart.reader(path, part.samples)
+                self._hashed[number] = found == part.sha256
+            return self._hashed[number]
+
+    def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
+        """Positions of those whose value is to be compared with its crc32."""
+        if self.verify == "never":
+            return []
+        if self.verify == "always":
+            return list(range(len(indices)))
+        bits = indices * len(self.schema) + self.index.position(name)
+        done = np.frombuffer(self._checked, np.uint8)[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
+        missing: list[int] = np.flatnonzero(done == 0).tolist()
+        return missing
+
+    def _verify(self, index: int, values: Record) -> None:
+        first = index * len(self.schema)
+        for name, value in values.items():
+            bit = first + self.index.position(name)
+            if self.verify != "always" and self._checked[bit >> 3] >> (bit & 7) & 1:
+                continue
+            self.compare(index, name, value)
+            # two threads may lose one of two bits here: then a value is checked once more than needed
+            self._checked[bit >> 3] |= 1 << (bit & 7)
+
+    def add_check(self, name: str, check: Callable[[Buffer], None]) -> None:
+        """Compare values of this field with themselves too, whenever their crc32 is compared.
+
+        A crc32 says that a value is what was packed; this, that what it says of itself is true, in a pack that anybody
+        may have made. check: raises DamagedImage.
+        """
+        self._checks[name] = check
+
+    def compare(self, index: int, name: str, value: Buffer) -> None:
+        """Raise CorruptRecord where the value's crc32 is not the one in the index, or it contradicts itself."""
+        found = zlib.crc32(value)
+        if found != self.index.crc32(index, name):
+            raise CorruptRecord(
+                f"{self.where(index, name)}: damaged record: crc32 {found:08x}, "
+                f"the index says {self.index.crc32(index, name):08x}; pack again from the source"
+            )
+        check = self._checks.get(name)
+        if check is not None:
+            try:
+                check(value)
+            except BadInput as error:
+                raise CorruptRecord(f"{self.where(index, name)}: does not decode: {error}") from error
+
+    def where(self, index: int, name: str) -> str:
+        """Part, sample, key and field, for messages."""
+        path, _ = self._parts[self.locate(index)[0]]
+        return f"{path} {self.index.describe(index, name)}"
+
+
+def check_part(path: Path, part: Part, *, is_folder: bool = False) -> reader_cache.Key:
+    """Compare a part's size with the manifest (mapping a cut file would kill the process); returns its identity.
+
+    is_folder: of a part that is one, this says nothing of the files in it, of which there may be millions: their sizes
+    are compared one by one when they are read. Raises CorruptPack, StorageError where the file system does not answer.
+    """
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CorruptPack(f"{path}: part is missing; copy the pack again") from error
+    except OSError as error:
+        raise StorageError(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
+    if is_folder:
+        if not stat.S_ISDIR(status.st_mode):
+            raise CorruptPack(f"{path}: expected a folder, found a file, link or device; copy the pack with cp -rL")
+        return status.st_dev, status.st_ino
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
+    if status.st_size != part.bytes:
+        raise CorruptPack(
+            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack again"
+        )
+    return status.st_dev, status.st_ino
+
+
+def available_bytes() -> int:
+    """Memory that the system can still give, MemAvailable of /proc/meminfo; a large number where it does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 1 << 62
+
+
+def _disown(keys: list[reader_cache.Key], pid: int, apart: ReaderProcess | None) -> None:
+    if pid == os.getpid():  # a child after fork has a table of its own
+        reader_cache.table.disown(keys)
+        if apart is not None:
+            apart.close()

@@ -1,0 +1,132 @@
+"""One open reader per part and process, shared by every data set, and none carried over a fork.
+
+A part that is open twice takes two descriptors and two mappings, and what a thread opens or closes while another forks
+is half open in the child. So readers live in one table, keyed by the part's device and inode, counted, and thrown away
+in a child after fork. Readers in use are pinned; when too many parts are open, the one unused for longest is closed and
+opened again on demand.
+"""
+
+import os
+import resource
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from packer.formats.base import Reader
+
+Key = tuple[int, int]
+
+
+class _Entry:
+    """An open reader and how many reads are going on in it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.pins = 0
+
+
+class ReaderCache:
+    """Open readers of this process; `limit` is how many may stay open when none is in use."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._owners: dict[Key, int] = {}
+        self._gone: deque[list[Key]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def own(self, keys: list[Key]) -> None:
+        """A pack that uses these parts has been opened."""
+        with self._lock:
+            for key in keys:
+                self._owners[key] = self._owners.get(key, 0) + 1
+        self._settle()
+
+    def disown(self, keys: list[Key]) -> None:
+        """A pack that used these parts is gone; parts that nobody uses any more are closed.
+
+        Never waits: a finalizer may call this at any point, also in a thread that is working on the table.
+        """
+        self._gone.append(keys)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Do what `disown` left behind, unless somebody holds the lock: who does settles after giving it back."""
+        while self._gone and self._lock.acquire(blocking=False):
+            try:
+                while self._gone:
+                    for key in self._gone.popleft():
+                        self._drop_owner(key)
+            finally:
+                self._lock.release()
+
+    def _drop_owner(self, key: Key) -> None:
+        self._owners[key] = self._owners.get(key, 1) - 1
+        if self._owners[key] <= 0:
+            del self._owners[key]
+            entry = self._entries.get(key)
+            if entry is not None and not entry.pins:
+                self._entries.pop(key).reader.close()
+
+    @contextmanager
+    def pinned(self, key: Key, make: Callable[[], Reader]) -> Iterator[Reader]:
+        """The open reader of a part, not closed before the block ends; `make` opens it where it is not open."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry(make())
+                self._shrink(keep=entry)
+            self._entries.move_to_end(key)
+            entry.pins += 1
+        try:
+            yield entry.reader
+        finally:
+            with self._lock:
+                entry.pins -= 1
+                if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
+                    self._entries.pop(key).reader.close()
+            self._settle()
+
+    def _shrink(self, keep: _Entry) -> None:
+        idle = [key for key, entry in self._entries.items() if not entry.pins and entry is not keep]
+        for key in idle[: max(0, len(self._entries) - self.limit)]:
+            self._entries.pop(key).reader.close()
+
+    def hold(self) -> None:
+        """Before fork: wait until no thread is opening or closing a part, which would stay half open in the child."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """In the parent after fork."""
+        self._lock.release()
+        self._settle()
+
+    def forget(self) -> None:
+        """In a child after fork: drop what the parent opened, without touching what it shares with the parent."""
+        self._lock = threading.Lock()
+        for entry in self._entries.values():
+            entry.reader.close()
+        self._entries.clear()
+        self._owners.clear()
+        self._gone.clear()
+
+
+def key_of(path: Path) -> Key:
+    """The identity of a part on this machine: device and inode."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _limit() -> int:
+    """A quarter of the files that this process may open, at most 512."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 512 if soft == resource.RLIM_INFINITY else max(4, min(512, soft // 4))
+
+
+table = ReaderCache(_limit())  # the one piece of process-wide state, by design: see above
+os.register_at_fork(before=table.hold, after_in_parent=table.release, after_in_child=table.forget)

@@ -1,0 +1,191 @@
+"""SampleReader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import codecs, images
+from packer.codecs.base import Buffer, Codec
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.geometry import Geometry, View, move_boxes, move_points, stretched
+from packer.images import Decoder, Header
+from packer.pack.reader import Pack
+from packer.schema import PIXEL_KINDS, Field, Schema
+
+_MOVED = {"points": move_points, "boxes": move_boxes}
+Look = tuple[tuple[int, ...], Header | None]  # shape of a picture as stored, and its file's header
+Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
+_NO_VIEWS: Views = (None, {})
+
+
+class SampleReader:
+    """Reads the chosen fields; may be used by many threads.
+
+    The key and the number columns come from the index, which was checked as a whole when the pack was opened; all
+    other fields are read from the part, checked and decoded.
+    """
+
+    def __init__(
+        self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto", dct: str = "accurate"
+    ) -> None:
+        """names: fields to read, None for all that are not hidden; raises UnknownKey for one that is not there."""
+        if decoder not in images.NAMES:
+            raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
+        self.pack = pack
+        chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
+        self.schema: Schema = pack.schema.select(chosen)
+        self._stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
+        # a crc32 says that the bytes are those that were validated when packed
+        checked = pack.verify != "never"
+        # reading without a crc32 is asked for to be fast: the ends of files are looked at, not all of their data
+        how = {"decoder": decoder, "dct": dct, "strict": not checked, "check_data": False}
+        how["vouched"] = checked and pack.manifest.validated
+        self._codecs = {name: _codec(pack.schema[name], how, checked=checked) for name in self._stored}
+        for name, codec in self._codecs.items():
+            if codec.has_table:
+                pack.add_check(name, codec.check)
+        # in the pack's order: points are measured in its first picture, whichever the caller names first
+        chosen_names = set(self.schema.names)
+        self.pictures = [
+            field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
+        ]
+        self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
+        self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
+
+    def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
+        """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
+
+        geometry: makes the view, of the first picture's size and the random numbers.
+        """
+        sample: dict[str, Any] = {}
+        with self.pack.record(index, self._stored) as record:
+            looks = {name: self.look(index, name, record[name]) for name in self.pictures}
+            main, others = self.views(index, geometry, looks, random)
+            for field in self.schema:
+                if field.name in record:
+                    value, look, view = record[field.name], looks.get(field.name), others.get(field.name, main)
+                    sample[field.name] = self.decode(index, field, value, look=look, view=view)
+                else:
+                    sample[field.name] = self.indexed(index, field)
+        return sample
+
+    def indexed(self, index: int, field: Field) -> Any:
+        """A value that the index holds: the key, or a number (a Python number, or a copied array)."""
+        if field.name == "key":
+            return self.pack.index.key(index)
+        value = self._columns[field.name][index]
+        return value.item() if not field.shape else value.astype(field.dtype)
+
+    def column(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """A number column at these samples: a copy in native byte order."""
+        return self._columns[name][indices].astype(self.pack.schema[name].dtype)
+
+    def look(self, index: int, name: str, value: Buffer) -> Look:
+        """Shape of a picture as stored, and its file's header; raises CorruptRecord."""
+        try:
+            shape, header = self._codecs[name].look(value)
+        except (BadInput, CorruptRecord) as error:
+            raise self.undecodable(index, name, error) from error
+        return cast(tuple[int, ...], shape), header  # the lengths of a picture are known
+
+    def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
+        """The view of a sample, made of the size of its first picture; raises BadInput, InvalidRequest without a
+        picture.
+
+        A picture of another stored size shows the same part of the scene.
+        """
+        if geometry is None:
+            return _NO_VIEWS
+        if not self.pictures:
+            raise InvalidRequest(f"{self.pack.folder}: a geometry needs a picture among the fields; add one to fields=")
+        (height, width, *_), _ = looks[self.pictures[0]]
+        try:
+            main = geometry.view(height, width, random)
+        except BadInput as error:
+            raise BadInput(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
+        if len(looks) == 1:
+            return main, {}
+        others = {
+            name: stretched(0, 0, *shape[:2], size=(height, width)).then(main)
+            for name, (shape, _) in looks.items()
+            if shape[:2] != (height, width)
+        }
+        return main, others
+
+    def decode(
+        self,
+        index: int,
+        field: Field,
+        value: Buffer,
+        out: npt.NDArray[Any] | None = None,
+        *,
+        look: Look | None = None,
+        view: View | None = None,
+    ) -> Any:
+        """One value; depth as float32, points and boxes in px of what is returned. out: as Codec.decode wants it.
+
+        look: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
+        """
+        if field.kind in _MOVED:
+            return self._moved(index, field, self._decoded(index, field, value, None), view)
+        header = look[1] if look is not None else None
+        if field.kind not in PIXEL_KINDS:
+            view = None
+        if field.kind != "depth" or field.dtype == "float32":
+            return self._decoded(index, field, value, out, view=view, header=header)
+        decoded = self._decoded(index, field, value, None, view=view, header=header)
+        if out is None:
+            return decoded.astype(np.float32)
+        out[...] = decoded
+        return out
+
+    def as_stored(self, index: int, field: Field, value: Buffer, *, view: View | None = None, look: Any = None) -> Any:
+        """One value in the dtype that is stored, points and boxes in source px. view: of a picture; look: its Look."""
+        return self._decoded(index, field, value, None, view=view, header=look[1] if look is not None else None)
+
+    def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
+        try:
+            return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
+        except (BadInput, CorruptRecord) as error:
+            raise self.undecodable(index, field.name, error) from error
+
+    def decoder(self, field: Field) -> Decoder | None:
+        """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
+        return self.file_decoder(field) if field.kind == "image" else None
+
+    def file_decoder(self, field: Field) -> Decoder | None:
+        """What decodes the files of a picture field; None where pixels are stored otherwise."""
+        codec = self._codecs[field.name]
+        return codec.pixels if codec.is_file and field.kind in PIXEL_KINDS else None
+
+    def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
+        """The error for a value that does not decode."""
+        return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
+
+    def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
+        """Points or boxes from source px to px of the output."""
+        move = _MOVED[field.kind]
+        if self._matrices is not None:
+            stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
+            return move(decoded, (stored.then(view) if view is not None else stored).array)
+        return move(decoded, view.array) if view is not None else decoded
+
+    def is_bare(self, field: Field) -> bool:
+        """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
+        codec, _, argument = field.codec.partition(":")
+        shape, dtype = field.shape or (None,), argument or field.dtype
+        wanted = "float32" if field.kind == "depth" else "uint8"
+        return field.kind in PIXEL_KINDS and codec == "raw" and dtype == wanted and all(shape)
+
+    @property
+    def stored(self) -> list[str]:
+        """Names of the chosen fields that are read from the part."""
+        return self._stored
+
+
+def _codec(field: Field, how: dict[str, Any], *, checked: bool) -> Codec:
+    """checked: whether Pack compares a value's table before it is used; of other codecs than its own none is used."""
+    made: type[Codec] = codecs.load(field.codec.partition(":")[0]).Codec
+    return made(field, **how, table=checked and made.has_table)

@@ -1,0 +1,78 @@
+"""Origins: which file of the original tree each value of a sample was.
+
+The hidden field `files` says it (json: field -> relative path); where an image folder was packed without it, the key
+is the path of `image`, of one that Pillow decoded with `.png` behind it. Whether a value still is the file's bytes
+follows from its codec and from whether pixels moved.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packer import codecs
+from packer.errors import CorruptRecord, InvalidRequest
+from packer.images.backends import pillow
+from packer.pack.reader import Pack
+from packer.schema import PIXEL_KINDS, Field
+
+_NAME = "files"
+_VERBATIM = ("encoded", "text")  # text is UTF-8 in the file and in the pack
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePath:
+    """name: of the field. path: relative, as the pack has it, not to be trusted. field: None where it is not packed."""
+
+    name: str
+    path: str
+    field: Field | None
+    exact: bool
+
+
+class SourcePaths:
+    """The origins of every sample of an open pack."""
+
+    def __init__(self, pack: Pack) -> None:
+        """Raises InvalidRequest where the pack does not say which files its values were."""
+        self._pack = pack
+        self._moved = "matrix" in pack.schema
+        self._codec = None
+        given = asked_of_source(pack.manifest.options).get("options")
+        self._decodes = isinstance(given, dict) and given.get("decode_with") == "pillow"
+        if _NAME in pack.schema and pack.schema[_NAME].kind == "json":
+            self._codec = codecs.load("json").Codec(pack.schema[_NAME])
+        elif pack.manifest.source.get("kind") != "folder" or "image" not in pack.schema:
+            raise InvalidRequest(
+                f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "
+                "pack again with it, such as without --fields"
+            )
+
+    def of(self, index: int) -> Sequence[SourcePath]:
+        """The origins of one sample; raises CorruptRecord, CorruptPack."""
+        if self._codec is None:
+            key = self._pack.index.key(index)
+            return [self._origin("image", f"{key}.png" if self._decodes and pillow.is_readable(key) else key)]
+        with self._pack.record(index, (_NAME,)) as record:
+            found = self._codec.decode(record[_NAME])
+        if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+            raise CorruptRecord(
+                f"{self._pack.where(index, _NAME)}: expected a path for each field, found {found!r:.80}; "
+                "pack again from the source"
+            )
+        return [self._origin(name, path) for name, path in found.items()]
+
+    def _origin(self, name: str, path: str) -> SourcePath:
+        if name not in self._pack.schema:
+            return SourcePath(name, path, None, exact=False)
+        field = self._pack.schema[name]
+        exact = field.codec in _VERBATIM and not (self._moved and field.kind in PIXEL_KINDS)
+        return SourcePath(name, path, field, exact=exact)
+
+
+def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
+    """What was asked of the original folder; for a pack of a pack that stands inside."""
+    asked = options.get("source")
+    while isinstance(asked, dict) and asked.get("kind") == "pack":
+        before = asked.get("options")
+        asked = before.get("source") if isinstance(before, dict) else None
+    return asked if isinstance(asked, dict) else {}

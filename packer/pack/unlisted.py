@@ -1,0 +1,67 @@
+"""Foreign: what lies in the folder of a pack although packer did not put it there."""
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from packer import formats
+from packer.errors import InvalidRequest
+from packer.files.digest import entries
+from packer.formats.base import Reader
+from packer.pack import manifest as manifests
+from packer.pack import reader_cache
+from packer.pack.extra_files import FOLDER as EXTRAS
+from packer.pack.index import FOLDER as INDEX
+from packer.pack.manifest import Manifest, Part
+from packer.pack.reader import check_part
+
+# the names in the folder of a pack, finished or not
+PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
+
+
+def check_whole(folder: Path) -> None:
+    """Raise InvalidRequest unless `folder` is a pack and nothing else: what may be replaced, and so removed."""
+    manifest = manifests.read(folder)
+    inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
+    for path in chain(foreign_files(folder, manifest), *inside):
+        raise InvalidRequest(f"{path}: packer did not write it, so {folder} is not replaced; move it away")
+
+
+def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
+    """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
+    is_folder = formats.load(manifest.format).Reader.is_folder
+    parts = {part.name for part in manifest.parts}
+    known = manifest.files
+    folders = {INDEX, EXTRAS} if manifest.extras else {INDEX}
+    for top in sorted(folder.iterdir()):
+        if top.name in folders and top.is_dir():
+            yield from (path for path in sorted(top.rglob("*")) if path.relative_to(folder).as_posix() not in known)
+        elif top.name in parts and (is_folder or not top.is_dir()):
+            continue
+        else:
+            yield from (
+                path for path in (top, *sorted(top.rglob("*"))) if path.relative_to(folder).as_posix() not in known
+            )
+
+
+def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
+    """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageError."""
+    module = formats.load(manifest.format)
+    if not module.Reader.is_folder:
+        return
+
+    def make() -> Reader:
+        reader: Reader = module.Reader(path, manifest.schema, samples=part.samples)
+        return reader
+
+    with reader_cache.table.pinned(check_part(path, part, is_folder=True), make) as reader:
+        known = set(reader.files())
+    folders = {name.rpartition(b"/")[0] for name in known}
+    for folder in list(folders):
+        while folder := folder.rpartition(b"/")[0]:
+            folders.add(folder)
+    for name, size in entries(path):
+        if name not in (folders if size is None else known):
+            yield path / os.fsdecode(name)

@@ -1,0 +1,102 @@
+"""Wrapping: a source with fewer samples and more fields than the one inside; sidecars and splits are made of it."""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from packer.schema import Field, Schema
+from packer.sources import base
+
+
+class AddedFields(ABC):
+    """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
+
+    fields: tuple[Field, ...]
+    decodes: bool = False  # whether pictures are decoded here that are files for any other source
+    sidecars: tuple[str, ...] = ()  # those of the fields that come out of files beside the samples' own
+    outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
+
+    @abstractmethod
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        """The added or changed fields of a sample; raises BadInput."""
+
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        """One of the added fields of a sample; raises BadInput."""
+        return self.values(source[row], source, row)[name]
+
+    def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
+        """The files that `values` reads."""
+        return ()
+
+
+class DerivedSource(base.Source):
+    """The chosen rows of another source, in its order, with the fields of an addition."""
+
+    def __init__(
+        self,
+        source: base.Source,
+        addition: AddedFields,
+        *,
+        rows: Iterable[int],
+        left_out: Sequence[tuple[str, str]],
+        note: str,
+        unread: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
+        """unread: those of the source's that stay; None for all.
+
+        Raises InvalidRequest where an added field has the name of another."""
+        self.kind = source.kind
+        self.root = source.root
+        self.follow_links = source.follow_links
+        self.outside = (*source.outside, *addition.outside)
+        self.schema = Schema((*source.schema, *addition.fields))
+        self.notes = [*source.notes, note]
+        self.left_out = [*source.left_out, *left_out]
+        self.unread = source.unread if unread is None else unread
+        self.unread_message = source.unread_message if self.unread else ""
+        self.sidecars = (*source.sidecars, *addition.sidecars)
+        self.decodes = source.decodes or addition.decodes
+        self._source = source
+        self._addition = addition
+        self._rows = array("q", rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        row = self._row(index)
+        sample = self._source[row]
+        return sample | self._addition.values(sample, self._source, row)
+
+    def value(self, index: int, name: str) -> Any:
+        row = self._row(index)
+        if any(field.name == name for field in self._addition.fields):
+            return self._addition.value(self._source, row, name)
+        return self._source.value(row, name)
+
+    def key(self, index: int) -> str:
+        return self._source.key(self._row(index))
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        row = self._row(index)
+        return (*self._source.files(row), *self._addition.files(self._source, row))
+
+    def stem(self, index: int) -> Path:
+        return self._source.stem(self._row(index))
+
+    def tables(self) -> tuple[Path, ...]:
+        return self._source.tables()
+
+    def extras(self) -> Sequence[str]:
+        found = self._source.extras()
+        added = (path for row in range(len(self._source)) for path in self._addition.files(self._source, row))
+        taken = {path.relative_to(self.root).as_posix() for path in added} if found else set()
+        return [name for name in found if name not in taken]
+
+    def missing(self, index: int) -> str | None:
+        return self._source.missing(self._row(index))
+
+    def _row(self, index: int) -> int:
+        return self._rows[self.checked(index)]

@@ -1,0 +1,310 @@
+"""Sidecars: files beside each sample of any source, as further fields: `a.jpg` and `a_d.tiff` give image and depth.
+
+The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
+placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.path_pattern).
+Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
+the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
+`x0 y0 x1 y1` in px of the picture, a number is a file that holds one.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images.backends import pillow
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._extend.derived import AddedFields, DerivedSource
+from packer.sources._parse.listing import counted, listed, scan, shown
+from packer.sources._parse.path_pattern import Pattern, stored_path
+
+_CODECS = {
+    "image": "encoded",
+    "depth": "encoded",
+    "mask": "encoded",
+    "bytes": "encoded",
+    "text": "text",
+    "json": "json",
+    "boxes": "raw:float32",
+    "number": "number",
+}
+_FILES = Field("files", "json", "json", hidden=True)
+_SIMILAR = 5  # names that a message offers
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """One added field: its name, the suffix or pattern of its files, its kind."""
+
+    name: str
+    suffix: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in _CODECS:
+            raise InvalidRequest(
+                f"sidecar {self.name!r}: unknown kind {self.kind!r}; expected one of {', '.join(_CODECS)}"
+            )
+        if self.pattern is None and (not self.suffix or "/" in self.suffix or "\0" in self.suffix):
+            raise InvalidRequest(
+                f"sidecar {self.name!r}: suffix {self.suffix!r} cannot end a file name; expected such as _d.tiff, or "
+                "masks/{stem}.png for files in a folder of their own"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> "Sidecar":
+        """From what the user types, `NAME=SUFFIX:KIND`; raises InvalidRequest."""
+        name, equals, rest = text.partition("=")
+        suffix, colon, kind = rest.rpartition(":")
+        if not (equals and colon):
+            raise InvalidRequest(
+                f"sidecar {text!r}: expected NAME=SUFFIX:KIND, such as depth=_d.tiff:depth or "
+                "mask=masks/{stem}.png:mask"
+            )
+        return cls(name, suffix, kind)
+
+    @property
+    def field(self) -> Field:
+        """The field that the sidecar adds; raises InvalidRequest for a name that no field can have."""
+        codec = _CODECS[self.kind]
+        if self.kind == "boxes":
+            return Field(self.name, self.kind, codec, dtype="float32", shape=(None, 4))
+        if self.kind == "number":
+            return Field(self.name, self.kind, codec, dtype="float64", shape=())
+        return Field(self.name, self.kind, codec)
+
+    @cached_property
+    def pattern(self) -> Pattern | None:
+        """The pattern of its paths, None for a suffix."""
+        return Pattern(self.suffix) if "{" in self.suffix else None
+
+    @property
+    def needs_pillow(self) -> bool:
+        """Whether its files are pictures in a format that only Pillow reads."""
+        return self.kind in ("image", "mask") and pillow.is_readable(f"x{self.suffix}")
+
+    @property
+    def outside(self) -> str | None:
+        """The folder above the source that its files lie in, such as `../masks`."""
+        return self.pattern.outside if self.pattern else None
+
+    def path(self, source: base.Source, row: int) -> str:
+        """The relative path of its file of a sample."""
+        stem = _relative(source.stem(row), source.root)
+        if self.pattern is None:
+            return stem + self.suffix
+        return self.pattern.path(_relative(source.files(row)[0], source.root), stem.rpartition("/")[2])
+
+
+def add_sidecars(
+    source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error", decode_with: str = "none"
+) -> base.Source:
+    """The source with the fields of the sidecar files.
+
+    missing: what a sample is that lacks a sidecar file: an `error`, or left out (`skip`). decode_with: `pillow`:
+    pictures in formats that packer does not read are decoded by Pillow; `none`: they are refused.
+    A source that takes every picture for a sample must be told to ignore the suffixes (folder: ignore_suffixes).
+    Raises BadInput, naming the samples, for files that are not there; InvalidRequest for a field name that is taken,
+    for a sidecar that no sample has, for one that only Pillow reads where nobody asked for it, and for a folder above
+    the source that is not there or is named as one in it; MissingPackage where Pillow is asked for and is not there.
+    """
+    base.check_choice("missing", missing, ("error", "skip"))
+    _check_readable(sidecars, decode_with)
+    addition = _Files(source, sidecars)
+    names = scan(source.root, follow_links=source.follow_links).names
+    there = {*names, *_outside_names(source, sidecars, names)}
+    lacking: dict[int, str] = {}
+    absent_of: Counter[str] = Counter()
+    for row in range(len(source)):
+        absent = [(sidecar, path) for sidecar in sidecars if (path := sidecar.path(source, row)) not in there]
+        if absent:
+            lacking[row] = ", ".join(path for _, path in absent)
+            absent_of.update(sidecar.name for sidecar, _ in absent)
+    for sidecar in sidecars:
+        if len(source) and absent_of[sidecar.name] == len(source):
+            raise InvalidRequest(f"{shown(str(source.root))}: {_matches_nothing(source, sidecar, there)}")
+    _check_own(source, sidecars)
+    if lacking and missing == "error":
+        raise BadInput(
+            f"{shown(str(source.root))}: {counted(len(lacking), 'sample')} of {len(source)} lack a sidecar file: "
+            f"{listed(lacking.values())}; get them, or say --missing skip, which leaves these samples out"
+        )
+    rows = (row for row in range(len(source)) if row not in lacking)
+    left_out = [(source.key(row), f"no {absent}") for row, absent in lacking.items()]
+    return DerivedSource(source, addition, rows=rows, left_out=left_out, note=_note(sidecars))
+
+
+def _check_own(source: base.Source, sidecars: Sequence[Sidecar]) -> None:
+    """Raise InvalidRequest where several samples would have one file, although its name follows from theirs."""
+    for sidecar in sidecars:
+        if sidecar.pattern is not None and not {"{stem}", "{name}"} & set(re.findall(r"\{\w+\}", sidecar.suffix)):
+            continue  # one file for a whole folder, which is meant
+        first: dict[str, str] = {}
+        for row in range(len(source)):
+            path, key = sidecar.path(source, row), source.key(row)
+            if path in first:
+                raise InvalidRequest(
+                    f"{shown(str(source.root))}: --sidecar {sidecar.name}={shown(sidecar.suffix)} gives "
+                    f"{shown(first[path])} and {shown(key)} the same file {shown(path)}; tell them apart with "
+                    "{folder}, {parent}, {top} or {name}"
+                )
+            first[path] = key
+
+
+def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:
+    for sidecar in sidecars:
+        if not sidecar.needs_pillow:
+            continue
+        if decode_with != "pillow":
+            raise InvalidRequest(
+                f"sidecar {sidecar.name!r}: packer does not read pictures that end in {shown(sidecar.suffix)}; say "
+                "--decode-with pillow (of an image folder), or convert them to PNG"
+            )
+        pillow.check_installed([f"x{sidecar.suffix}"])
+
+
+def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
+    """Relative paths, which begin with `../`, of all files in the folders above the source that sidecars name."""
+    found: set[str] = set()
+    tops = {name.partition("/")[0] for name in names}
+    for sidecar in sidecars:
+        if sidecar.outside is None:
+            continue
+        folder = source.root / sidecar.outside
+        if not folder.is_dir():
+            raise InvalidRequest(f"sidecar {sidecar.name!r}: there is no folder {shown(str(folder))}; mend the path")
+        stored = stored_path(sidecar.outside)
+        others = {other.outside for other in sidecars if other.outside and stored_path(other.outside) == stored}
+        if stored in tops or len(others) > 1:
+            where = shown(str(source.root)) if stored in tops else "another sidecar"
+            raise InvalidRequest(
+                f"sidecar {sidecar.name!r}: {where} has a {shown(stored)} too, so that extract could not tell their "
+                "files apart; rename one"
+            )
+        inner = scan(folder, follow_links=source.follow_links).names
+        found.update(f"{sidecar.outside}/{name}" for name in inner)
+    return found
+
+
+def _matches_nothing(source: base.Source, sidecar: Sidecar, there: Iterable[str]) -> str:
+    """What to say of a sidecar that no sample has, with names that may be meant."""
+    expected = sidecar.path(source, 0)
+    mains = {_relative(path, source.root) for row in range(len(source)) for path in source.files(row)}
+    folder, _, stem = _relative(source.stem(0), source.root).rpartition("/")
+    samples = {name for name in mains if name.rpartition("/")[0] == folder}  # these are no sidecars of each other
+    similar = sorted(name for name in there if name.rpartition("/")[2].startswith(stem) and name not in samples)
+    beside = sorted(name for name in there if name.rpartition("/")[0] == expected.rpartition("/")[0])
+    offered = similar or [name for name in beside if name not in mains]
+    like = f"files like these are there: {listed(offered[:_SIMILAR])}" if offered else "no file is named like it"
+    return (
+        f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
+        f"such a file, for {shown(source.key(0))} expected {shown(expected)}; {like}"
+    )
+
+
+class _Files(AddedFields):
+    """Reads the sidecar files."""
+
+    def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
+        self._sidecars = tuple(sidecars)
+        self.sidecars = tuple(sidecar.name for sidecar in sidecars)
+        self._names_files = _FILES.name in source.schema
+        self.decodes = any(sidecar.needs_pillow for sidecar in sidecars)
+        fields = tuple(sidecar.field for sidecar in sidecars)
+        self.fields = fields if self._names_files else (*fields, _FILES)
+        self.outside = tuple(dict.fromkeys(sidecar.outside for sidecar in sidecars if sidecar.outside))
+        pictures = [field.name for field in source.schema if field.kind == "image"]
+        self._main = pictures[0] if pictures else None
+
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        paths = {sidecar.name: sidecar.path(source, row) for sidecar in self._sidecars}
+        decoded = {sidecar.name: ".png" for sidecar in self._sidecars if sidecar.needs_pillow}
+        files = {name: stored_path(path) + decoded.get(name, "") for name, path in paths.items()}
+        if self._names_files:
+            files = {**sample[_FILES.name], **files}
+        elif self._main is not None:
+            files = {self._main: _relative(source.files(row)[0], source.root), **files}
+        read = {sidecar.name: self._value(source, row, sidecar) for sidecar in self._sidecars}
+        return {**read, _FILES.name: files}
+
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        for sidecar in self._sidecars:
+            if sidecar.name == name:
+                return self._value(source, row, sidecar)
+        return super().value(source, row, name)
+
+    def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
+        return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)
+
+    def _value(self, source: base.Source, row: int, sidecar: Sidecar) -> Any:
+        name = sidecar.path(source, row)
+        place = base.place(source.folder, (*source.outside, *self.outside), name)
+        data = place[0].read(place[1])
+        if sidecar.needs_pillow:
+            return _decoded(data, source.root / name, sidecar.kind)
+        return _value(data, source.root / name, sidecar.kind)
+
+
+def _note(sidecars: Sequence[Sidecar]) -> str:
+    fields = ", ".join(f"{sidecar.name} ({shown(sidecar.suffix)})" for sidecar in sidecars)
+    return f"fields from files beside the samples: {fields}"
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _decoded(data: bytes, path: Path, kind: str) -> Any:
+    try:
+        return pillow.decode(data, path.name, kind)
+    except DamagedImage as error:
+        raise BadInput(f"{shown(str(path))}: {error.message}") from error
+
+
+def _value(data: bytes, path: Path, kind: str) -> Any:
+    try:
+        if kind == "text":
+            return data.decode("utf-8")
+        if kind == "json":
+            return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
+        if kind == "boxes":
+            return _boxes(data.decode("utf-8-sig"))
+        if kind == "number":
+            return np.float64(_number(data.decode("utf-8-sig").strip()))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{shown(str(path))}: cannot read as {kind}: {error}; mend the file or leave it out") from error
+    return data
+
+
+def _boxes(text: str) -> Any:
+    """Lines of four numbers, separated by spaces or commas; blank lines are skipped."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.replace(",", " ").split()
+        if not words:
+            continue
+        row = [_number(word) for word in words]
+        if len(row) != 4 or row[0] > row[2] or row[1] > row[3]:
+            raise ValueError(f"line {number}: found {shown(line[:80])!r}, expected x0 y0 x1 y1 with x0 <= x1, y0 <= y1")
+        rows.append(row)
+    return np.asarray(rows, np.float32).reshape(-1, 4)
+
+
+def _number(word: str) -> float:
+    value = float(word) if word.isascii() and "_" not in word else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"found {shown(word[:20])!r}, expected a number")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON (RFC 8259, section 6)")

@@ -1,0 +1,254 @@
+"""Splits: lists of samples (train, val, ...), as one more field of any source: `split`, an int64 with their names.
+
+The user types NAME=FILE. The file has one sample per line: its key, or the relative path of one of its files. Every
+line end is accepted; blank lines and lines that begin with `#` are skipped.
+
+Or NAME=SHARE, such as `train=0.9`: the samples are put in the order of sha256(seed, key) and cut where the shares end,
+so that counts are exact, the same seed and keys give the same split on every machine, and a file more moves no sample
+but those next to a cut. By a field, what has one value of it stays together: the values are put in such an order, and
+each goes whole where its middle lies.
+"""
+
+import hashlib
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._extend.derived import AddedFields, DerivedSource
+from packer.sources._parse.listing import counted, listed, shown
+
+UNLISTED = "in no list of --split"
+NO_SHARE = "in no share of --split"
+_SHARE = re.compile(r"(?:0|1)?\.[0-9]+|[01]")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A name and the file that lists its samples."""
+
+    name: str
+    file: Path
+
+    @classmethod
+    def parse(cls, text: str) -> "Split":
+        """From what the user types, `NAME=FILE`; raises InvalidRequest."""
+        name, _, file = text.partition("=")
+        if not name or not file:
+            raise InvalidRequest(
+                f"split {text!r}: expected NAME=FILE or NAME=SHARE, such as train=train.txt or train=0.9"
+            )
+        return cls(name, Path(file))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Random splits. shares: name -> part of all samples, as typed.
+
+    by: the field whose values stay together, "" for none.
+    """
+
+    shares: Mapping[str, str]
+    seed: int = 0
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        parts = [Fraction(text) for text in self.shares.values()]
+        if min(parts) <= 0 or sum(parts) > 1:
+            typed = ", ".join(f"{name}={text}" for name, text in self.shares.items())
+            raise InvalidRequest(
+                f"splits {typed}: expected shares above 0 that sum to at most 1, found {float(sum(parts)):g}; "
+                "./0.9 would be a file of that name"
+            )
+
+    @property
+    def ends(self) -> list[Fraction]:
+        """Where each share ends, of 1."""
+        parts = [Fraction(text) for text in self.shares.values()]
+        return [sum(parts[: number + 1], Fraction()) for number in range(len(parts))]
+
+
+def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "list[Split] | Shares":
+    """From what the user types, all lists or all shares; raises InvalidRequest."""
+    splits = [Split.parse(text) for text in texts]
+    shares = {split.name: str(text.partition("=")[2]) for split, text in zip(splits, texts, strict=True)}
+    random = [name for name, text in shares.items() if _SHARE.fullmatch(text)]
+    if random and (len(random) < len(shares) or len(shares) < len(splits)):
+        raise InvalidRequest(
+            f"splits {', '.join(texts)}: expected a file for each, or a share for each, each name once"
+        )
+    if random:
+        return Shares(shares, seed or 0, by or "")
+    if seed is not None or by is not None:
+        raise InvalidRequest("--split-seed and --split-by are for random splits; say --split train=0.9 --split val=0.1")
+    return splits
+
+
+def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
+    """The listed samples of the source, in its order, with the number of their list as field `split`.
+
+    The others are left out, each with a reason. Raises BadInput for names that no sample has and for samples in two
+    lists, InvalidRequest for two lists of one name.
+    """
+    names = tuple(split.name for split in splits)
+    if len(set(names)) != len(names):
+        raise InvalidRequest(f"splits {', '.join(names)}: names are not unique; rename one")
+    numbers = array("h", [-1]) * len(source)
+    places = _Places(source)
+    unread, listed_unread = dict(source.unread), set[str]()
+    for number, split in enumerate(splits):
+        unknown, twice = [], []
+        for name in _lines(split):
+            row = places.find(name)
+            if row is None and name.removeprefix("./") in unread:
+                listed_unread.add(name.removeprefix("./"))
+            elif row is None:
+                unknown.append(name)
+            elif numbers[row] not in (-1, number):
+                twice.append(f"{source.key(row)} (also in {names[numbers[row]]})")
+            else:
+                numbers[row] = number
+        _check(split, unknown, twice, source)
+    kept = [(name, reason) for name, reason in source.unread if name in listed_unread]
+    unlisted = [(name, UNLISTED) for name in unread if name not in listed_unread]
+    return _numbered(source, names, numbers, reason=UNLISTED, unread=kept, further=unlisted)
+
+
+def add_shares(source: base.Source, shares: Shares) -> base.Source:
+    """The source with random splits as field `split`; see the module.
+
+    Raises InvalidRequest for a field that has no single value per sample, and for a share that gets no sample.
+    """
+    names, ends, count = tuple(shares.shares), shares.ends, len(source)
+    numbers = array("h", [-1]) * count
+    if shares.by:
+        groups = [_group(source, row, shares.by) for row in range(count)]
+        sizes = Counter(groups)
+        begin, numbered = 0, {}
+        for group in sorted(sizes, key=lambda group: _drawn(shares.seed, group)):
+            middle = Fraction(2 * begin + sizes[group], 2 * count)
+            numbered[group] = next((number for number, end in enumerate(ends) if middle < end), -1)
+            begin += sizes[group]
+        for row, group in enumerate(groups):
+            numbers[row] = numbered[group]
+    else:
+        order = sorted(range(count), key=lambda row: _drawn(shares.seed, source.key(row)))
+        begin = 0
+        for number, end in enumerate(ends):
+            stop = round(end * count)
+            for row in order[begin:stop]:
+                numbers[row] = number
+            begin = stop
+    empty = [name for number, name in enumerate(names) if number not in numbers]
+    if empty:
+        among = f"{len(set(groups))} values of {shares.by!r}" if shares.by else counted(count, "sample")
+        raise InvalidRequest(
+            f"split {empty[0]!r}: a share of {shares.shares[empty[0]]} of {among} is none; give it a larger one"
+        )
+    how = f"drawn with seed {shares.seed}" + (f", by {shares.by}" if shares.by else "")
+    return _numbered(source, names, numbers, reason=NO_SHARE, unread=source.unread, how=how)
+
+
+def _numbered(
+    source: base.Source,
+    names: tuple[str, ...],
+    numbers: "array[int]",
+    *,
+    reason: str,
+    unread: Sequence[tuple[str, str]],
+    further: Sequence[tuple[str, str]] = (),
+    how: str = "",
+) -> base.Source:
+    left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *further]
+    rows = (row for row, number in enumerate(numbers) if number >= 0)
+    counts = ", ".join(f"{shown(name)} {numbers.count(number)}" for number, name in enumerate(names))
+    note = f"splits: {counts}; {counted(len(left_out), 'sample')} {reason}{f' ({how})' if how else ''}"
+    return DerivedSource(source, _Number(numbers, names), rows=rows, left_out=left_out, note=note, unread=unread)
+
+
+def _drawn(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0{name}".encode("utf-8", "surrogateescape")).digest()
+
+
+def _group(source: base.Source, row: int, name: str) -> str:
+    if name not in source.schema or source.schema[name].kind not in ("number", "text"):
+        fields = ", ".join(field.name for field in source.schema if field.kind in ("number", "text"))
+        raise InvalidRequest(
+            f"--split-by {name}: expected a field with one number or text per sample, such as {fields}"
+        )
+    value = np.asarray(source.value(row, name))
+    if value.size != 1:
+        raise InvalidRequest(f"--split-by {name}: {value.size} values per sample, expected one")
+    return str(value.item())
+
+
+class _Places:
+    """Finds samples by key or by the path of a file; the paths are collected when a name is no key."""
+
+    def __init__(self, source: base.Source) -> None:
+        self._source = source
+        self._keys = {source.key(row): row for row in range(len(source))}
+        self._paths: dict[str, int] | None = None
+
+    def find(self, name: str) -> int | None:
+        """The sample's row, None for an unknown name."""
+        row = self._keys.get(name)
+        return self._files().get(name.removeprefix("./")) if row is None else row
+
+    def _files(self) -> dict[str, int]:
+        if self._paths is None:
+            root = self._source.root
+            rows = range(len(self._source))
+            self._paths = {path.relative_to(root).as_posix(): row for row in rows for path in self._source.files(row)}
+        return self._paths
+
+
+class _Number(AddedFields):
+    """Gives the number of the list."""
+
+    def __init__(self, numbers: "array[int]", names: tuple[str, ...]) -> None:
+        self._numbers = numbers
+        self.fields = (Field("split", "number", "number", dtype="int64", shape=(), classes=names),)
+
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        return {"split": np.int64(self._numbers[row])}
+
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        return np.int64(self._numbers[row])
+
+
+def _lines(split: Split) -> Iterator[str]:
+    if not split.file.exists():
+        raise InvalidRequest(
+            f"{shown(str(split.file))}: the list of split {split.name!r} does not exist; give a file with a key or "
+            "path per line, or a share such as 0.9"
+        )
+    text = base.read_file(split.file).decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
+    for line in text.replace("\r", "\n").split("\n"):
+        name = line.strip()
+        if name and not name.startswith("#"):
+            yield name
+
+
+def _check(split: Split, unknown: Sequence[str], twice: Sequence[str], source: base.Source) -> None:
+    where = shown(str(split.file))
+    if unknown:
+        example = f" (such as {shown(source.key(0))})" if len(source) else ""
+        raise BadInput(
+            f"{where}: {counted(len(unknown), 'name')} that no sample of {shown(str(source.root))} has: "
+            f"{listed(unknown)}; give keys{example} or relative paths"
+        )
+    if twice:
+        raise BadInput(
+            f"{where}: {counted(len(twice), 'sample')} of split {split.name!r} in another list too: {listed(twice)}; "
+            "list each once"
+        )

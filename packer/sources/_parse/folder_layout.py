@@ -1,0 +1,192 @@
+"""Layouts: what the folders directly under the root are: classes, splits above classes, or roles of files.
+
+ImageFolder takes them for classes whatever they hold, and so `train` and `val`, or `images` and `masks`, become labels
+without a word. Here such names are refused with what to type instead; `layout="class"` says that they are classes.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from packer.errors import InvalidRequest
+from packer.sources._parse.listing import Listing, counted, listed, shown
+from packer.sources._parse.names import PICTURES, is_companion, is_picture_role, is_role, words
+
+UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
+CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SPLITS = (
+    ("train", "training", "tr", "trn"),
+    ("val", "valid", "validation", "dev"),
+    ("test", "testing", "eval", "evaluation"),
+)
+_FILLERS = frozenset(("set", "split", "data", "dataset"))
+_KINDS = {".txt": "text", ".xml": "text", ".json": "json"}  # of a sidecar that is no picture
+
+
+def split_rank(name: str, passed_over: Collection[str] = ()) -> int | None:
+    """0 for a folder named as training data, 1 validation, 2 test; None for any other name.
+
+    passed_over: words that say nothing here, such as what all folders have in their names.
+    """
+    meant = {word.lower() for word in _WORD.findall(name)} - _FILLERS - PICTURES - set(passed_over)
+    if len(meant) != 1:
+        return None
+    word = meant.pop()
+    return next((rank for rank, names in enumerate(_SPLITS) if word in names), None)
+
+
+def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
+    """Training, validation, test, then all others; by name among equals."""
+
+    def place(name: str) -> tuple[int, str]:
+        rank = split_rank(name)
+        return len(_SPLITS) if rank is None else rank, name
+
+    return tuple(sorted(names, key=place))
+
+
+def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None:
+    """Raise InvalidRequest where the folders directly under the root are not named as classes are.
+
+    pictures: relative paths of all samples.
+    """
+    filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
+    if len(filled) == 1:
+        inner = sorted({name.split("/")[1] for name in pictures if name.count("/") > 1})
+        if len(inner) > 1 and all(map(is_role, inner)) and any(map(is_picture_role, inner)):
+            raise InvalidRequest(
+                f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
+                f"no classes; give {shown(str(root / filled[0]))}"
+            )
+    _check_roles(root, listing, pictures, filled)
+    shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
+    splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
+    if len(splits) > 1 or (splits and splits == filled):
+        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(ordered_splits(splits), pictures)}")
+    _check_depth(root, pictures, filled)
+
+
+def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    """Raise InvalidRequest where the classes seem to be the folders one level below."""
+    if not filled or any(name.count("/") < 2 for name in pictures):
+        return
+    inner = {top: {name.split("/")[1] for name in pictures if name.startswith(f"{top}/")} for top in filled}
+    if len(filled) == 1 and len(inner[filled[0]]) > 1:
+        raise InvalidRequest(
+            f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
+            f"{_some(sorted(inner[filled[0]]))}; give {shown(str(root / filled[0]))}, if these are the classes; or "
+            "--layout class, if all are one class"
+        )
+    common = set.intersection(*inner.values())
+    if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
+        raise InvalidRequest(
+            f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
+            "split/class, if these are the classes, which makes one pack with the field split; or --layout class, if "
+            f"{_some(filled)} are the classes"
+        )
+
+
+def check_inner_classes(root: Path, names: Sequence[str]) -> None:
+    """Raise InvalidRequest where the folders in split folders are roles of files, as `train/images` and
+    `train/masks`.
+    """
+    if names and all(is_role(name) for name in names) and any(is_picture_role(name) for name in names):
+        raise InvalidRequest(
+            f"{shown(str(root))}: the folders in the splits are {listed(names)}: these are no classes; "
+            "say --layout split, which gives no labels"
+        )
+
+
+def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
+    found = []
+    deep = False
+    for split in splits:
+        inside = [name for name in pictures if name.startswith(f"{split}/")]
+        classes = sorted({name.split("/")[1] for name in inside if name.count("/") > 1})
+        roles = bool(classes) and all(is_role(name) for name in classes)
+        deep = deep or (bool(classes) and not roles)
+        folders = f" in {counted(len(classes), 'folder')}: {_some(classes)}" if classes else ""
+        found.append(f"{shown(split)} ({counted(len(inside), 'image')}{folders})")
+    if deep:
+        say = "--layout split/class, which makes one pack with the field split and classes that all splits share"
+    else:
+        say = "--layout split, which makes one pack with the field split and no labels"
+    return (
+        f"folders named as splits, not as classes: {', '.join(found)}; say {say}; "
+        "or --layout class, if these are classes"
+    )
+
+
+def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    folders = [name for name in listing.folders if "/" not in name]
+    main = [name for name in filled if is_picture_role(name)]
+    others = [name for name in folders if not is_picture_role(name) and is_companion(name)]
+    if not main:
+        return
+    sole = len(filled) == 1 and split_rank(filled[0]) is None
+    are_roles = bool(others) and all(is_role(name) for name in filled)
+    if not (sole or are_roles or _same_names(pictures, main, [name for name in others if name in filled])):
+        return
+    counts = Counter(name.partition("/")[0] for name in pictures)
+    found = [f"{shown(name)} ({counted(counts[name], 'image')})" for name in main]
+    for name in others:
+        files = [file for file in listing.names if file.startswith(f"{name}/")]
+        suffixes = Counter(PurePosixPath(file).suffix.lower() or "no suffix" for file in files)
+        kinds = ", ".join(f"{shown(suffix)} {count}" for suffix, count in sorted(suffixes.items()))
+        found.append(f"{shown(name)} ({kinds or 'empty'})")
+    raise InvalidRequest(
+        f"{shown(str(root))}: {', '.join(found)}: named as pictures and what belongs to them, not as classes; "
+        f"say {_instead(root, listing, pictures, main, others)}; or --layout class, if these are classes"
+    )
+
+
+def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> str:
+    """What to type for folders that are roles."""
+    inside = [name for name in pictures if name.startswith(f"{main[0]}/")]
+    is_nested = len(main) == 1 and any(name.count("/") > 1 for name in inside)
+    if is_nested and not any(name.partition("/")[0] in others for name in listing.names):
+        return f"--classes none (no labels), or give {shown(str(root / main[0]))}, if the folders in it are the classes"
+    sidecars = []
+    levels, place = (2, "{parent}/{stem}") if is_nested else (1, "{stem}")
+    stems = {PurePosixPath(name).stem for name in inside}
+    taken = set(pictures)
+    for other in others if len(main) == 1 else ():
+        files = [name for name in listing.names if name.startswith(f"{other}/") and name.count("/") == levels]
+        ending = _common_ending(stems, files)
+        if ending is None:
+            continue
+        is_picture = any(name in taken for name in files)
+        kind = "mask" if is_picture else _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
+        kind = "depth" if is_picture and {"depth", "depths"} & set(words(other)) else kind
+        sidecars.append(f" --sidecar '{_field_name(other)}={other}/{place}{ending}:{kind}'")
+    return f"--classes none{''.join(map(shown, sidecars))}{'' if sidecars else ' (no labels)'}"
+
+
+def _common_ending(stems: set[str], files: Iterable[str]) -> str | None:
+    """What most of the files' names have behind the stem of a picture; None where none has one."""
+    endings: Counter[str] = Counter()
+    for file in files:
+        name = file.rpartition("/")[2]
+        length = next((end for end in range(len(name) - 1, 0, -1) if name[:end] in stems), 0)
+        if length:
+            endings[name[length:]] += 1
+    return min(endings, key=lambda ending: (-endings[ending], ending)) if endings else None
+
+
+def _field_name(folder: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", folder.lower()).strip("_")
+    return name if name and name[0].isalpha() else "added"
+
+
+def _same_names(pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether half of the pictures in folders of companions are named as those in folders of pictures."""
+    first = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in main}
+    second = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in others}
+    return bool(second) and 2 * len(first & second) >= len(second)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown, names[:most])) + more

@@ -1,0 +1,154 @@
+"""Input folder: the files of a data set, below the folder that the user names, read by one rule about links.
+
+| the path of a file                               | unless asked                  | follow_links          |
+|--------------------------------------------------|-------------------------------|-----------------------|
+| has no link in it                                | is read                       | is read               |
+| has a link in it and leads to a file below the folder | is read                  | is read               |
+| leads out of the folder                          | LeadsOut                      | is read               |
+| leads nowhere, to itself, or to no regular file  | BadInput                      | BadInput              |
+
+The folder itself may be a link. A folder that comes out of an archive can hold a link to any file of whoever packs it:
+what a data set consists of is settled by its folder, and whoever links to files elsewhere says so. A file is opened
+beneath the folder's descriptor, where no link is on the way, so that what is opened is what was judged, whoever puts a
+link in its place meanwhile.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer.errors import BadInput
+from packer.files.open_beneath import open_beneath
+
+_FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a FIFO does not block
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+_THROUGH_A_LINK = (errno.ELOOP, errno.ENOTDIR)  # what open_beneath says of one, at the end or on the way
+_BROKEN = {errno.ENOENT: "leads nowhere", errno.ELOOP: "leads to itself, or through more than 40 others"}
+HOW_TO_FOLLOW = "--follow-links (follow_links=True)"
+
+
+class LinkLeadsOut(BadInput):
+    """A file that is reached by a link out of the folder, which nobody has asked to follow."""
+
+
+@dataclass(frozen=True)
+class InputFolder:
+    """The folder of a data set; holds nothing open."""
+
+    root: Path
+    follow_links: bool = False
+
+    def read(self, name: str) -> bytes:
+        """The bytes of the regular file at this relative path; raises LeadsOut, BadInput."""
+        path = self.root / name
+        with _reading(path):
+            descriptor = self._open(name)
+            try:
+                return _content(descriptor, path)
+            finally:
+                os.close(descriptor)
+
+    def start(self, name: str, count: int) -> bytes:
+        """The first bytes of the regular file at this relative path, at most so many; raises LeadsOut, BadInput."""
+        path = self.root / name
+        with _reading(path):
+            descriptor = self._open(name)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise _no_file(path)
+                return os.read(descriptor, count)
+            finally:
+                os.close(descriptor)
+
+    def status(self, name: str) -> os.stat_result:
+        """What the system says of the file at this relative path, links followed; raises LeadsOut, BadInput."""
+        path = self.root / name
+        with _reading(path):
+            status = os.stat(path, follow_symlinks=self.follow_links)
+            if stat.S_ISLNK(status.st_mode):
+                status = os.stat(os.path.join(self.real, self.behind_links(name)), follow_symlinks=False)
+        return status
+
+    def leads_out(self, name: str) -> bool:
+        """Whether what is at this relative path lies outside of the folder, all links followed."""
+        real = self.real
+        found = os.path.realpath(os.path.join(real, name))
+        return found != real and not found.startswith(os.path.join(real, ""))
+
+    def behind_links(self, name: str) -> str:
+        """The relative path, without a link in it, of what the one at `name` leads to; raises LeadsOut, OSError."""
+        if not self.leads_out(name):
+            return os.path.relpath(os.path.realpath(os.path.join(self.real, name)), self.real)
+        path = self.root / name
+        os.stat(path)  # one that leads nowhere is told as such
+        raise LinkLeadsOut(f"{path}: is a link out of the folder; {HOW_TO_FOLLOW} packs what it leads to")
+
+    @property
+    def real(self) -> str:
+        """The folder's absolute path without a link in it."""
+        return os.path.realpath(self.root)
+
+    def _open(self, name: str) -> int:
+        if self.follow_links:
+            return _open_followed(self.root / name)
+        folder = os.open(self.root, _FOLDER)
+        try:
+            try:
+                return open_beneath(folder, os.fsencode(name))
+            except OSError as error:
+                if error.errno not in _THROUGH_A_LINK:
+                    raise
+            return open_beneath(folder, os.fsencode(self.behind_links(name)))
+        finally:
+            os.close(folder)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file that the user names, links followed; raises BadInput for anything else.
+
+    Never blocks on a FIFO or device. For files of a data set there is InputFolder.
+    """
+    with _reading(path):
+        descriptor = _open_followed(path)
+        try:
+            return _content(descriptor, path)
+        finally:
+            os.close(descriptor)
+
+
+def _open_followed(path: Path) -> int:
+    if os.path.islink(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise _no_file(path)  # opening a device can do something to it
+    return os.open(path, _FILE)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Make an error of the system in the block one of the file."""
+    try:
+        yield
+    except OSError as error:
+        if os.path.islink(path) and error.errno in _BROKEN:
+            raise BadInput(f"{path}: cannot read: the link {_BROKEN[error.errno]}; mend it or leave it out") from error
+        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+
+
+def _content(descriptor: int, path: Path) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _no_file(path)
+    data = os.read(descriptor, status.st_size + 1)
+    if len(data) == status.st_size:  # one read is the rule: 100 000 small files are read here
+        return data
+    pieces = [data]
+    while piece := os.read(descriptor, 1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _no_file(path: Path) -> BadInput:
+    return BadInput(f"{path}: expected a regular file, found another kind of file; leave it out")

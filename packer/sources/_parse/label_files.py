@@ -1,0 +1,92 @@
+"""Labels: the text files of grasp sets, lines of numbers, as arrays.
+
+Strict reading stops at the first line that does not fit and names it; lenient reading leaves out what such a line
+belongs to. Rows that are not finite (`NaN`, `inf`) are annotations without a place: both ways leave them out.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+from packer.sources._parse.listing import shown
+
+_LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
+
+
+@dataclass(frozen=True)
+class Labels:
+    """values: float64 (N, ...), finite; dropped: how many of `total` were left out."""
+
+    values: npt.NDArray[np.float64]
+    total: int
+
+    @property
+    def dropped(self) -> int:
+        """How many were left out."""
+        return self.total - len(self.values)
+
+
+def read_rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> Labels:
+    """One label per line of `columns` numbers, as (N, columns); raises BadInput with path:line where strict.
+
+    separator: what stands between the numbers, None for any white space. Blank lines are skipped, every line end is
+    accepted.
+    """
+    rows = _rows(data, path, columns=columns, separator=separator, strict=strict)
+    return Labels(rows[_finite(rows)], len(rows))
+
+
+def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
+    """One rectangle per four lines `x y` (Cornell's cpos and cneg files), as corners (N, 4, 2).
+
+    A rectangle with one corner that is not a place is left out whole. Raises BadInput with path:line where strict.
+    """
+    rows = _rows(data, path, columns=2, separator=None, strict=strict)
+    rest = len(rows) % 4
+    if rest and strict:
+        last = len(data.splitlines())
+        raise BadInput(
+            f"{shown(str(path))}:{last}: incomplete rectangle: {len(rows)} corners, expected a multiple of 4; "
+            "mend the file or say --labels lenient"
+        )
+    corners = rows[: len(rows) - rest].reshape(-1, 4, 2)
+    return Labels(corners[_finite(corners)], len(corners) + bool(rest))
+
+
+def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    inner = tuple(range(1, values.ndim))
+    return np.asarray((np.abs(values) <= _LARGEST).all(axis=inner))
+
+
+def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> npt.NDArray[np.float64]:
+    """Every line that is not blank; one that does not fit is NaN where not strict, which keeps the groups of four."""
+    rows = []
+    text = data.decode("utf-8-sig", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = [_number(word) for word in line.strip().split(separator)]
+            if len(row) != columns:
+                raise ValueError(f"{len(row)} numbers")
+        except ValueError as error:
+            if strict:
+                raise BadInput(
+                    f"{shown(str(path))}:{number}: cannot read the label: {error}, expected {columns} numbers "
+                    f"separated by {separator or 'spaces'!r}; mend the file or say --labels lenient"
+                ) from error
+            row = [float("nan")] * columns
+        rows.append(row)
+    return np.asarray(rows, np.float64).reshape(-1, columns)
+
+
+def _number(word: str) -> float:
+    if not word.isascii() or "_" in word:  # Python's float() takes more than label files mean
+        raise ValueError(f"{shown(word[:20])!r}")
+    try:
+        return float(word)
+    except ValueError as error:
+        raise ValueError(f"{shown(word[:20])!r}") from error

@@ -1,0 +1,93 @@
+"""Room: whether a copy fits, asked before anything is written."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer.errors import StorageError
+from packer.files.storage import failing, free_files
+from packer.system.limits import Limit, Machine
+
+_INODE_BYTES = 1024  # memory of the kernel for one file of a tmpfs, measured: 100,000 empty ones took 98 MB
+
+
+@dataclass(frozen=True)
+class SpaceNeeded:
+    """What a copy takes: bytes in whole blocks, and files."""
+
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True)
+class SpaceKept:
+    """What stays free: a share of all there is, 0 <= share < 1, and at least so many bytes."""
+
+    share: float = 0.0
+    bytes: int = 0
+
+    def of(self, limit: Limit) -> int:
+        """Bytes to keep of one limit."""
+        return max(int(limit.total_bytes * self.share), self.bytes)
+
+
+DEFAULT = SpaceKept(
+    0.2, 1 << 30
+)  # DataLoader's batches: 8 workers, 2 each, of 128 float32 images of 224x224 are 1.2 GB
+
+
+def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machine) -> None:
+    """Raise StorageError where a copy does not fit into the file system of `base` beside what is kept.
+
+    keep: None for DEFAULT of the machine's memory and of the file system that DataLoader's batches lie in.
+    """
+    for limit, kept in _limits(base, keep, machine):
+        needed = need.bytes + need.files * _INODE_BYTES
+        if needed > limit.free_bytes - kept:
+            raise StorageError(
+                f"{base}: the pack does not fit: it takes {needed:,} bytes; {limit.name} has {limit.free_bytes:,} of "
+                f"{limit.total_bytes:,} bytes free, of which {kept:,} stay free for others (--keep); nothing was "
+                "written; copy some parts (--parts), keep less, or warm the page cache (--warm)"
+            )
+    files = free_files(base)
+    if files is not None and need.files > files:
+        raise StorageError(
+            f"{base}: the pack does not fit: it has {need.files:,} files, {files:,} more can be made there; "
+            "nothing was written; copy some parts (--parts), or warm the page cache (--warm)"
+        )
+
+
+def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
+    """Bytes that the page cache may take; a large number where the system does not tell."""
+    limits = [limit for limit in (machine.memory(), *machine.cgroup_memory()) if limit is not None]
+    return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
+
+
+def space(base: Path) -> Limit | None:
+    """The file system that holds `base`; None where it is a tmpfs without a size. Raises StorageError."""
+    with failing(base, "ask for free space"):
+        found = os.statvfs(base)
+    if not found.f_blocks:
+        return None
+    return Limit(f"{base}", found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
+    """All that the copy takes from, and what is kept of each."""
+    there = space(base)
+    with failing(base, "ask for its file system"):
+        mount = machine.mount(base)
+    if there is not None:
+        yield there, (keep or (DEFAULT if _is_shared_memory(base, machine) else SpaceKept())).of(there)
+    if mount is not None and mount.in_memory:
+        for limit in (machine.memory(), *machine.cgroup_memory()):
+            if limit is not None:
+                yield limit, (keep or DEFAULT).of(limit)
+
+
+def _is_shared_memory(base: Path, machine: Machine) -> bool:
+    try:
+        return os.stat(base).st_dev == os.stat(machine.shared_memory).st_dev
+    except FileNotFoundError:
+        return False

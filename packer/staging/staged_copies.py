@@ -1,0 +1,246 @@
+"""Lease: a shared lock on a staged copy, which nobody removes as long as it is read."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer import formats
+from packer.errors import Locked, StorageError, UnsafePath
+from packer.files.digest import part_bytes
+from packer.files.open_folder import OpenFolder
+from packer.files.storage import failing
+from packer.pack import manifest as manifests
+from packer.pack.extra_files import FOLDER as EXTRAS
+from packer.pack.index import FOLDER as INDEX
+from packer.pack.manifest import Manifest
+from packer.pack.unlisted import PACK_NAMES
+from packer.staging.user_folder import UserFolder
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def take(folder: Path) -> int | None:
+    """A descriptor that holds a lease on `folder` until it is closed, by the process and by all that inherit it.
+
+    None where there is no such folder. Raises UnsafePath where it is something else, StorageError.
+    """
+    descriptor = _open(folder)
+    if descriptor is None:
+        return None
+    with failing(folder, "lock"):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for the few moments that a release takes to rename it
+    if _is_there(descriptor, folder):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def unread(folder: Path) -> Iterator[bool]:
+    """Whether nobody has a lease on `folder`; if so, nobody gets one inside the block. Raises as `take` does."""
+    descriptor = _open(folder)
+    if descriptor is None:
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except BlockingIOError:
+            is_free = False
+        yield is_free
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: Path) -> int | None:
+    with failing(folder, "open"):
+        try:
+            return os.open(folder, _FOLDER)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise UnsafePath(f"{folder}: expected a folder, found a link or a file; remove it") from error
+            raise
+
+
+def _is_there(descriptor: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+# MERGED Copies: what of a pack is staged, found by the digest of its manifest.
+
+_ORIGIN = ".origin"
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file of a pack, or a part that is a folder: relative path, size, sha256, and the samples of a part."""
+
+    name: str
+    bytes: int
+    sha256: str
+    samples: int = 0
+    is_folder: bool = False
+
+
+class StagedCopy:
+    """The copy of one pack, whole, in part, or not there."""
+
+    def __init__(self, place: UserFolder, digest: str) -> None:
+        self.place = place
+        self.folder = place.folder / digest
+        self._origin = place.folder / f"{digest}{_ORIGIN}"
+
+    @classmethod
+    def of(cls, place: UserFolder, manifest: Manifest) -> "StagedCopy":
+        """The copy of the pack with that manifest: with the sha256 of its packer.json as name."""
+        return cls(place, hashlib.sha256(manifest.to_bytes()).hexdigest())
+
+    def missing(self, manifest: Manifest, numbers: Sequence[int]) -> list[StagedFile]:
+        """What still has to be copied so that these parts are there; for the last of all parts, all the rest too."""
+        index = [StagedFile(f"{INDEX}/{file.name}", file.bytes, file.sha256) for file in manifest.index]
+        parts = parts_of(manifest)
+        chosen = [parts[number] for number in numbers]
+        lacking = [file for file in (*index, *chosen) if not self._has(file)]
+        if all(self._has(part) for part in parts if part not in chosen):
+            extras = (StagedFile(f"{EXTRAS}/{file.name}", file.bytes, file.sha256) for file in manifest.extras)
+            last = StagedFile(manifests.NAME, len(manifest.to_bytes()), self.folder.name)
+            lacking += [file for file in (*extras, last) if not self._has(file)]
+        return lacking
+
+    def _has(self, file: StagedFile) -> bool:
+        *above, last = (self.folder / file.name).relative_to(self.place.folder).parts
+        folder, found = self.place.folder, []
+        try:
+            for name in (*above, last):
+                folder = folder / name
+                found.append(os.stat(folder, follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        status = found.pop()
+        if not all(stat.S_ISDIR(folder.st_mode) for folder in found):
+            raise UnsafePath(f"{self.folder}: expected a copy of a pack, found a link or a file; remove it")
+        if file.is_folder:
+            return stat.S_ISDIR(status.st_mode)
+        return stat.S_ISREG(status.st_mode) and status.st_size == file.bytes
+
+    def found(self, manifest: Manifest) -> dict[str, Path]:
+        """Where the parts that are there lie, by name, and the folder of the index."""
+        names = [part.name for part in parts_of(manifest) if self._has(part)]
+        if all(self._has(StagedFile(f"{INDEX}/{file.name}", file.bytes, file.sha256)) for file in manifest.index):
+            names.append(INDEX)
+        return {name: self.folder / name for name in names}
+
+    def begin(self, origin: Path) -> None:
+        """Make the folder where it is not there, and note where the pack lies; only under the place's lock."""
+        self._opened().close()
+        self.place.work.write_file(_ORIGIN, os.fsencode(origin))
+        self.place.work.replace(_ORIGIN, self.place.held, self._origin.name)
+
+    def _opened(self) -> OpenFolder:
+        return self.place.held.make_folder(self.folder.name)
+
+    def settle(self) -> None:
+        """Remove folders that nothing was put into."""
+        with self._opened() as folder:
+            for name in (INDEX, EXTRAS):
+                with suppress(StorageError):  # it is not empty, or not there
+                    folder.remove_empty_folder(name)
+        with suppress(StorageError):
+            self.place.held.remove_empty_folder(self.folder.name)
+            self.place.held.remove(self._origin.name)
+
+    def add(self, file: StagedFile, copied: str) -> None:
+        """Put what was copied and checked in its place; copied: its name in .work."""
+        *above, name = file.name.split("/")
+        with ExitStack() as opened:
+            folder = opened.enter_context(self._opened())
+            for inner in above:
+                folder = opened.enter_context(folder.make_folder(inner))
+            status = folder.status(name)
+            if file.is_folder or (status is not None and stat.S_ISDIR(status.st_mode)):
+                folder.remove(name)
+                self.place.work.publish(copied, folder, name)
+            else:
+                self.place.work.replace(copied, folder, name)
+
+    def take_back(self, files: Sequence[StagedFile]) -> None:
+        """Remove what was added, unless somebody reads it."""
+        with unread(self.folder) as is_free, ExitStack() as opened:
+            for file in files if is_free else ():
+                *above, name = file.name.split("/")
+                folder = opened.enter_context(self._opened())
+                for inner in above:
+                    folder = opened.enter_context(folder.folder(inner))
+                folder.remove(name)
+
+    def remove(self, *, force: bool = False) -> int:
+        """Remove the copy, in one step for those who look for it, and return its bytes; only under the place's lock.
+
+        Raises Locked where a data set reads it, unless it is forced: the memory is free then when that has ended;
+        UnsafePath where something lies in it that is of no pack.
+        """
+        name = self.folder.name
+        with unread(self.folder) as is_free:
+            if not is_free and not force:
+                raise Locked(f"{self.folder}: a data set reads this copy; wait for it to end, or --force")
+            size = part_bytes(self.folder)
+            with self._opened() as folder:
+                for inner in folder.names():
+                    if not re.fullmatch(PACK_NAMES, inner):
+                        raise UnsafePath(f"{folder.path / inner}: packer did not make it; move it away")
+            self.place.held.remove(self._origin.name)
+            self.place.held.publish(name, self.place.work, name)
+        self.place.work.remove(name)
+        return size
+
+    def origin(self) -> Path | None:
+        """Where the pack was that this is a copy of; None where a stager was killed before it noted that."""
+        with self.place.opened() as folder:
+            text = folder.read_file(self._origin.name)
+        return Path(os.fsdecode(text)) if text else None
+
+    def describe(self) -> dict[str, object]:
+        """Path, origin, bytes, whether it is whole, parts, and whether it is in use, for `packer stage --list`."""
+        with failing(self.folder, "list the folder"):
+            names = os.listdir(self.folder)
+        with unread(self.folder) as is_free:
+            return {
+                "path": str(self.folder),
+                "origin": os.fsdecode(self.origin() or ""),
+                "bytes": part_bytes(self.folder),
+                "whole": manifests.NAME in names,
+                "parts": len(set(names) - {INDEX, EXTRAS, manifests.NAME}),
+                "in_use": not is_free,
+            }
+
+
+def parts_of(manifest: Manifest) -> list[StagedFile]:
+    """The parts of a pack, in order."""
+    is_folder = formats.load(manifest.format).Reader.is_folder
+    return [StagedFile(part.name, part.bytes, part.sha256, part.samples, is_folder) for part in manifest.parts]
+
+
+def copies(place: UserFolder) -> Iterator[StagedCopy]:
+    """All copies in a place."""
+    for digest in place.digests():
+        yield StagedCopy(place, digest)
+
+
+def copies_of(place: UserFolder, pack: Path) -> list[StagedCopy]:
+    """The copies of the pack at `pack`, of one that was there before, or the copy with that path itself."""
+    where = pack.resolve()
+    own = StagedCopy.of(place, manifests.read(pack)).folder if (pack / manifests.NAME).exists() else None
+    return [copy for copy in copies(place) if copy.folder in (own, where) or copy.origin() == where]

@@ -1,0 +1,101 @@
+"""Arrays: results in the caller's memory or new, and numbers in another dtype, exactly or not at all."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.schema import Buffer as Buffer
+
+_NUMBERS = "biuf"
+
+
+def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """`value` as an array of that dtype, of which every element equals the given one; NaN equals NaN.
+
+    Raises BadInput for an element that does not fit, InvalidRequest for what is no number. A copy only where needed.
+    """
+    wanted = np.dtype(dtype)
+    try:
+        given = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest(f"expected numbers of one shape, found {type(value).__name__}: {error}") from error
+    if given.dtype.kind not in _NUMBERS:
+        raise InvalidRequest(f"expected {wanted} numbers, found {type(value).__name__} of {given.dtype}")
+    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # NumPy calls this safe
+    if np.can_cast(given.dtype, wanted, "safe") and not loses:
+        return given.astype(wanted, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        made = given.astype(wanted)
+        same = _equal(given, made)
+    if not same.all():
+        place = tuple(int(axis) for axis in np.argwhere(~same)[0])
+        raise BadInput(f"{given.dtype} value {given[place]} does not fit {wanted} exactly; use a wider dtype")
+    return made
+
+
+def _equal(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where the two hold the same number, across kinds; NumPy itself compares int64 with float64 inexactly."""
+    if given.dtype.kind == made.dtype.kind == "f":
+        return np.asarray((given == made) | (np.isnan(given) & np.isnan(made)))
+    if given.dtype.kind == "f" or made.dtype.kind == "f":
+        floats, whole = (given, made) if given.dtype.kind == "f" else (made, given)
+        # below 2**63 a whole float is exactly an int64, and what is not finite is no integer
+        inside = np.isfinite(floats) & (np.abs(floats) < 2.0**63)
+        as_int = np.where(inside, floats, 0).astype(np.int64)
+        fits = whole <= np.iinfo(np.int64).max if whole.dtype == np.uint64 else np.True_
+        return np.asarray(inside & fits & (as_int == floats) & (as_int == whole.astype(np.int64)))
+    return np.asarray(given == made)  # integers: NumPy compares signed with unsigned exactly
+
+
+def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A float array rounded to a narrower float; NaN and infinity are kept. Raises BadInput where a value overflows."""
+    with np.errstate(over="ignore"):
+        made = given.astype(dtype)
+    lost = np.isinf(made) & np.isfinite(given)
+    if lost.any():
+        raise BadInput(f"value {given[lost].flat[0]} is beyond {np.dtype(dtype)}; use raw:{given.dtype}")
+    return made
+
+
+def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> npt.NDArray[Any]:
+    """The bytes from `offset` on as (n,) little-endian numbers, a view of `buffer`.
+
+    Raises CorruptRecord for a truth value that is neither 0 nor 1.
+    """
+    values = np.frombuffer(buffer, dtype.newbyteorder("<"), offset=offset)
+    if dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
+        raise CorruptRecord("a truth value is neither 0 nor 1; pack again from the source")
+    return values
+
+
+def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> npt.NDArray[Any]:
+    """`out` as a plain array, or a new one, not initialised; raises InvalidRequest unless `out` is C-contiguous and
+    exact.
+    """
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise InvalidRequest(f"out: expected a NumPy array of {np.dtype(dtype)} {shape}, found {type(out).__name__}")
+    if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:
+        order = "C-contiguous" if out.flags.c_contiguous else "not C-contiguous"
+        access = "writable" if out.flags.writeable else "read-only"
+        raise InvalidRequest(
+            f"out: expected a C-contiguous writable array of {np.dtype(dtype)} {shape}, "
+            f"found {out.dtype} {out.shape}, {order}, {access}"
+        )
+    return out.view(np.ndarray)
+
+
+def deliver(value: npt.NDArray[Any], *, out: Any = None) -> npt.NDArray[Any]:
+    """`value` itself, C-contiguous, or copied into `out`; raises InvalidRequest unless `out` is exact."""
+    if out is None:
+        return np.ascontiguousarray(value)
+    np.copyto(target(value.shape, value.dtype, out=out), value)
+    return out  # type: ignore[no-any-return]
+
+
+def form(value: Any) -> str:
+    """What a value is, for messages: dtype and shape of an array, else its type."""
+    return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -1,0 +1,48 @@
+"""ordered_map: the only maker of threads when packing, and how many of them this process may use."""
+
+import itertools
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from packer.system.limits import Machine
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores that this process may really use: the scheduler's affinity, cut by its cgroups' quotas, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = Machine(cgroup=cgroup).cpu_quota()
+    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], *, threads: int, window: int | None = None
+) -> Iterator[Result]:
+    """function(item) for each item, in order, computed by `threads` threads at most `window` items ahead.
+
+    With one thread nothing is started: the calls happen in the caller. The first exception ends the map: it is raised
+    in the caller at its item's turn, items not started are dropped and the running ones awaited.
+    """
+    if threads <= 1:
+        yield from map(function, items)
+        return
+    rest = iter(items)
+    pending: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="packer-map")
+    try:
+        for item in itertools.islice(rest, window or 2 * threads):
+            pending.append(pool.submit(function, item))
+        while pending:
+            result = pending.popleft().result()
+            for item in itertools.islice(rest, 1):
+                pending.append(pool.submit(function, item))
+            yield result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

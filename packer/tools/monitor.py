@@ -1,0 +1,206 @@
+"""Monitoring: how long a training loop waits for its batches, told when it is over."""
+
+import heapq
+import sys
+import time
+import weakref
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from packer.system.nvml import Nvml
+from packer.tools.repeated_runs import percentile
+
+DATA_BOUND = 0.1  # the share of time waited from which the data are what limits
+PERCENTILES = (50, 90, 99)
+_MOST_WORST = 32
+_OF_WORST = 20  # steps for one that counts as bad
+_SHOWN_KEYS = 5
+_GPU_EVERY_S = 0.5
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of all steps so far, in seconds.
+
+    wait_seconds: in `iter` and `next`, of that first_seconds until the first batches of the epochs; compute_seconds: in
+    the loop's body. The time between two epochs is in neither. waits: each batch's. worst: the longest of them, at most
+    a twentieth and no first batch, with the number of the step and the keys of the batch, none where batches carry no
+    keys. gpu_busy: percent per GPU, None where NVML is absent or did not tell.
+    """
+
+    epochs: int
+    steps: int
+    wait_seconds: float
+    first_seconds: float
+    compute_seconds: float
+    waits: Sequence[float]
+    worst: Sequence[tuple[float, int, Sequence[str]]]
+    gpu_busy: Sequence[float | None] | None
+
+    @property
+    def share(self) -> float:
+        """Of the loop's time that was waited, 0 to 1."""
+        return self.wait_seconds / max(self.wait_seconds + self.compute_seconds, 1e-12)
+
+    @property
+    def verdict(self) -> str:
+        """Such as "data-bound: 63 % waiting"."""
+        bound = "data-bound" if self.share >= DATA_BOUND else "compute-bound"
+        return f"{bound}: {self.share * 100:.0f} % waiting"
+
+    @property
+    def suspects(self) -> list[tuple[str, int]]:
+        """Keys that are in more than one of the worst batches, and in how many: a slow sample slows each of its."""
+        counts = Counter(key for _, _, keys in self.worst for key in set(keys))
+        return [(key, count) for key, count in counts.most_common() if count > 1]
+
+    def __str__(self) -> str:
+        whole = self.wait_seconds + self.compute_seconds
+        loop = f"{_counted(self.steps, 'step')} in {_counted(self.epochs, 'epoch')}"
+        lines = [
+            f"packer.monitor: {self.verdict} ({self.wait_seconds:.2f} of {whole:.2f} s, {loop}; "
+            f"{self.first_seconds:.2f} s for first batches)"
+        ]
+        marks = ", ".join(f"{percent} % within {percentile(self.waits, percent) * 1e3:.1f}" for percent in PERCENTILES)
+        lines.append(f"  waits in ms: {marks}, longest {max(self.waits, default=0.0) * 1e3:.1f}")
+        return "\n".join([*lines, *(f"  {line}" for line in (*self._of_samples(), *self._of_gpus()))])
+
+    def _of_samples(self) -> Iterator[str]:
+        if suspects := self.suspects[:_SHOWN_KEYS]:
+            named = ", ".join(f"{key!r} ({count})" for key, count in suspects)
+            yield f"in several of the {len(self.worst)} longest waits: {named}"
+        elif self.worst and self.worst[0][2]:
+            seconds, step, keys = self.worst[0]
+            more = f", ... ({len(keys)} in all)" if len(keys) > _SHOWN_KEYS else ""
+            named = ", ".join(map(repr, keys[:_SHOWN_KEYS]))
+            yield f"longest wait: {seconds * 1e3:.1f} ms at step {step} for {named}{more}"
+
+    def _of_gpus(self) -> Iterator[str]:
+        if self.gpu_busy is None:
+            yield "GPU: left out, no libnvidia-ml.so.1 that shows one"
+            return
+        told = (f"{'unknown' if busy is None else f'{busy:.0f} %'} (GPU {at})" for at, busy in enumerate(self.gpu_busy))
+        yield f"GPU busy: {', '.join(told)}"
+
+
+@dataclass
+class _Record:
+    """What is noted while the loop runs."""
+
+    epochs: int = 0
+    first_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    waits: "array[float]" = field(default_factory=lambda: array("d"))
+    worst: list[tuple[float, int, tuple[str, ...]]] = field(default_factory=list)
+    gpus: list[tuple[int, int]] | None = None  # sum of percents and their number, per GPU
+    told: int = 0  # steps that a report has told of
+
+    def report(self) -> Report:
+        self.told = len(self.waits)
+        busy = None if self.gpus is None else [total / count if count else None for total, count in self.gpus]
+        return Report(
+            epochs=self.epochs,
+            steps=len(self.waits),
+            wait_seconds=sum(self.waits),
+            first_seconds=self.first_seconds,
+            compute_seconds=self.compute_seconds,
+            waits=tuple(self.waits),
+            worst=sorted(self.worst, reverse=True)[: -(-len(self.waits) // _OF_WORST)],
+            gpu_busy=busy,
+        )
+
+
+class Monitor:
+    """An iterable of batches that passes on those of another, and notes how long each was awaited.
+
+    Everything else that is asked of it (`len`, `sampler`, `set_epoch`, ...) is asked of the loader. When the last one
+    lets go of it, or the program ends, the report is written, unless `report` has told it all before.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        *,
+        key: str = "key",
+        out: TextIO | None = None,
+        clock: Clock = time.perf_counter,
+        gpu: Callable[[], Nvml | None] = Nvml.open,
+    ) -> None:
+        """key: where a batch that is a dict has the keys of its samples. out: sys.stderr where none is given."""
+        self.loader = loader
+        self._key = key
+        self._clock = clock
+        self._nvml = gpu()
+        self._next_look = clock()
+        self._record = _Record(gpus=[(0, 0)] * len(self._nvml.busy()) if self._nvml is not None else None)
+        self._tell = weakref.finalize(self, _tell, self._record, out or sys.stderr)
+
+    def __iter__(self) -> Iterator[Any]:
+        clock, record = self._clock, self._record
+        began = clock()
+        batches = iter(self.loader)
+        is_first = True
+        record.epochs += 1
+        while True:
+            try:
+                batch = [next(batches)]
+            except StopIteration:
+                return
+            now = clock()
+            self._note(now - began, batch[0], is_first=is_first)
+            is_first = False
+            try:
+                yield batch.pop()  # nothing here holds a batch that the loop lets go of
+            finally:  # also when the loop breaks
+                began = clock()
+                record.compute_seconds += began - now
+            if self._nvml is not None and began >= self._next_look:
+                self._look_at_gpus(began)
+
+    def _note(self, seconds: float, batch: Any, *, is_first: bool) -> None:
+        record = self._record
+        record.waits.append(seconds)
+        if is_first:
+            record.first_seconds += seconds
+        elif len(record.worst) < _MOST_WORST or seconds > record.worst[0][0]:
+            keys = batch.get(self._key) if isinstance(batch, dict) else None
+            named = tuple(map(str, keys)) if isinstance(keys, (list, tuple)) else ()
+            push = heapq.heappush if len(record.worst) < _MOST_WORST else heapq.heapreplace
+            push(record.worst, (seconds, len(record.waits), named))
+
+    def _look_at_gpus(self, now: float) -> None:
+        self._next_look = now + _GPU_EVERY_S
+        if self._nvml is not None and self._record.gpus is not None:
+            pairs = zip(self._record.gpus, self._nvml.busy(), strict=True)
+            self._record.gpus = [
+                (total, count) if busy is None else (total + busy, count + 1) for (total, count), busy in pairs
+            ]
+
+    def report(self) -> Report:
+        """What was found so far; `str` of it is the text."""
+        return self._record.report()
+
+    def __len__(self) -> int:
+        loader: Any = self.loader
+        return len(loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # while it is copied or unpickled there is none yet
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def __repr__(self) -> str:
+        return f"monitor({self.loader!r})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _tell(record: _Record, out: TextIO) -> None:
+    if len(record.waits) > record.told:
+        out.write(f"{record.report()}\n")

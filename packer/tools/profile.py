@@ -1,0 +1,352 @@
+"""Profile: how long a sample of a pack takes in each stage of loading, in one thread.
+
+The stages are those of a batch in the making, one after the other, done by the code that loaders use: what is fused
+there (a JPEG decoded no further than the view shows, straight into the batch) is fused here, too.
+
+| stage     | what                                                                                     |
+|-----------|------------------------------------------------------------------------------------------|
+| read      | the record's bytes from the pack, every page of them touched                             |
+| crc       | their crc32, which loaders compare the first time that they read a value                 |
+| decode    | headers, pixels, labels; straight into the batch where there is no transform             |
+| warp      | the geometry: resizing, cutting, turning                                                 |
+| transform | the user's function                                                                      |
+| collate   | samples into a batch; only what is not decoded into it                                   |
+| copy      | the batch to the device, awaited; only with a GPU                                        |
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from packer.datasets.batch import as_torch
+from packer.datasets.collate import Collator
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.formats.base import Record
+from packer.geometry import View
+from packer.geometry.warp import warp
+from packer.pack.sample_reader import Look
+from packer.schema import PIXEL_KINDS, Field
+from packer.tools import page_cache
+from packer.tools.repeated_runs import table
+from packer.tools.workload import subjects
+
+STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
+LASTING = tuple(stage for stage in STAGES if stage != "crc")
+_PAGE = 4096
+_WORST = 5
+Clock = Callable[[], float]
+
+
+@dataclass
+class Profile:
+    """seconds: of all samples, by (stage, field), the field "" where a stage is not of one field.
+
+    worst: seconds and keys of the samples that took longest until they were put together. device: None where nothing
+    was copied.
+    """
+
+    samples: int
+    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    worst: list[tuple[float, str]] = field(default_factory=list)
+    device: str | None = None
+
+    def of(self, stage: str) -> float:
+        """Milliseconds per sample in a stage."""
+        return sum(seconds for (name, _), seconds in self.seconds.items() if name == stage) / self.samples * 1e3
+
+    @property
+    def total(self) -> float:
+        """Milliseconds per sample of all stages but crc, which is gone after the first epoch."""
+        return sum(map(self.of, LASTING))
+
+    @property
+    def limit(self) -> str:
+        """The stage that takes longest, in all epochs but the first."""
+        return max(LASTING, key=self.of)
+
+
+class Stopwatch:
+    """Adds the time since the last lap to a stage, and a field."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.seconds: dict[tuple[str, str], float] = {}
+        self._clock = clock
+        self.last = clock()
+
+    def lap(self, stage: str, of: str = "") -> None:
+        """What was done since the last lap was this."""
+        now = self._clock()
+        self.seconds[stage, of] = self.seconds.get((stage, of), 0.0) + now - self.last
+        self.last = now
+
+    def skip(self) -> None:
+        """What was done since the last lap is of no stage."""
+        self.last = self._clock()
+
+
+def profile(
+    dataset: PackDataset,
+    indices: Sequence[int],
+    *,
+    batch_size: int = 32,
+    device: str | None = None,
+    clock: Clock = time.perf_counter,
+) -> Profile:
+    """Load these samples, stage by stage. dataset: its geometry and transform count, its `output` must be "torch".
+
+    device: such as "cuda"; None copies nowhere. Raises what loading raises, and InvalidRequest without a sample.
+    """
+    if not len(indices) or dataset.output != "torch":
+        raise InvalidRequest(f"{dataset!r}: a profile needs at least one sample, and output='torch'")
+    run = _ProfiledPass(dataset, Stopwatch(clock), device)
+    for start in range(0, len(indices), batch_size):
+        run.batch(indices[start : start + batch_size])
+    worst = sorted(run.worst, reverse=True)
+    return Profile(len(indices), run.watch.seconds, worst, device)
+
+
+class _ProfiledPass:
+    """One pass over the samples."""
+
+    def __init__(self, dataset: PackDataset, watch: Stopwatch, device: str | None) -> None:
+        self.watch = watch
+        self.worst: list[tuple[float, str]] = []
+        self._dataset = dataset
+        self._reader = dataset.reader()
+        self._device = device
+        self._collator = Collator("list", schema=dataset.schema)
+        self._slots: dict[str, np.ndarray[Any, Any]] = {}
+
+    def batch(self, indices: Sequence[int]) -> None:
+        places = self._dataset.places(indices).tolist()
+        samples = []
+        self.watch.lap("collate")
+        for position, place in enumerate(places):
+            began = self.watch.last
+            samples.append(self._sample(place, position, len(places)))
+            entry = (self.watch.last - began, self._reader.pack.index.key(place))
+            (heapq.heappush if len(self.worst) < _WORST else heapq.heappushpop)(self.worst, entry)
+            self.watch.skip()
+        batch = self._collated(samples, len(places))
+        self.watch.lap("collate")
+        if self._device is not None:
+            _copy(batch, self._device)
+            self.watch.lap("copy")
+
+    def _sample(self, index: int, position: int, count: int) -> Any:
+        reader, watch, dataset = self._reader, self.watch, self._dataset
+        sample: dict[str, Any] = {}
+        with reader.pack.record(index, reader.stored, check=False) as record:
+            touch(record)
+            watch.lap("read")
+            for name, value in record.items():
+                reader.pack.compare(index, name, value)
+            watch.lap("crc")
+            looks = {name: self._look(index, name, record) for name in reader.pictures}
+            random = torch.rand(dataset.geometry.draws).tolist() if dataset.geometry else ()
+            main, others = reader.views(index, dataset.geometry, looks, random)
+            watch.lap("warp")
+            for each in reader.schema:
+                if each.name in record:
+                    view, out = others.get(each.name, main), None
+                    if each.kind in PIXEL_KINDS and dataset.transform is None:
+                        out = self._slot(each, looks[each.name], view, position=position, count=count)
+                    value = self._decoded(index, each, record, out=out, look=looks.get(each.name), view=view)
+                else:
+                    value = reader.indexed(index, each)
+                sample[each.name] = as_torch(each, value)
+                watch.lap("decode", each.name)
+        if dataset.transform is None:
+            return sample
+        transformed = dataset.transform(sample)
+        watch.lap("transform")
+        return transformed
+
+    def _look(self, index: int, name: str, record: Record) -> Look:
+        look = self._reader.look(index, name, record[name])
+        self.watch.lap("decode", name)
+        return look
+
+    def _slot(self, each: Field, look: Look, view: View | None, *, position: int, count: int) -> Any:
+        """The sample's place in the batch, whose memory is used again; None for a picture of another shape."""
+        shape = look[0] if view is None else (*view.size, *look[0][2:])
+        slots = self._slots.get(each.name)
+        if slots is None or len(slots) < count:
+            dtype = np.float32 if each.kind == "depth" else np.uint8
+            slots = self._slots[each.name] = np.zeros((count, *shape), dtype)
+        return slots[position] if slots.shape[1:] == shape else None
+
+    def _decoded(
+        self, index: int, each: Field, record: Record, *, out: Any, look: Look | None, view: View | None
+    ) -> Any:
+        """One value, what is decoding and what is warping told apart."""
+        reader, watch, buffer = self._reader, self.watch, record[each.name]
+        if each.kind not in PIXEL_KINDS or view is None:
+            return reader.decode(index, each, buffer, out, look=look, view=view)
+        if each.codec.partition(":")[0] == "raw":  # warped straight from the stored pixels
+            pixels = reader.decode(index, each, buffer, out, look=look, view=view)
+            watch.lap("warp", each.name)
+            return pixels
+        decoder = reader.file_decoder(each)
+        warps = []
+
+        def decoded() -> None:
+            watch.lap("decode", each.name)
+            warps.append(True)
+
+        if decoder is None or (each.kind == "depth" and each.dtype != "float32"):
+            pixels = reader.decode(index, each, buffer, None, look=look)
+            decoded()
+            pixels = warp(pixels, view, each.kind, invalid=each.invalid, out=out)
+        else:
+            try:
+                header = look[1] if look is not None else None
+                pixels = decoder(buffer, view, out, header=header, decoded=decoded)
+            except (BadInput, CorruptRecord) as error:
+                raise reader.undecodable(index, each.name, error) from error
+        watch.lap("warp" if warps else "decode", each.name)
+        return pixels
+
+    def _collated(self, samples: list[Any], count: int) -> Any:
+        """The batch; what lies in its slots is there already."""
+        if self._dataset.transform is not None or not samples:
+            return self._collator.samples(samples)
+        batched = {
+            name: as_torch(self._reader.schema[name], slots[:count])
+            for name, slots in self._slots.items()
+            if all(tuple(sample[name].shape) == tuple(samples[0][name].shape) for sample in samples)
+        }
+        rest = [{name: value for name, value in sample.items() if name not in self._slots} for sample in samples]
+        return {**batched, **(self._collator.samples(rest) if rest[0] else {})}
+
+
+def touch(record: Record) -> None:
+    """Every page of a record's values, so that they are read from wherever they are."""
+    for value in record.values():
+        bytes(memoryview(value)[::_PAGE])
+
+
+def _copy(batch: Any, device: str) -> None:
+    """Every tensor of a batch to the device, awaited."""
+    values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else [batch]
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            value.to(device)
+        elif isinstance(value, (dict, list, tuple)):
+            _copy(value, device)
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# MERGED Profiling: a pack as the user names it, made ready and profiled.
+
+
+def profiled(
+    pack: Path, *, samples: int, batch: int, cold: bool, geometry: str | None = None, **subject: Any
+) -> tuple[Profile, str]:
+    """The profile of at most so many samples, drawn at random but always the same; and what to say of the page cache.
+
+    geometry: as people write it. subject: fields and transform of a Subject. Raises InvalidRequest for what is no pack.
+    """
+    (chosen,) = subjects((pack,), geometry, **subject)
+    if not chosen.is_pack:
+        raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
+    told = _dropped(page_cache.drop(chosen.files())) if cold else ""
+    dataset: Any = chosen.open()
+    indices = np.random.default_rng(0).permutation(len(dataset))[:samples].tolist()
+    device = "cuda" if torch.cuda.is_available() else None
+    how: dict[str, Any] = {"batch_size": batch, "device": device}
+    if not cold:
+        profile(dataset, indices, **how)
+    return profile(dataset, indices, **how), told
+
+
+def _dropped(left: page_cache.Residency) -> str:
+    if left.share is None:
+        return "The page cache was asked to drop the pack; this system does not tell whether it did (mincore)."
+    if left.share > page_cache.WARM_SHARE:
+        return f"NOT cold: {left.share:.0%} of the pack stayed in memory: a file system in memory, or another reader."
+    return f"Cold: {left.share:.1%} of the pack was in memory."
+
+
+# MERGED What `packer profile` says: the stages, which of them limits and what helps, and the same as JSON.
+
+NAMES = {"copy": "copy to device"}
+_HELPS = {
+    "read": "keep the pack in memory (packer stage), or pack less: --resize, --fields",
+    "decode": "store less to decode: packer convert --resize, or --codec FIELD=raw",
+    "warp": "store the pictures nearer to the size that training needs: packer convert --resize",
+    "transform": "do it on the GPU, or as a geometry (packer.geometry) that is fused with decoding",
+    "collate": "give all samples one shape, and leave out fields that training does not use (fields=)",
+    "copy": "copy uint8 and make floats on the GPU; leave out fields that training does not use (fields=)",
+}
+_KEYS = 3
+
+
+def text(found: Profile, *, cores: int) -> list[str]:
+    """The table, and what is to be said of it."""
+    fields = sorted({of for _, of in found.seconds if of})
+    used = [name for name in fields if any(_shown(found, stage, name) for stage in STAGES)]
+    head = ("stage", "ms/sample", "share", *used)
+    rows = []
+    for stage in STAGES:
+        if (stage == "copy" and found.device is None) or (stage == "transform" and not found.of(stage)):
+            continue
+        share = f"{found.of(stage) / found.total:.0%}" if stage in LASTING else "1st epoch"
+        cells = (_shown(found, stage, name) for name in used)
+        rows.append((NAMES.get(stage, stage), f"{found.of(stage):.3f}", share, *cells))
+    rows.append(("total", f"{found.total:.3f}", "", *("" for _ in used)))
+    return [*table(head, rows), "", verdict(found, cores), *_notes(found)]
+
+
+def _shown(found: Profile, stage: str, name: str) -> str:
+    """Milliseconds of a field in a stage; nothing where they are too few to be seen."""
+    milliseconds = found.seconds.get((stage, name), 0.0) / found.samples * 1e3
+    return f"{milliseconds:.3f}" if milliseconds >= 0.0005 * max(1.0, found.total) else ""
+
+
+def verdict(found: Profile, cores: int) -> str:
+    """Which stage limits, what that allows, and what helps."""
+    rate = 1e3 / max(found.total, 1e-9)
+    stage = found.limit
+    of = f"{found.of(stage):.2f} of {found.total:.2f} ms per sample, {found.of(stage) / max(found.total, 1e-9):.0%}"
+    allows = f"{rate:.0f} samples/s in one thread, at most {rate * cores:.0f} on {cores} cores"
+    return f"{NAMES.get(stage, stage).capitalize()} limits: {of}; {allows}. To go faster: {_help(found, stage)}."
+
+
+def _help(found: Profile, stage: str) -> str:
+    """What helps, with the field that takes longest there."""
+    fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
+    return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
+
+
+def _notes(found: Profile) -> Iterator[str]:
+    if found.device is None:
+        yield "Copy to device: left out, torch finds no GPU here."
+    worst = ", ".join(f"{key!r} {seconds * 1e3:.1f} ms" for seconds, key in found.worst[:_KEYS])
+    yield f"Slowest samples: {worst}."
+
+
+def document(found: Profile, **options: Any) -> dict[str, Any]:
+    """Everything, for programs; milliseconds per sample."""
+    fields: dict[str, dict[str, float]] = {}
+    for (stage, name), seconds in found.seconds.items():
+        if name:
+            fields.setdefault(stage, {})[name] = seconds / found.samples * 1e3
+    return {
+        "title": "packer profile",
+        "options": options,
+        "samples": found.samples,
+        "device": found.device,
+        "ms_per_sample": {stage: found.of(stage) for stage in STAGES},
+        "ms_per_sample_by_field": fields,
+        "limit": found.limit,
+        "slowest": [{"key": key, "ms": seconds * 1e3} for seconds, key in found.worst],
+    }

@@ -1,0 +1,235 @@
+"""Calling: a user's function by its name, `module:function`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from packer.conversion.source_spec import check_folder
+from packer.datasets.collate import Collator
+from packer.datasets.pack_dataset import open_pack
+from packer.errors import InvalidRequest, MissingPackage
+from packer.geometry import Geometry
+from packer.geometry.parsing import parse
+from packer.loading.loader import Loader
+from packer.pack import manifest as manifests
+from packer.registry import import_or_explain
+from packer.schema import PIXEL_KINDS
+from packer.tools.folder_dataset import FolderDataset
+
+
+def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
+    """The function `module:function`, its module looked for in the current folder too; raises InvalidRequest,
+    MissingPackage.
+
+    wanted_by: the option that names it, for messages.
+    """
+    module_name, _, path = name.partition(":")
+    if not (path and all(part.isidentifier() for part in (*module_name.split("."), *path.split(".")))):
+        raise InvalidRequest(f"{wanted_by} {name!r}: expected module:function, such as train:step")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)  # a console script looks beside itself, not where the user is
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise MissingPackage(f"{wanted_by} {name!r}: no module {error.name!r} here; run it from its folder") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidRequest(f"{wanted_by} {name!r}: {module_name} has no {path!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InvalidRequest(f"{wanted_by} {name!r}: expected a function, found {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+# MERGED Subject and Setting: what is loaded, and through which loader with how many workers.
+
+STOCK, OURS = "DataLoader", "Loader"
+LOADERS = (STOCK, OURS)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pack, or the folder of an original data set.
+
+    fields: names, None for all that are not bookkeeping. samples: only so many, spread evenly, None for all.
+    transform: a user's function, `module:function`, called with each sample. follow_links: of a folder, out of it.
+    max_pixels: of a folder, the most of one picture; None for the usual limit.
+    """
+
+    path: Path
+    fields: tuple[str, ...] | None = None
+    geometry: Geometry | None = None
+    samples: int | None = None
+    transform: str | None = None
+    follow_links: bool = False
+    max_pixels: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.resolve().name
+
+    @property
+    def is_pack(self) -> bool:
+        """Whether the folder has a manifest; else it is an original data set."""
+        return (self.path / manifests.NAME).is_file()
+
+    def open(self) -> Dataset[Any]:
+        """The data set, maybe cut to `samples`; raises InvalidRequest, BadInput, CorruptPack, UnknownKey."""
+        transform = load_function(self.transform, "--transform") if self.transform else None
+        how: dict[str, Any] = {"fields": self.fields, "geometry": self.geometry, "transform": transform}
+        dataset: Any
+        if self.is_pack:
+            dataset = open_pack(self.path, **how)
+        else:
+            dataset = FolderDataset(self.path, **how, follow_links=self.follow_links, max_pixels=self.max_pixels)
+        if len(dataset) == 0:
+            raise InvalidRequest(f"{self.path}: there is no sample in it; nothing can be measured")
+        return dataset if self.samples is None else evenly(dataset, self.samples)
+
+    def count(self) -> int:
+        """How many samples it gives."""
+        dataset: Any = self.open()
+        return len(dataset)
+
+    def notes(self) -> list[str]:
+        """What is not measured: of a folder, pictures in formats that packer does not read."""
+        if self.is_pack:
+            return []
+        source = FolderDataset(self.path, follow_links=self.follow_links).source
+        return [f"{self.path}: not measured: {source.unread_message}"] if source.unread else []
+
+    def files(self) -> list[Path]:
+        """Every file that loading may read; of a folder, those of the samples."""
+        if self.is_pack:
+            return sorted(path for path in self.path.rglob("*") if path.is_file())
+        source = FolderDataset(self.path, follow_links=self.follow_links).source
+        return sorted({file for index in range(len(source)) for file in source.files(index)})
+
+
+def subjects(paths: Sequence[Path], geometry: str | None, **more: Any) -> list[Subject]:
+    """A Subject of each path. geometry: as people write it. Raises InvalidRequest where one is no folder or named
+    twice.
+    """
+    view = parse(geometry) if geometry else None
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InvalidRequest(f"{paths[-1]}: one source is named twice; name each once")
+    for path in paths:
+        check_folder(path)
+    return [Subject(path, geometry=view, **more) for path in paths]
+
+
+def evenly(dataset: Any, samples: int) -> Dataset[Any]:
+    """At most so many samples, spread evenly over the data set, all of it where it has no more."""
+    if samples >= len(dataset):
+        return dataset  # type: ignore[no-any-return]
+    places = np.linspace(0, len(dataset) - 1, samples).round().astype(np.int64).tolist()
+    return Subset(dataset, places)
+
+
+def unwrapped(dataset: Any) -> Any:
+    """What a Subset, or another data set around one, was made of."""
+    return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
+
+
+def pictures(dataset: Any) -> int:
+    """How many picture fields a sample has; 0 where nobody knows."""
+    return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
+
+
+@dataclass(frozen=True)
+class LoaderSetting:
+    """loader: DataLoader or Loader. workers: its processes, or threads; 0 only of a DataLoader."""
+
+    loader: str
+    workers: int
+    batch_size: int = 32
+    persistent: bool = True  # DataLoader: its processes live on from epoch to epoch
+
+    def make(self, dataset: Dataset[Any], *, steps_per_epoch: int | None = None) -> Any:
+        """Shuffled batches of the data set. steps_per_epoch: of a Loader alone."""
+        if self.loader == OURS:
+            return Loader(
+                dataset, self.batch_size, shuffle=True, threads=max(1, self.workers), steps_per_epoch=steps_per_epoch
+            )
+        return DataLoader(
+            dataset,
+            self.batch_size,
+            shuffle=True,
+            num_workers=self.workers,
+            persistent_workers=self.persistent and self.workers > 0,
+            worker_init_fn=quiet,
+            collate_fn=_collate(dataset),
+        )
+
+    def check(self, dataset: Dataset[Any]) -> None:
+        """Make one batch in this process, where an error is told plainly; raises what goes wrong."""
+        try:
+            next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
+        except InvalidRequest as error:
+            if "shapes in one batch" not in str(error):
+                raise
+            raise InvalidRequest(f"{error}; on the command line: --geometry 'Resize((224, 224))'") from error
+
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        noun = "thread" if self.loader == OURS else "worker"
+        return f"{self.loader}, {self.workers} {noun}{'s' * (self.workers != 1)}"
+
+    @property
+    def text(self) -> str:
+        """As one would write it in a program."""
+        if self.loader == OURS:
+            return f"packer.Loader(dataset, {self.batch_size}, threads={self.workers})"
+        persistent = ", persistent_workers=True" if self.persistent and self.workers else ""
+        return f"DataLoader(dataset, {self.batch_size}, num_workers={self.workers}{persistent})"
+
+
+def settings(loaders: Sequence[str], workers: Sequence[int], batch_size: int, **more: Any) -> list[LoaderSetting]:
+    """Every loader with every number of workers, without a Loader of no thread; raises InvalidRequest where none is
+    left.
+    """
+    found = [
+        LoaderSetting(loader, count, batch_size, **more)
+        for loader in loaders
+        for count in workers
+        if loader == STOCK or count
+    ]
+    if not found:
+        raise InvalidRequest("--workers 0 is nothing for a Loader, which has at least one thread; say --workers 1")
+    return found
+
+
+def quiet(_: int) -> None:
+    """In a worker process: OpenCV's own threads would only fight with the other workers."""
+    import_or_explain("cv2", "a data loader worker").setNumThreads(0)
+
+
+def _collate(dataset: Any) -> Any:
+    """torch's own where a pack gives whole batches; else ours, which takes grasps of varying number."""
+    inner = unwrapped(dataset)
+    if isinstance(inner, FolderDataset) or getattr(inner, "transform", None) is not None:
+        return Collator("list", schema=getattr(inner, "schema", None)).samples
+    return None
+
+
+def samples_in(batch: Any) -> int:
+    """How many samples a batch holds."""
+    if isinstance(batch, dict):
+        return samples_in(next(iter(batch.values())))
+    return samples_in(batch[0]) if isinstance(batch, (tuple, list)) and _is_column(batch) else len(batch)
+
+
+def _is_column(batch: Any) -> bool:
+    """Whether a list or tuple holds a batched value per field, as with as_tuple, and not a value per sample."""
+    return bool(batch) and all(hasattr(value, "shape") and value.ndim > 0 for value in batch)

@@ -1,0 +1,443 @@
+"""The command line: what people see, exit codes, lightness."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from packer.cli import main, registry
+from packer.cli.base import Progress, parse_size, size_text
+from packer.datasets.pack_dataset import LMDBDataset
+from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.pack import manifest
+from tests.support import source_trees
+from tests.support.command_line import called, run
+from tests.support.source_trees import photos
+
+
+def test_the_list_of_commands_cuts_nothing_off() -> None:
+    shown = called("--help").output.partition("Make a pack:")[2]
+    assert "..." not in shown
+    assert "Other commands" not in shown
+    assert {*registry.names()} <= set(re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE))
+
+
+def test_every_command_has_help() -> None:
+    assert set(registry.names()) >= {"convert", "info", "verify", "synth", "formats"}
+    for name in registry.names():
+        result = called(name, "--help")
+        assert result.exit_code == 0
+        assert len(result.output.splitlines()) > 3
+        lines = re.findall(r"^    (packer .*)$", result.output.partition("Example")[2], re.MULTILINE)
+        assert lines, name
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for line in lines:
+            _, called_as, *words = shlex.split(line.partition("|")[0])
+            assert called_as == name
+            options = {text for option in command.params for text in option.opts}
+            assert {word for word in words if re.match("--?[a-z]", word)} <= options, line
+
+
+def test_json_is_a_flag_in_every_command_and_figures_go_to_output() -> None:
+    for name in registry.names():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        options = {text: option for option in command.params for text in option.opts}
+        for flag in {"--json", "--csv"} & set(options):
+            assert options[flag].is_flag, (name, flag)  # type: ignore[attr-defined]
+        if name in ("stats", "advise", "bench", "tune", "profile"):
+            assert {"--json", "--output"} <= set(options), name
+
+
+def test_figures_go_into_files_whose_suffix_says_the_form(tmp_path: Path) -> None:
+    done = run("stats", tmp_path, "--output", tmp_path / "figures.csv")
+    assert done.returncode == 2
+    assert "expected a name that ends in .json" in done.stderr
+    done = run("bench", tmp_path, "--json", "--csv")
+    assert done.returncode == 2
+    assert "standard output holds one of them" in done.stderr
+
+
+def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:
+    root = source_trees.cornell(tmp_path / "in")
+    done = run("convert", root, tmp_path / "out.pack")
+    assert done.returncode == 0, done.stderr
+    assert "4 samples packed, 0 skipped" in done.stdout
+    assert "Cornell grasps: 4 scenes" in done.stderr
+    info = run("info", tmp_path / "out.pack")
+    assert "4 samples, format lmdb" in info.stdout
+    assert "grasps" in info.stdout
+    assert run("info", tmp_path / "out.pack", "--keys").stdout.split() == ["0100", "0101", "0200", "1034"]
+    assert run("verify", tmp_path / "out.pack").stdout.endswith("ok\n")
+
+
+def test_json_is_one_line_that_machines_read(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    (root / "class0/0003.jpg").write_bytes(b"")
+    plan = run("convert", root, tmp_path / "out.pack", "--dry-run", "--json")
+    assert json.loads(plan.stdout)["samples"] == 6
+    assert not (tmp_path / "out.pack").exists()
+    done = run("convert", root, tmp_path / "out.pack", "--json", "--on-error", "skip")
+    found = json.loads(done.stdout)
+    assert (found["samples"], found["skipped"][0][0]) == (5, "class0/0003.jpg")
+    assert done.stderr == ""
+    assert json.loads(run("info", tmp_path / "out.pack", "--json").stdout)["pack_id"] == found["pack_id"]
+    assert json.loads(run("verify", tmp_path / "out.pack", "--json").stdout)["ok"] is True
+    assert "lmdb" in json.loads(run("formats", "--json").stdout)["format"]
+
+
+def test_a_dry_run_names_fields_size_and_space_and_writes_nothing(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    done = run("convert", root, tmp_path / "out.pack", "--resize", "16", "--dry-run")
+    assert "would pack 6 samples" in done.stdout
+    assert "jpeg:95" in done.stdout
+    assert "nothing was written" in done.stdout
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = photos(tmp_path / "in", 6)
+    target = tmp_path / "out.pack"
+    plain = called("convert", root, target, "--dry-run")
+    assert plain.exit_code == 0
+    assert "verdict: can be packed, as far as was looked; images not checked" in plain.output
+    told = called("convert", root, target, "--dry-run", "--json")
+    assert json.loads(told.stdout) | {"ok": True, "images_checked": False} == json.loads(told.stdout)
+    with monkeypatch.context() as patch:
+        patch.setattr("packer.conversion.pack_builder.free_bytes", lambda path: 1000)
+        full = called("convert", root, target, "--dry-run")
+        assert isinstance(full.exception, StorageError)
+        assert "bytes are needed while packing, 1,000 are free" in str(full.exception)
+        assert "verdict: would be refused" in full.output
+        told = called("convert", root, target, "--dry-run", "--json")
+        assert json.loads(told.stdout)["ok"] is False
+
+    def read_only(*_: object) -> int:
+        raise StorageError("Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("packer.files.work_folder._made_or_opened", read_only)
+        assert isinstance(called("convert", root, target, "--dry-run").exception, StorageError)
+    assert os.listdir(tmp_path) == ["in"]
+    assert run("convert", root, target).returncode == 0
+    assert run("convert", root, target, "--dry-run").returncode == 2
+    assert sorted(os.listdir(tmp_path)) == ["in", "out.pack"]
+
+
+def test_convert_ends_with_what_to_do_next(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    for format, maker in (
+        ("lmdb", "LMDBDataset"),
+        ("hdf5", "HDF5Dataset"),
+        ("pth", "PthDataset"),
+        ("bmp", "BMPDataset"),
+    ):
+        pack = tmp_path / f"{format}.pack"
+        said = called("convert", root, pack, "--to", format).stdout
+        code = f"from packer.datasets.pack_dataset import {maker}; dataset = {maker}({str(pack)!r})"
+        assert said.splitlines()[1] == f"open it:  {code}"
+        assert ("packer advise" in said) == (format != "bmp")  # which keeps no bytes
+        names: dict[str, Any] = {}
+        exec(code, names)  # what it prints is there to be pasted
+        assert len(names["dataset"]) == 6
+    said = called("convert", root, tmp_path / "small.pack", "--resize", "16").stdout
+    assert "packer advise" not in said
+    pack = tmp_path / "cornell.pack"
+    said = called("convert", source_trees.cornell(tmp_path / "cornell"), pack, "--preset", "ggcnn").stdout
+    assert f"GraspDataset({str(pack)!r}, style='ggcnn')" in said
+
+
+def test_enlarging_is_said(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6, height=30, width=40)
+    for words in (("--dry-run",), ()):
+        said = called("convert", root, tmp_path / "a.pack", "--resize", "300", *words).stderr
+        assert "--resize 300 enlarges: 6 of 6 pictures looked at are smaller" in said
+    called("convert", root, tmp_path / "b.pack", "--resize", "8")
+    assert "enlarges" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
+    assert "enlarges" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
+
+
+def test_a_skipped_file_is_named_once_without_advice_that_was_taken(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    (root / "class0/0003.jpg").write_bytes(b"x")
+    said = called("convert", root, tmp_path / "out.pack", "--on-error", "skip").stderr
+    (line,) = [line for line in said.splitlines() if line.startswith("skipped")]
+    assert line.count("0003.jpg") == 1
+    assert "--on-error" not in line
+    assert "leave it out" not in line
+    assert line in called("info", tmp_path / "out.pack").output.replace(f"  {line}", line)
+
+
+def test_info_counts_classes_and_splits(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    keys = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.jpg"))]
+    (tmp_path / "train.txt").write_text("\n".join(keys[:4]))
+    (tmp_path / "val.txt").write_text("\n".join(keys[4:]))
+    lists = [f"--split={name}={tmp_path / name}.txt" for name in ("train", "val")]
+    pack = tmp_path / "out.pack"
+    assert called("convert", root, pack, *lists, "--codec", "image=jpeg:90").exit_code == 0
+    said = called("info", pack).output
+    assert re.search(r"^  label +class0 2, class1 2, class2 2$", said, re.MULTILINE)
+    assert re.search(r"^  split +train 4, val 2$", said, re.MULTILINE)
+    assert re.search(r"^    image .*\(H, W, 3\)$", said, re.MULTILINE)
+    assert "source.splits=train+val" in said
+    assert not re.search(r"[{}\[\]]|[0-9a-f]{64}", said.replace(manifest.read(pack).pack_id, ""))
+    assert json.loads(called("info", pack, "--json").stdout)["counts"]["split"] == [["train", 4], ["val", 2]]
+    (pack / "index/crc32.npy").unlink()
+    damaged = called("info", pack)
+    assert damaged.exit_code == 0
+    assert "classes and splits are not counted" in damaged.stderr
+
+
+def test_verify_says_what_repairs_and_what_quick_leaves_out(tmp_path: Path) -> None:
+    pack = tmp_path / "out.pack"
+    called("convert", photos(tmp_path / "in", 6), pack)
+    assert (
+        called("verify", pack, "--quick").stdout == f"{pack}: ok (manifest, sizes and index only; no part was read)\n"
+    )
+    (pack / "index/crc32.npy").unlink()
+    assert "crc32.npy: missing index file; run packer index" in called("verify", pack).stderr
+    with pytest.raises(CorruptPack, match="missing index file; run packer index"):
+        LMDBDataset(pack)[0]
+    assert called("index", pack).exit_code == 0
+    assert called("verify", pack).exit_code == 0
+
+
+def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    cases: dict[tuple[object, ...], str] = {
+        ("convert", root): "Missing argument",
+        ("convert", tmp_path / "no", tmp_path / "out.pack"): "no: does not exist",
+        ("convert", root, tmp_path / "out.pack", "--to", "lmbd"): "did you mean 'lmdb'?",
+        ("convert", root, tmp_path / "out.pack", "--from", "imagenet"): "imagenet",
+        ("convert", root, tmp_path / "out.pack", "--resize", "big"): "expected N",
+        ("convert", root, tmp_path / "out.pack", "--codec", "image"): "FIELD=CODEC",
+        ("convert", root, tmp_path / "out.pack", "--codec", "image=jpg"): "unknown codec",
+        ("convert", root, tmp_path / "out.pack", "--part-size", "lots"): "expected a size",
+        ("convert", root, tmp_path / "out.pack", "--depth-from", "pcd"): "no option --depth-from",
+        ("convert", root, tmp_path / "in" / "x.pack"): "inside the source",
+        ("info", tmp_path): "not a pack",
+        ("nothing",): "No such command",
+    }
+    for words, text in cases.items():
+        done = run(*words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_usage_errors_are_one_line_that_names_what_was_meant(tmp_path: Path) -> None:
+    cases: dict[tuple[str, ...], str] = {
+        ("verify",): "packer verify: Missing argument 'PACK'",
+        ("info",): "packer info: Missing argument 'PACK'",
+        ("synth",): "packer synth: Missing argument 'SET'",
+        ("verify", "nosuch"): "'nosuch' does not exist",
+        ("convert", "a", "b", "--workers", "2"): "Did you mean '--threads'?",
+        ("convert", "a", "b", "--format", "lmdb"): "Did you mean '--to'?",
+        ("bench", "a", "--threads", "2"): "Did you mean '--workers'?",
+        ("convrt",): "Did you mean 'convert'?",
+    }
+    for words, text in cases.items():
+        done = run(*words)
+        assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
+        assert text in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_what_the_docs_say(shell: str) -> None:
+    code = "import sys; sys.argv = ['packer']; from packer.cli import run; run()"
+    asked = {**os.environ, "_PACKER_COMPLETE": f"{shell}_source"}
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("click asks bash for its version")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=asked)
+    assert done.returncode == 0, done.stderr
+    assert "_PACKER_COMPLETE=" in done.stdout
+    assert f"{shell}_source" in (Path(__file__).parents[2] / "docs/commands.md").read_text()
+
+
+def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, text in (
+        ("file", "is a file; give the folder"),
+        ("empty", "the folder is empty"),
+        ("link", "is a link that leads nowhere"),
+        ("absent", "does not exist"),
+    ):
+        result = called("convert", tmp_path / name, tmp_path / "out.pack")
+        assert isinstance(result.exception, InvalidRequest)
+        assert text in str(result.exception)
+    done = called("convert", photos(tmp_path / "in", 3), tmp_path / "out.pack", "--from", "cornell")
+    assert isinstance(done.exception, InvalidRequest)  # exit code 2: nothing is damaged
+    assert "no Cornell scenes" in str(done.exception)
+
+
+def test_the_format_follows_from_the_name_of_the_pack(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    for name, format in (("a.pth", "pth"), ("b.h5", "hdf5"), ("c.LMDB", "lmdb"), ("d.bmp", "bmp"), ("e.pack", "lmdb")):
+        result = called("convert", root, tmp_path / name)
+        assert result.exit_code == 0, result.output
+        assert ("a pack is a folder" in result.stderr) == (name != "e.pack")
+        assert manifest.read(tmp_path / name).format == format
+    assert called("convert", root, tmp_path / "f.pack", "--to", "HDF5").exit_code == 0
+    assert manifest.read(tmp_path / "f.pack").format == "hdf5"
+    refused = called("convert", root, tmp_path / "g.h5", "--to", "lmdb")
+    assert isinstance(refused.exception, InvalidRequest)
+    assert "its name says hdf5, --to says lmdb" in str(refused.exception)
+    assert not (tmp_path / "g.h5").exists()
+    refused = called("convert", root, tmp_path / "g.zip")
+    assert isinstance(refused.exception, InvalidRequest)
+    assert "a pack is a folder, not a .zip file" in str(refused.exception)
+
+
+def test_target_and_options_are_checked_before_the_source_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the source was read")
+
+    root = photos(tmp_path / "in", 3)
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr("packer.sources.detect", read)
+    target = tmp_path / "out.pack"
+    for words, text in (
+        ((tmp_path / "there",), "it is no pack, so it is never replaced; choose another name"),
+        ((tmp_path / "there", "--overwrite"), "--overwrite replaces packs only"),
+        ((root / "x.pack",), "inside the source"),
+        ((target, "--resize", "0"), "expected sides of at least 1 px"),
+        ((target, "--resize", "256,256"), "expected N"),
+        ((target, "--codec", "image=jpg:90"), "did you mean 'jpeg'?"),
+    ):
+        refused = called("convert", root, *words)
+        assert isinstance(refused.exception, InvalidRequest), (words, refused.exception)
+        assert text in str(refused.exception)
+        assert "\n" not in str(refused.exception)
+
+
+def test_damaged_input_and_damaged_packs_exit_3(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 6)
+    run("convert", root, tmp_path / "out.pack")
+    (root / "class0/0000.jpg").write_bytes(b"")
+    (root / "class2/0002.jpg").write_bytes(b"GIF89a")
+    bad = run("convert", root, tmp_path / "other.pack")
+    assert bad.returncode == 3
+    assert "2 of 6 samples" in bad.stderr
+    assert "class0/0000.jpg" in bad.stderr
+    assert "class2/0002.jpg" in bad.stderr
+    part = tmp_path / "out.pack/part-00000.lmdb"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    found = run("verify", tmp_path / "out.pack")
+    assert found.returncode == 3
+    assert "part-00000.lmdb" in found.stderr
+
+
+def test_a_lock_that_another_process_holds_exits_5(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    partial = tmp_path / ".out.pack.partial"
+    partial.mkdir()
+    descriptor = os.open(partial, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        done = run("convert", root, tmp_path / "out.pack")
+    finally:
+        os.close(descriptor)
+    assert done.returncode == 5
+    assert "another process" in done.stderr
+    assert run("convert", root, tmp_path / "out.pack").returncode == 0
+
+
+def test_an_unexpected_error_shows_itself_whole_and_exits_1(tmp_path: Path) -> None:
+    code = (
+        "import packer.cli as c; from packer.cli import formats\n"
+        "def broken(**_): raise RuntimeError('planted')\n"
+        "formats.command.callback = broken\n"
+        "import sys; sys.argv = ['packer', 'formats']; c.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: planted" in done.stderr
+    assert "please report" in done.stderr
+
+
+def test_sizes_are_read_and_shown() -> None:
+    assert [parse_size(text) for text in ("0", "1k", "256M", "1.5GiB", "10")] == [0, 1024, 256 << 20, 3 << 29, 10]
+    assert [size_text(size) for size in (0, 999, 1500, 2.5e6, 3.1e12)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "2.5 MB",
+        "3.10 TB",
+    ]
+
+
+@pytest.mark.parametrize("columns", [0, 100])
+def test_progress_on_a_terminal_is_a_bar(tmp_path: Path, columns: int) -> None:
+    root = photos(tmp_path / "in", 300, height=100, width=100)
+    command = [sys.executable, "-m", "packer", "convert", str(root), str(tmp_path / "out.pack"), "--resize", "50"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += piece
+    os.close(ours)
+    assert child.wait() == 0
+    assert b"/300 [" in shown
+    assert b"MB/s" in shown
+
+
+def test_progress_without_a_terminal_is_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("packer.cli.base.time.monotonic", lambda: now[0])
+    with Progress(1000) as progress:
+        now[0] += 2
+        progress(100, 5_000_000)
+        assert capsys.readouterr().err == ""
+        now[0] += 8
+        progress(100, 5_000_000)
+    assert capsys.readouterr().err == "200/1000 samples, 20 samples/s, 1.0 MB/s, 40 s left\n"
+    with Progress(1000) as progress:
+        progress.earlier(600, 30_000_000)
+        now[0] += 10
+        progress(100, 5_000_000)
+    assert capsys.readouterr().err == "700/1000 samples, 10 samples/s, 0.5 MB/s, 30 s left\n"
+    with Progress(10, quiet=True) as progress:
+        now[0] += 60
+        progress(5, 10)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("buffered", [(), ("-u",)])
+def test_an_output_on_a_full_disk_is_an_error_of_the_disk(buffered: tuple[str, ...]) -> None:
+    command = [sys.executable, *buffered, "-m", "packer", "formats"]
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=given)
+    assert done.returncode == 4
+    assert done.stderr.startswith("packer: the output: No space left on device")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,297 @@
+"""bmp packs: ImageFolder over one is ImageFolder over the source; interrupted, full disks, other ways in and out."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+import packer
+from packer.conversion import pack_builder
+from packer.conversion.convert import convert
+from packer.conversion.estimate import estimate
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import make_plan
+from packer.datasets.pack_dataset import BMPDataset
+from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.files import storage
+from packer.pack import manifest as manifests
+from packer.pack.extraction import extract
+from packer.pack.index_rebuild import reindex
+from packer.pack.verification import problems
+from tests.support import source_trees
+from tests.support.child_processes import child
+from tests.support.conversions import digest, opened, packed
+from tests.support.source_trees import photos
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+
+def image_folder(root: Path) -> list[tuple[Path, int]]:
+    """What torchvision's ImageFolder lists: class by class, folder by folder, file by file, all sorted."""
+    found = []
+    for label, name in enumerate(sorted(entry.name for entry in os.scandir(root) if entry.is_dir())):
+        for folder, _, files in sorted(os.walk(root / name, followlinks=True)):
+            found += [(Path(folder, file), label) for file in sorted(files) if file.lower().endswith(EXTENSIONS)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of lossless pictures of odd widths, gray ones among them, with names of every kind."""
+    root = source_trees.image_folder(tmp_path_factory.mktemp("in") / "root")
+    for width in range(1, 9):
+        (root / f"cat/width {width}.png").write_bytes(source_trees.picture(width, height=3, width=width))
+    gray = np.arange(15, dtype=np.uint8).reshape(3, 5)
+    (root / "Zebra/gray.png").write_bytes(source_trees.encoded(".png", gray))
+    (root / "Zebra/UPPER.BMP").write_bytes(source_trees.picture(3, suffix=".bmp", height=1, width=1))
+    for path in [*root.rglob("*.jpg"), *root.rglob("*.JPEG"), *root.rglob("*.webp")]:
+        path.unlink()  # other decoders give other pixels for lossy files
+    return root
+
+
+def test_image_folder_over_a_pack_is_image_folder_over_the_source(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp")
+    source, inside = image_folder(root), image_folder(tmp_path / "a.pack/part-00000/image")
+    dataset = BMPDataset(tmp_path / "a.pack", as_tuple=("image", "label"), output="numpy")
+    assert len(inside) == len(source) == len(dataset) == 13
+    for (path, label), (original, expected), (pixels, number) in zip(inside, source, dataset, strict=True):
+        assert label == expected == number
+        with Image.open(path) as found, Image.open(original) as wanted:
+            assert (found.format, found.mode) == ("BMP", "RGB")
+            assert np.array_equal(np.asarray(found), np.asarray(wanted.convert("RGB")))
+            assert np.array_equal(np.asarray(found), pixels)
+        colours = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
+        assert colours is not None and np.array_equal(colours[:, :, ::-1], pixels)
+
+
+def test_a_resized_pack_holds_what_any_other_format_does(root: Path, tmp_path: Path) -> None:
+    for name, options in {"bmp": {}, "lmdb": {"codecs": (("image", "png"),)}}.items():
+        packed(root, tmp_path / f"{name}.pack", to=name, resize="7x5", **options)
+    left, right = (packer.open(tmp_path / f"{name}.pack", output="numpy") for name in ("bmp", "lmdb"))
+    for one, other in zip(left, right, strict=True):
+        assert np.array_equal(one["image"], other["image"])
+    for path, _ in image_folder(tmp_path / "bmp.pack/part-00000/image"):
+        with Image.open(path) as found:
+            assert found.size == (7, 5)
+
+
+def test_depth_masks_and_labels_are_kept_exactly(tmp_path: Path) -> None:
+    source_trees.jacquard(tmp_path / "in")
+    packed(tmp_path / "in", tmp_path / "a.pack", to="bmp")
+    packed(tmp_path / "in", tmp_path / "b.pack", to="lmdb")
+    left, right = (packer.open(tmp_path / name, output="numpy") for name in ("a.pack", "b.pack"))
+    for one, other in zip(left, right, strict=True):
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    part = tmp_path / "a.pack/part-00000"
+    key = f"0_{source_trees.HASH_32}"
+    depth = np.load(part / f"depth/{key}.npy")
+    assert (depth.dtype, depth.shape) == (np.float32, (48, 64))
+    assert np.array_equal(depth, left[left.index_of(key)]["depth"])
+    with Image.open(part / f"mask/{key}.bmp") as mask:
+        assert mask.mode == "L"
+        assert np.array_equal(np.asarray(mask), left[left.index_of(key)]["mask"])
+    verbatim = next((tmp_path / "in").rglob(f"{key}_grasps.txt")).read_bytes()
+    assert (part / f"grasps_file/{key}.bin").read_bytes() == verbatim
+
+
+def test_16_bit_depth_stays_16_bit(tmp_path: Path) -> None:
+    depth = np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
+    for name in "ab":
+        source_trees.write(
+            tmp_path / "in/x",
+            {f"{name}.png": source_trees.picture(1), f"{name}_d.png": source_trees.encoded(".png", depth)},
+        )
+    from packer.conversion.source_spec import SourceSpec  # noqa: PLC0415  the only test with sidecars
+
+    source = SourceSpec("folder", {}, ("depth=_d.png:depth",)).open(tmp_path / "in")[0]
+    convert(source, tmp_path / "a.pack", ConversionOptions(to="bmp"))
+    found = np.load(tmp_path / "a.pack/part-00000/depth/x/a.png.npy")
+    assert found.dtype == np.uint16 and np.array_equal(found, depth)
+    assert list(problems(tmp_path / "a.pack", depth="data")) == []
+
+
+def test_a_codec_that_is_asked_for_is_used(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 4)
+    packed(root, tmp_path / "a.pack", to="bmp", codecs=(("image", "encoded"),))
+    for (path, _), (original, _) in zip(
+        image_folder(tmp_path / "a.pack/part-00000/image"), image_folder(root), strict=True
+    ):
+        assert (path.name, path.read_bytes()) == (original.name, original.read_bytes())
+
+
+def test_a_way_round_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp", threads=1)
+    packed(root, tmp_path / "again.pack", to="bmp", threads=4)
+    assert digest(tmp_path / "a.pack") == digest(tmp_path / "again.pack")
+    packed(tmp_path / "a.pack", tmp_path / "b.pack", to="lmdb")
+    packed(tmp_path / "b.pack", tmp_path / "c.pack", to="bmp")
+    (one,), (other,) = (manifests.read(tmp_path / name).parts for name in ("a.pack", "c.pack"))
+    assert one == other
+    extracted = extract(tmp_path / "c.pack", tmp_path / "out")
+    assert (extracted.files, extracted.reencoded) == (13 + 1, 13)  # and a file of no sample
+    assert (tmp_path / "out/cat/deep er/c.bmp").read_bytes() == (
+        tmp_path / "a.pack/part-00000/image/cat/deep er/c.png.bmp"
+    ).read_bytes()
+    assert list(problems(tmp_path / "c.pack", depth="data")) == []
+
+
+def test_a_pack_is_one_part_unless_parts_are_asked_for(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 30)
+    summary = packed(root, tmp_path / "a.pack", to="bmp")
+    assert summary.parts == 1
+    assert summary.bytes_out == sum(file.stat().st_size for file in (tmp_path / "a.pack").rglob("*") if file.is_file())
+    assert packed(root, tmp_path / "b.pack", to="bmp", part_bytes=9000).parts > 3
+    inside = [len(image_folder(part / "image")) for part in sorted((tmp_path / "b.pack").glob("part-*"))]
+    assert sum(inside) == 30
+
+
+# ---- interrupted, full
+
+
+def test_a_part_is_on_disk_before_the_journal_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = photos(tmp_path / "in", 12)
+    synced = []
+
+    def note(path: Path) -> None:
+        journal = tmp_path / ".a.pack.partial/journal"
+        assert path.name.encode() not in journal.read_bytes()
+        synced.append(path.name)
+
+    monkeypatch.setattr(storage, "sync_file_system", note)
+    summary = packed(root, tmp_path / "a.pack", to="bmp", part_bytes=9000)
+    assert sorted(synced) == [f"part-{number:05d}" for number in range(summary.parts)]
+
+    def fail(path: Path) -> None:
+        raise StorageError(f"{path}: cannot sync to disk: Input/output error")
+
+    monkeypatch.setattr(storage, "sync_file_system", fail)
+    with pytest.raises(StorageError, match="cannot sync"):
+        packed(root, tmp_path / "b.pack", to="bmp")
+    assert not (tmp_path / "b.pack").exists()
+
+
+def interrupted(root: Path, target: Path, after: int) -> None:
+    """A conversion that is killed after some samples; 0: when all is written, before it is synced."""
+
+    def run() -> None:
+        done = 0
+
+        def kill(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def progress(samples: int, size: int) -> None:
+            nonlocal done
+            done += samples
+            if after and done >= after:
+                kill()
+
+        if not after:
+            pack_builder.sync_part = kill
+        convert(opened(root), target, ConversionOptions(to="bmp", part_bytes=9000), progress=progress, threads=2)
+
+    assert child(run).signal == signal.SIGKILL
+    assert not target.exists()
+
+
+def test_a_killed_conversion_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 30)
+    packed(root, tmp_path / "clean.pack", to="bmp", part_bytes=9000)
+    for after in (0, 1, 17, 30):
+        interrupted(root, tmp_path / "out.pack", after)
+    for after in (0, 17, 30, None):
+        target = tmp_path / f"out{after}.pack"
+        if after is not None:
+            interrupted(root, target, after)
+        packed(root, target, to="bmp", part_bytes=9000)
+        assert digest(target) == digest(tmp_path / "clean.pack")
+        assert list(problems(target)) == []
+
+
+def test_a_part_that_lost_a_file_is_made_again(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 30)
+    packed(root, tmp_path / "clean.pack", to="bmp", part_bytes=9000)
+    interrupted(root, tmp_path / "out.pack", 29)
+    part = tmp_path / ".out.pack.partial/pack/part-00000"
+    next(part.rglob("*.bmp")).unlink()
+    summary = packed(root, tmp_path / "out.pack", to="bmp", part_bytes=9000)
+    assert 0 < summary.resumed_samples < 30
+    assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
+
+
+@pytest.mark.parametrize("blocks", [1, 20])
+def test_a_full_disk_leaves_no_pack_and_the_same_command_works_later(tmp_path: Path, blocks: int) -> None:
+    root = photos(tmp_path / "in", 10, height=100, width=100)
+    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'o.pack'} --to bmp"
+    limited = f"ulimit -f {blocks}; exec {command}"
+    done = subprocess.run(["sh", "-c", limited], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert not (tmp_path / "o.pack").exists()
+    assert "Traceback" not in done.stderr
+    assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
+    assert list(problems(tmp_path / "o.pack", depth="data")) == []
+
+
+def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(opened(photos(tmp_path / "in", 40, height=64, width=64)), ConversionOptions(to="bmp"))
+    assert 40 * (64 * 64 * 3 + 54) < estimate(plan).pack_bytes < 1.25 * 40 * (64 * 64 * 3 + 54)
+    monkeypatch.setattr(pack_builder, "free_files", lambda path: 39)
+    with pytest.raises(StorageError, match="needs about 40 files, its disk takes 39 more"):
+        convert(plan.source, tmp_path / "a.pack", plan.options)
+    assert not (tmp_path / "a.pack").exists()
+
+
+# ---- what does not belong, and what is missing
+
+
+def test_a_foreign_file_in_a_part_is_found_and_never_removed(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp")
+    for name in ("part-00000/image/cat/mine.bmp", "part-00000/mine", "part-00000/new/mine"):
+        mine = tmp_path / "a.pack" / name
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_bytes(b"")
+        assert any(f"{name}: unknown file" in line for line in problems(tmp_path / "a.pack"))
+        with pytest.raises(InvalidRequest, match="packer did not write it"):
+            convert(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), existing="overwrite")
+        mine.unlink()
+    (tmp_path / "a.pack/part-00000/new").rmdir()
+    assert list(problems(tmp_path / "a.pack")) == []
+    convert(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), existing="overwrite")
+    assert list(problems(tmp_path / "a.pack")) == []
+
+
+def test_a_quick_look_finds_missing_and_cut_files(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp")
+    path = next((tmp_path / "a.pack/part-00000").rglob("gray*"))
+    whole = path.read_bytes()
+    for change in (path.unlink, lambda: path.write_bytes(whole[:-1]), lambda: path.write_bytes(whole + b"x")):
+        change()
+        (line,) = problems(tmp_path / "a.pack", depth="quick")
+        assert "files are cut, changed or missing" in line
+    path.write_bytes(whole)
+    assert list(problems(tmp_path / "a.pack", depth="quick")) == []
+
+
+def test_an_index_is_made_again_from_a_sound_part_only(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp")
+    before = digest(tmp_path / "a.pack")
+    (tmp_path / "a.pack/index/crc32.npy").unlink()
+    assert reindex(tmp_path / "a.pack") == ["index/crc32.npy"]
+    assert digest(tmp_path / "a.pack") == before
+    next((tmp_path / "a.pack/part-00000").rglob("gray*")).unlink()
+    with pytest.raises(CorruptPack, match="damaged part"):
+        reindex(tmp_path / "a.pack")
+
+
+def test_verify_open_hashes_the_whole_tree(root: Path, tmp_path: Path) -> None:
+    packed(root, tmp_path / "a.pack", to="bmp")
+    next((tmp_path / "a.pack/part-00000").rglob("gray*")).write_bytes(b"")
+    with pytest.raises(CorruptPack, match="damaged part: sha256"):
+        BMPDataset(tmp_path / "a.pack", verify="open")[0]

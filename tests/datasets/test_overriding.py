@@ -1,0 +1,258 @@
+"""A subclass with a `__getitem__` of its own is read through it, by torch's DataLoader and by packer.Loader."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset
+
+import packer
+from packer import GraspDataset, Loader
+from packer.datasets.pack_dataset import LMDBDataset, PackDataset, open_pack
+from packer.errors import InvalidRequest
+from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, draw
+from tests.support import grasp_folders, marked_packs
+
+RANDOM = Compose(RandomResizedCrop(24), RandomHorizontalFlip())
+_COUNT = 11
+
+
+class Normalised(LMDBDataset):
+    """The usual habit: pictures as numbers, one value more, some left out."""
+
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
+        return {"image": sample["image"].float() / 255, "best": index * 2}
+
+
+class Twice(LMDBDataset):
+    """Every sample twice in an epoch."""
+
+    def __len__(self) -> int:
+        return 2 * super().__len__()
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index % super().__len__())["image"]
+
+
+class Mixed(LMDBDataset):
+    """Two samples in one."""
+
+    def __getitem__(self, index: int) -> Any:
+        other = super().__getitem__((index + 1) % len(self))["image"]
+        return (super().__getitem__(index)["image"].float() + other) / 2
+
+
+class OfAMixin:
+    """Changes what a data set returns, from the side."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)["label"] + 100  # type: ignore[misc]
+
+
+class Labels(OfAMixin, LMDBDataset):
+    """A mixin and a data set."""
+
+
+class Sampled(LMDBDataset):
+    """Another way to make one sample."""
+
+    def sample(self, index: int, geometry: Any, random: Any) -> Any:
+        return super().sample(index, geometry, random)["label"] + 7
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marked_packs.every_format(tmp_path_factory.mktemp("posed"), _COUNT) / "jpeg.pack"
+
+
+def equal(found: Any, wanted: Any) -> bool:
+    """Whether two batches are the same."""
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(equal(found[name], wanted[name]) for name in wanted)
+    return torch.equal(torch.as_tensor(found), torch.as_tensor(wanted))
+
+
+def collated(samples: list[Any]) -> Any:
+    return torch.utils.data.default_collate(samples)
+
+
+@pytest.mark.parametrize("kind", [Normalised, Twice, Labels, Sampled])
+@pytest.mark.parametrize("make", [
+    lambda data: DataLoader(data, 4),
+    lambda data: DataLoader(data, 4, num_workers=1),
+    lambda data: Loader(data, 4),
+    lambda data: Loader(data, 4, workers=1),
+])  # fmt: skip
+def test_both_loaders_read_through_it(pack: Path, kind: Any, make: Any) -> None:
+    dataset = kind(pack, fields=("image", "label"), geometry=packer.geometry.Resize((20, 30)))
+    batches = list(make(dataset))
+    samples = [dataset[index] for index in range(len(dataset))]
+    assert len(batches) == -(-len(dataset) // 4)
+    for number, batch in enumerate(batches):
+        assert equal(batch, collated(samples[4 * number : 4 * number + 4]))
+
+
+def test_a_subset_and_a_concatenation_of_it_are_read_through_it(pack: Path) -> None:
+    dataset = Normalised(pack, fields=("image",), geometry=packer.geometry.Resize((20, 30)))
+    for wrapped in (Subset(dataset, [5, 2, 8]), torch.utils.data.ConcatDataset([Subset(dataset, [5, 2, 8])])):
+        for loader in (DataLoader(wrapped, 3), Loader(wrapped, 3)):
+            (batch,) = loader
+            assert batch["best"].tolist() == [10, 4, 16]
+            assert equal(batch["image"], torch.stack([dataset[index]["image"] for index in (5, 2, 8)]))
+
+
+def test_transforms_come_after_it(pack: Path) -> None:
+    dataset = Normalised(pack, fields=("image",), geometry=packer.geometry.Resize((20, 30)))
+    (batch,) = Loader(dataset, _COUNT, transform=lambda sample: sample["best"] + 1)
+    assert batch.tolist() == [2 * index + 1 for index in range(_COUNT)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_geometry_of_a_loader_and_its_random_numbers_reach_it(pack: Path, threads: int) -> None:
+    """As for a data set that overrides nothing: of seed, epoch and sample alone."""
+    plain, own = packer.open(pack, fields=("image",)), Normalised(pack, fields=("image",))
+    wanted = Loader(plain, 4, shuffle=True, seed=5, geometry=RANDOM, threads=threads)
+    found = Loader(own, 4, shuffle=True, seed=5, geometry=RANDOM, threads=threads)
+    for _ in range(2):
+        for one, other in zip(wanted, found, strict=True):
+            assert equal(other["image"], one["image"].float() / 255)
+
+
+def test_what_is_read_twice_for_one_sample_takes_further_numbers(pack: Path) -> None:
+    twice, mixed = Twice(pack, fields=("image",)), Mixed(pack, fields=("image",))
+    (batch,) = Loader(twice, 2 * _COUNT, seed=3, geometry=RANDOM)
+    assert not torch.equal(batch[:_COUNT], batch[_COUNT:]), "the second time it is turned as the first time"
+    numbers = draw(3, 0, np.arange(_COUNT), 2 * RANDOM.draws)
+    plain = packer.open(pack, fields=("image",))
+    for threads in (1, 4):
+        (found,) = Loader(mixed, _COUNT, seed=3, geometry=RANDOM, threads=threads)
+        for index in range(_COUNT):
+            first = plain.sample((index + 1) % _COUNT, RANDOM, numbers[index, : RANDOM.draws].tolist())["image"]
+            second = plain.sample(index, RANDOM, numbers[index, RANDOM.draws :].tolist())["image"]
+            assert torch.equal(found[index], (second.float() + first) / 2)
+
+
+class Scaled(GraspDataset):
+    """The grasp networks' items with one thing changed."""
+
+    def __getitem__(self, index: int) -> Any:
+        x, maps, *rest = super().__getitem__(index)
+        return x * 2, maps, *rest
+
+
+@pytest.mark.parametrize("make", [DataLoader, Loader])
+def test_grasp_items_are_read_through_it(tmp_path: Path, make: Any) -> None:
+    pack = grasp_folders.packs(tmp_path, codecs=(("rgb", "raw"), ("depth", "raw")))["cornell"]
+    own = Scaled(pack, 64, random_rotate=False, random_zoom=False)
+    plain = GraspDataset(pack, 64, random_rotate=False, random_zoom=False)
+    x = torch.cat([batch[0] for batch in make(own, 2)])
+    assert torch.equal(x, torch.stack([plain[index][0] * 2 for index in range(len(plain))]))
+
+
+def test_an_error_in_it_names_the_sample(pack: Path) -> None:
+    class Failing(LMDBDataset):
+        def __getitem__(self, index: int) -> Any:
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no") as error:
+        list(Loader(Failing(pack), 2))
+    assert "in sample 0 of Failing" in error.value.__notes__[0]  # type: ignore[attr-defined]
+
+
+def test_packers_own_data_sets_decode_whole_batches() -> None:
+    assert LMDBDataset.decodes_batches
+    assert GraspDataset.decodes_batches
+    assert not any(kind.decodes_batches for kind in (Normalised, Twice, Mixed, Labels, Sampled))
+
+
+def test_a_class_of_ones_own_does_not_take_the_place_of_packers(pack: Path) -> None:
+    class Own(PackDataset):
+        format = "lmdb"
+
+    assert type(packer.open(pack)) is LMDBDataset
+    assert type(Own(pack)) is Own
+
+
+def test_open_takes_what_a_data_set_takes() -> None:
+    wanted = inspect.signature(PackDataset.__init__).parameters
+    for function in (packer.open, open_pack):
+        found = inspect.signature(function).parameters
+        assert [(name, each.default, each.kind) for name, each in found.items()] == [
+            (name, each.default, each.kind) for name, each in wanted.items() if name != "self"
+        ]
+
+
+@pytest.mark.parametrize("index", [slice(1, 3), "0001", 1.5, None, [1, 2], (1,)])
+def test_what_is_no_index_is_refused(pack: Path, index: Any) -> None:
+    dataset = packer.open(pack)
+    for error in (TypeError, InvalidRequest):
+        with pytest.raises(error, match="expected a whole number.*Subset.*index_of"):
+            dataset[index]
+
+
+def test_indices_that_are_no_whole_numbers_are_refused(pack: Path) -> None:
+    dataset = packer.open(pack, fields=("label",))
+    for indices in ([0.5, 1], ["a"], [None]):
+        with pytest.raises(TypeError, match="expected whole numbers"):
+            dataset.__getitems__(indices)  # type: ignore[arg-type]
+    assert len(dataset.__getitems__([])) == 0
+    assert dataset[np.int32(3)]["label"] == dataset[torch.tensor(3)]["label"] == dataset[3]["label"]
+
+
+@pytest.mark.parametrize("dataset", ["photos.pack", Path("photos.pack"), b"photos", bytearray(b"x")])
+def test_letters_are_no_data_set(dataset: Any) -> None:
+    with pytest.raises(TypeError, match=r"dataset: expected a data set.*packer.open"):
+        Loader(dataset, 2)
+
+
+@pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple", "fields", "split"])
+def test_an_attribute_that_opening_sets_is_refused_in_a_class(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own\.{name}: opening a data set sets it"):
+        type("Own", (LMDBDataset,), {name: None})
+
+
+def test_a_batch_door_alone_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Own\.__getitems__ without __getitem__"):
+        type("Own", (LMDBDataset,), {"__getitems__": lambda self, indices: []})
+
+
+@pytest.mark.parametrize("name", ["get_rgb", "get_depth", "get_gtbb"])
+def test_what_items_are_not_made_through_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own\.{name}: items are not made through it"):
+        type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("num_workers", "workers=N"), ("collate_fn", "transform="), ("pin_memory", "device=")]
+)
+def test_arguments_of_a_data_loader_are_refused_with_what_does_the_same(pack: Path, name: str, instead: str) -> None:
+    wrong: dict[str, Any] = {name: 2}
+    with pytest.raises(TypeError, match=rf"Loader has no {name}=: .*{instead}"):
+        Loader(packer.open(pack), 2, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"fields": "image"}, {"as_tuple": "image"}, {"as_tuple": True}, {"transform": 3}])
+def test_what_is_no_names_and_no_function_is_refused(pack: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(wrong))}=.*: expected"):
+        packer.open(pack, **wrong)
+
+
+def test_completion_offers_what_a_user_needs() -> None:
+    assert {"GraspDataset", "Loader", "datasets", "geometry", "grasp", "open"} <= set(dir(packer))
+    assert not {"Any", "Iterable", "PathLike", "TYPE_CHECKING"} & set(dir(packer))
+    program = "import packer; packer.geometry.Resize((2, 2)); packer.datasets.LMDBDataset"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["fields", "split"])
+def test_what_opening_has_settled_cannot_be_changed_afterwards(pack: Path, name: str) -> None:
+    dataset = packer.open(pack, fields=("label",))
+    assert (dataset.fields, dataset.split) == (("label",), None)
+    with pytest.raises(AttributeError):
+        setattr(dataset, name, ("image",))

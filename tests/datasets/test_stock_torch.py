@@ -1,0 +1,104 @@
+"""Beside torch's own tools: pinned memory, persistent workers, ConcatDataset, random_split, samplers, saved states."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler, random_split
+
+import packer
+from packer.datasets.pack_dataset import PackDataset
+from packer.loading import CUDAPrefetcher, DataLoaderX, Loader
+from tests.support import marked_packs
+from tests.support.sample_digests import digest_of
+
+COUNT = 24
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marked_packs.pack(tmp_path_factory.mktemp("posed") / "posed.pack", COUNT)
+
+
+@pytest.fixture
+def dataset(path: Path) -> PackDataset:
+    return packer.open(path, fields=("key", "image", "label", "grasps"))
+
+
+@pytest.mark.parametrize("kind", [DataLoader, DataLoaderX])
+def test_pinned_memory_and_persistent_workers(path: Path, kind: Any) -> None:
+    dataset = packer.open(path, fields=("key", "image", "label"))
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "forkserver"}
+    loader = kind(dataset, 4, pin_memory=True, **options)
+    wanted = [digest_of([batch]) for batch in Loader(dataset, 4)]
+    with warnings.catch_warnings():
+        if not torch.cuda.is_available():  # torch says so at each pass, and goes on without pinning
+            warnings.filterwarnings("ignore", "'pin_memory' argument is set as true but no accelerator", UserWarning)
+        for _ in range(2):
+            assert [digest_of([batch]) for batch in CUDAPrefetcher(loader, "cpu")] == wanted
+    del loader
+
+
+def test_parts_of_data_sets(dataset: PackDataset) -> None:
+    both = ConcatDataset([dataset, Subset(dataset, [3, 1])])
+    keys = [key for batch in DataLoader(both, 5, collate_fn=list) for key in (sample["key"] for sample in batch)]
+    assert keys == [*dataset.keys(), dataset.key(3), dataset.key(1)]
+    train, val = random_split(dataset, [0.75, 0.25], generator=torch.Generator().manual_seed(1))
+    found = [[key for batch in Loader(part, 4, shuffle=True) for key in batch["key"]] for part in (train, val)]
+    assert [len(keys) for keys in found] == [18, 6]
+    assert sorted(found[0] + found[1]) == list(dataset.keys())
+    (stock,) = DataLoader(Subset(packer.open(dataset.path, fields=("key", "image")), [5, 2]), 2)
+    assert stock["key"] == [dataset.key(5), dataset.key(2)]
+    assert torch.equal(stock["image"][1], dataset[2]["image"])
+
+
+@pytest.mark.parametrize("kind", [Loader, DataLoader])
+def test_a_weighted_sampler_is_fed_by_a_column(path: Path, kind: Any) -> None:
+    dataset = packer.open(path, fields=("label",))
+    labels = dataset.column("label")
+    weights = np.where(labels == 1, 1.0, 0.0)  # the other class is never drawn
+    sampler = WeightedRandomSampler(weights.tolist(), 40, generator=torch.Generator().manual_seed(1))
+    drawn = [label for batch in kind(dataset, 8, sampler=sampler) for label in batch["label"].tolist()]
+    assert drawn == [1] * 40
+    assert set(labels.tolist()) == {0, 1}
+
+
+# ---- torchdata's StatefulDataLoader, whose protocol Loader has: state_dict and load_state_dict at any point
+
+
+def test_the_protocol_of_stateful_data_loaders(dataset: PackDataset) -> None:
+    """As its documentation has it: a state taken in a loop goes on behind the batch that the loop has."""
+
+    def made() -> Loader:
+        return Loader(dataset, 5, shuffle=True, seed=2)
+
+    for stop in range(1, 6):
+        whole = [digest_of([batch]) for batch in made()]
+        loader, state, found = made(), {}, []
+        for at, batch in enumerate(loader):
+            found.append(digest_of([batch]))
+            if at + 1 == stop:
+                state = json.loads(json.dumps(loader.state_dict()))
+                break
+        other = made()
+        other.load_state_dict(state)
+        rest = [digest_of([batch]) for batch in other]
+        if stop < 5:
+            assert found + rest == whole
+        else:  # at the end of an epoch, the next one follows
+            assert found == whole and len(rest) == 5 and rest != whole
+        assert loader.state_dict() == state, "asking for a state changes it"
+
+
+def test_a_state_loaded_into_a_running_loader_counts_from_its_next_iter(dataset: PackDataset) -> None:
+    loader = Loader(dataset, 5)
+    start = loader.state_dict()
+    batches = iter(loader)
+    first = next(batches)["key"]
+    loader.load_state_dict(start)
+    assert [batch["key"] for batch in loader][0] == first
+    assert next(batches)["key"] != first, "an iterator that runs is not moved"

@@ -1,0 +1,90 @@
+"""output="tv": torchvision's transforms move pictures, masks and points of a sample as one."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import packer
+from packer.datasets.batch import as_tv
+from packer.errors import InvalidRequest, MissingPackage
+from packer.schema import Field, Schema
+from tests.support import marked_packs
+
+
+def why_no_torchvision() -> str:
+    """Why its tv_tensors cannot be used here; empty where they can."""
+    try:
+        import torchvision.transforms.v2  # noqa: F401, PLC0415
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch
+        return f"torchvision cannot be used here: {str(error).splitlines()[0]}"
+    return ""
+
+
+WHY = why_no_torchvision()
+needs_torchvision = pytest.mark.skipif(bool(WHY), reason=WHY or "torchvision is there")
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marked_packs.every_format(tmp_path_factory.mktemp("posed"), 3) / "jpeg.pack"
+
+
+@needs_torchvision
+def test_a_flip_moves_everything_as_packers_own_does(pack: Path) -> None:
+    from torchvision import tv_tensors  # noqa: PLC0415
+    from torchvision.transforms import v2  # noqa: PLC0415
+
+    plain = packer.open(pack, geometry=packer.geometry.RandomHorizontalFlip(1.0))
+    dataset = packer.open(pack, output="tv", transform=v2.RandomHorizontalFlip(1.0))
+    for index in range(3):
+        found, wanted = dataset[index], plain[index]
+        assert list(found) == list(wanted)
+        kinds = {"image": tv_tensors.Image, "depth": tv_tensors.Mask, "mask": tv_tensors.Mask}
+        for field in plain.schema:
+            value = found[field.name]
+            if field.kind in kinds:
+                assert type(value) is kinds[field.kind], field.name
+                assert torch.equal(torch.as_tensor(value), torch.as_tensor(wanted[field.name])), field.name
+            elif field.kind == "points":
+                assert type(value) is tv_tensors.KeyPoints
+                assert torch.allclose(value.as_subclass(torch.Tensor), wanted[field.name], atol=1e-3)
+            elif field.kind == "boxes":
+                assert type(value) is tv_tensors.BoundingBoxes
+                assert torch.allclose(value.as_subclass(torch.Tensor), wanted[field.name], atol=1e-3)
+
+
+@needs_torchvision
+def test_a_batch_of_a_data_loader(pack: Path) -> None:
+    dataset = packer.open(pack, fields=("image", "mask", "label"), output="tv", geometry=packer.geometry.Resize((8, 9)))
+    (batch,) = torch.utils.data.DataLoader(dataset, 3)
+    plain = packer.open(pack, fields=("image", "mask", "label"), geometry=packer.geometry.Resize((8, 9)))
+    (wanted,) = torch.utils.data.DataLoader(plain, 3)
+    assert all(torch.equal(torch.as_tensor(batch[name]), wanted[name]) for name in wanted)
+
+
+@pytest.mark.skipif(not WHY, reason="torchvision is there")
+def test_without_torchvision_the_error_says_how_to_get_it(pack: Path) -> None:
+    if "No module named" not in WHY:
+        pytest.skip("torchvision is there, but does not import")
+    with pytest.raises(MissingPackage, match=r'output="tv".*pip install torchvision'):
+        packer.open(pack, output="tv")[0]
+
+
+def test_pictures_of_two_sizes_have_no_canvas(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StandIn:
+        Image = Mask = staticmethod(lambda value: value)
+
+    monkeypatch.setattr("packer.datasets.batch.import_or_explain", lambda *_: StandIn)
+    schema = Schema((Field("image", "image", "raw"), Field("mask", "mask", "raw"), Field("grasps", "points", "raw")))
+    sample = {
+        "image": np.zeros((4, 5, 3), np.uint8),
+        "mask": np.zeros((2, 3), np.uint8),
+        "grasps": np.zeros((1, 2), np.float32),
+    }
+    with pytest.raises(InvalidRequest, match="2 sizes.*fields="):
+        as_tv(schema, sample)
+    sample["mask"] = np.zeros((4, 5), np.uint8)
+    with pytest.raises(InvalidRequest, match=r"torchvision 0\.23"):
+        as_tv(schema, sample)

@@ -1,0 +1,221 @@
+"""LMDB parts through the back door: any LMDB library reads them, and the reader takes what one wrote."""
+
+import json
+import os
+import random
+import resource
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from packer.errors import CorruptPack, PackerError, StorageError
+from packer.formats.lmdb import Reader, Writer
+from tests.support import built_packs
+from tests.support.child_processes import Outcome, child
+from tests.support.hostile_lmdb import NAMES, SCHEMA, WHOLE, WRONG, by_hand, layout, without
+from tests.support.part_damage import check_flips, flips
+
+
+def write(path: Path, records: Sequence[built_packs.Record], *, payload_bytes: int = 0) -> None:
+    """A complete part."""
+    with Writer(path, SCHEMA, payload_bytes=payload_bytes) as writer:
+        for record in records:
+            writer.write(record)
+        writer.finish()
+
+
+def items(path: Path) -> list[tuple[bytes, bytes]]:
+    """Everything in a part, read by the bare library with its own defaults."""
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as transaction:
+        return list(transaction.cursor())
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_the_bare_library_reads_every_value_under_its_documented_key(tmp_path: Path, count: int) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(count))
+    expected = layout(built_packs.records(count))
+    found = dict(items(tmp_path / "a.lmdb"))
+    assert found.keys() == expected.keys()
+    assert json.loads(found.pop(b"packer")) == json.loads(expected.pop(b"packer"))
+    assert found == expected
+
+
+def test_the_end_record_is_the_last_key(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(300))
+    keys = [key for key, _ in items(tmp_path / "a.lmdb")]
+    assert keys == sorted(keys)
+    assert keys[-1] == b"packer"
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_part_that_the_bare_library_wrote_is_read(tmp_path: Path, count: int) -> None:
+    by_hand(tmp_path / "a.lmdb", layout(built_packs.records(count)))
+    reader = Reader(tmp_path / "a.lmdb", SCHEMA, samples=count)
+    assert [dict(reader.read(row, NAMES)) for row in range(count)] == built_packs.records(count)
+    reader.close()
+
+
+def test_the_format_is_the_one_that_every_lmdb_reads(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(3))
+    head = (tmp_path / "a.lmdb").read_bytes()[:24]
+    assert int.from_bytes(head[16:20], "little") == 0xBEEFC0DE  # lmdb: mdb.c, MDB_MAGIC behind the 16 byte page header
+    assert int.from_bytes(head[20:24], "little") == 1  # MDB_DATA_VERSION
+
+
+def test_no_space_is_reserved_in_the_file(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(10), payload_bytes=1 << 30)
+    assert (tmp_path / "a.lmdb").stat().st_size < 1 << 20
+
+
+def test_nothing_lies_beside_a_part(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(10))
+    assert os.listdir(tmp_path) == ["a.lmdb"]
+
+
+# ---- what the reader relies on
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_part_that_is_not_what_the_manifest_says_is_refused(tmp_path: Path, what: str) -> None:
+    by_hand(tmp_path / "a.lmdb", WRONG[what])
+    with pytest.raises(CorruptPack, match=r"a\.lmdb") as caught:
+        Reader(tmp_path / "a.lmdb", SCHEMA, samples=3)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_row_whose_entry_has_another_key_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    entries = without(WHOLE, (5).to_bytes(8, "big"))
+    by_hand(tmp_path / "a.lmdb", {**entries, (99).to_bytes(8, "big"): b"stray"})
+    reader = Reader(tmp_path / "a.lmdb", SCHEMA, samples=3)
+    assert bytes(reader.read(0, ("blob",))["blob"]) == built_packs.record(0)["blob"]
+    with pytest.raises(CorruptPack, match="row 1 has no field 'blob'"):
+        reader.read(1, NAMES)
+    reader.close()
+
+
+def test_a_folder_in_the_place_of_a_part_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.lmdb").mkdir()
+    with pytest.raises(PackerError, match=r"a\.lmdb"):
+        Reader(tmp_path / "a.lmdb", SCHEMA, samples=1)
+
+
+def test_too_many_open_files_is_not_called_damage(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(3))
+
+    def read_without_descriptors() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        Reader(tmp_path / "a.lmdb", SCHEMA, samples=3)
+
+    outcome = child(read_without_descriptors)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+    assert "ulimit -n" in outcome.message
+
+
+def test_a_part_without_permission_is_not_called_damage(tmp_path: Path) -> None:
+    write(tmp_path / "a.lmdb", built_packs.records(3))
+    (tmp_path / "a.lmdb").chmod(0)
+
+    def read_as_another_user() -> None:
+        os.chdir(tmp_path)  # no way leads another user here
+        if os.getuid() == 0:
+            os.seteuid(65534)
+        Reader(Path("a.lmdb"), SCHEMA, samples=3)
+
+    outcome = child(read_as_another_user)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+    assert "permissions" in outcome.message
+
+
+# ---- no space
+
+
+def limited(function: Any, file_bytes: int) -> Outcome:
+    """Run in a child that may not make a file larger than this."""
+
+    def run() -> Any:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+        return function()
+
+    return child(run)
+
+
+@pytest.mark.parametrize("file_bytes", [0, 4096, 100_000, 1 << 20, 20 << 20])
+def test_a_full_disk_is_an_error_with_exit_code_4(tmp_path: Path, file_bytes: int) -> None:
+    path = tmp_path / "a.lmdb"
+    blob = random.Random(0).randbytes(1 << 20)
+    outcome = limited(lambda: write(path, [built_packs.record(row, blob=blob) for row in range(30)]), file_bytes)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+    assert str(path) in outcome.message
+    assert "free" in outcome.message
+    assert child(lambda: len(Reader(path, SCHEMA, samples=30))).kind == "error"
+
+
+def test_a_writer_goes_on_when_there_is_space_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.lmdb"
+
+    def write_twice() -> int:
+        writer = Writer(path, SCHEMA, payload_bytes=0)
+        writer.write(built_packs.record(0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        with pytest.raises(StorageError):
+            writer.finish()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        writer.finish()
+        reader = Reader(path, SCHEMA, samples=1)
+        return len(reader)
+
+    def run() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        return write_twice()
+
+    assert child(run).value == 1
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_with_exit_code_4(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"no-folder/a\.lmdb: cannot make the part"):
+        Writer(tmp_path / "no-folder" / "a.lmdb", SCHEMA, payload_bytes=0)
+
+
+# ---- damage
+
+
+@pytest.mark.parametrize("step", [2048, pytest.param(512, marks=pytest.mark.full)])
+def test_a_cut_part_is_refused_before_it_is_mapped_at_every_cut(tmp_path: Path, step: int) -> None:
+    folder = tmp_path / "pack"
+    built_packs.make_pack(folder, 60, parts=1)
+    part = folder / "part-00000.lmdb"
+    whole = part.read_bytes()
+    for size in sorted({*range(0, len(whole), step), 1, len(whole) - 1}):
+        part.write_bytes(whole[:size])
+        outcome = child(lambda: len(built_packs.values(folder)))
+        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
+        assert f"expected {len(whole)} bytes, found {size}" in outcome.message
+    part.write_bytes(whole + b"\0")
+    assert child(lambda: len(built_packs.values(folder))).error == "CorruptPack"
+
+
+def often_in_a_page_header(rng: random.Random, size: int) -> int:
+    """Every other time in the first 64 bytes of a page, where the tree is held together."""
+    return rng.randrange(size) if rng.randrange(2) else rng.randrange(size // 4096) * 4096 + rng.randrange(64)
+
+
+def of_many_sizes() -> list[built_packs.Record]:
+    """Records whose values stand in leaves and in overflow pages."""
+    return [built_packs.record(row, blob=bytes([row]) * (5000 if row % 4 else 1900)) for row in range(40)]
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
+    built_packs.make_pack(tmp_path / "pack", of_many_sizes(), parts=1)
+    check_flips(flips(tmp_path / "pack", number, seed=number, place=often_in_a_page_header), number)
+
+
+def test_no_flip_passes_where_a_part_is_hashed_before_it_is_mapped(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", of_many_sizes(), parts=1)
+    found = flips(tmp_path / "pack", 100, seed=3, place=often_in_a_page_header, verify="open")
+    assert found == {"refused": 100}

@@ -1,0 +1,227 @@
+"""pth parts through the back door: torch loads them as tensors; the reader takes those that torch saved."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from packer.errors import CorruptPack, StorageError
+from packer.formats.pth import Reader, Writer
+from packer.schema import DTYPES, Field, Schema
+from tests.support import built_packs
+from tests.support.child_processes import child
+from tests.support.hostile_pth import EVIL, HOSTILE, NAMES, ORDER, SCHEMA, changed, layout
+from tests.support.part_damage import check_flips, cuts, flips, small_pack
+
+
+def write(path: Path, records: Sequence[built_packs.Record], schema: Schema = SCHEMA) -> None:
+    """A complete part."""
+    with Writer(path, schema, payload_bytes=0) as writer:
+        for record in records:
+            writer.write(record)
+        writer.finish()
+
+
+def loaded(path: Path) -> dict[str, torch.Tensor]:
+    """The part as anybody opens it."""
+    found: dict[str, torch.Tensor] = torch.load(path, weights_only=True, mmap=True)
+    return found
+
+
+def rows(path: Path, count: int) -> list[dict[str, bytes]]:
+    """Every record, copied."""
+    reader = Reader(path, SCHEMA, samples=count)
+    try:
+        return [{name: bytes(value) for name, value in reader.read(row, NAMES).items()} for row in range(count)]
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_torch_loads_every_tensor_under_its_documented_name(tmp_path: Path, count: int) -> None:
+    write(tmp_path / "a.pth", built_packs.records(count))
+    found, expected = loaded(tmp_path / "a.pth"), layout(built_packs.records(count))
+    assert list(found) == ORDER
+    assert json.loads(bytes(found.pop("packer.json").numpy())) == {"fields": NAMES, "samples": count}
+    for name, tensor in found.items():
+        assert (tensor.dtype, tensor.shape) == (expected[name].dtype, expected[name].shape)
+        assert torch.equal(tensor, expected[name])
+
+
+@pytest.mark.parametrize("name", ["a.pth", "é ü.pth"])
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_part_that_torch_saved_is_read(tmp_path: Path, count: int, name: str) -> None:
+    torch.save(layout(built_packs.records(count)), tmp_path / name)  # its folder in the archive has the file's name
+    assert rows(tmp_path / name, count) == built_packs.records(count)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)], ids=str)
+def test_every_dtype_and_fixed_shape_is_a_tensor_of_that_kind(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    schema = Schema((Field("x", "number", "number", dtype=dtype, shape=shape),))
+    values = np.arange(4 * int(np.prod(shape)), dtype=np.uint8).reshape(4, *shape).astype(dtype)
+    write(tmp_path / "a.pth", [{"x": value.tobytes()} for value in values], schema)
+    found = loaded(tmp_path / "a.pth")["x"]
+    assert (found.dtype, tuple(found.shape)) == (getattr(torch, dtype), (4, *shape))
+    assert found.numpy().tobytes() == values.tobytes()
+    reader = Reader(tmp_path / "a.pth", schema, samples=4)
+    assert [bytes(reader.read(row, ("x",))["x"]) for row in range(4)] == [value.tobytes() for value in values]
+    reader.close()
+
+
+def test_fields_may_have_the_names_that_torch_and_the_layout_use(tmp_path: Path) -> None:
+    names = ("packer", "cpu", "storage", "data", "offsets", "data_pkl", "collections")
+    schema = Schema(
+        tuple(Field(name, "number", "number", dtype="uint8", shape=()) for name in names)
+        + (Field("x", "text", "text"),)
+    )
+    record = {name: bytes([at]) for at, name in enumerate(names)} | {"x": b"text"}
+    write(tmp_path / "a.pth", [record], schema)
+    assert [int(loaded(tmp_path / "a.pth")[name]) for name in names] == list(range(len(names)))
+    reader = Reader(tmp_path / "a.pth", schema, samples=1)
+    assert {name: bytes(value) for name, value in reader.read(0, schema.names).items()} == record
+    reader.close()
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from packer.formats.pth import Writer
+from packer.schema import Field, Schema
+names = [word.lower() for word in sys.argv[2:]] if len(sys.argv[1]) % 2 else ["cpu", "storage", "x"]
+schema = Schema(tuple(Field(name, "number", "number", dtype="uint16", shape=()) for name in names))
+writer = Writer(Path(sys.argv[1]), schema, payload_bytes=0)
+writer.write({name: b"ab" for name in names})
+writer.finish()
+"""
+
+
+def test_the_bytes_depend_neither_on_process_nor_path_nor_on_who_made_the_names(tmp_path: Path) -> None:
+    for name in ("a.pth", "bb.pth"):  # one with names from the command line, one with names from the code
+        command = [sys.executable, "-W", "error", "-c", WRITE, name, "CPU", "STORAGE", "X"]
+        subprocess.run(
+            command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        )
+    assert (tmp_path / "a.pth").read_bytes() == (tmp_path / "bb.pth").read_bytes()
+
+
+# ---- what the reader refuses
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("what", HOSTILE)
+def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "a.pth"
+    HOSTILE[what](path)
+    outcome = child(lambda: len(Reader(path, SCHEMA, samples=3)), timeout_seconds=20)
+    assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), outcome
+    assert str(path) in outcome.message
+    assert "\n" not in outcome.message
+    assert len(outcome.message) < 1000
+
+
+@pytest.mark.parametrize("what", ["a directory of 4 GiB", "a directory of 1 GiB in 64 bits"])
+def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
+    HOSTILE[what](tmp_path / "a.pth")
+    with pytest.raises(CorruptPack, match="its zip directory has [0-9]{10} bytes"):
+        Reader(tmp_path / "a.pth", SCHEMA, samples=3)
+
+
+def test_the_hand_made_archives_are_read_when_nothing_is_wrong_with_them(tmp_path: Path) -> None:
+    changed()(tmp_path / "a.pth")
+    assert rows(tmp_path / "a.pth", 3) == built_packs.records(3)
+
+
+READ = """
+import sys, json
+from pathlib import Path
+from packer.formats.pth import Reader
+from packer.schema import Schema
+schema = Schema.from_json(json.loads(sys.argv[2]))
+b"x".decode("cp437")  # zipfile decodes names with it, and an import would show
+seen = []
+names = ("pickle.find_class", "exec", "compile", "os.system", "subprocess.Popen", "import", "marshal.loads")
+sys.addaudithook(lambda event, args: seen.append((event, str(args)[:80])) if event in names else None)
+reader = Reader(Path(sys.argv[1]), schema, samples=3)
+record = reader.read(2, schema.names)
+print(seen, "torch" in sys.modules, bytes(record["key"]).decode())
+"""
+
+
+def test_nothing_is_unpickled_and_torch_is_not_imported(tmp_path: Path) -> None:
+    path = tmp_path / "a.pth"
+    changed(**{"data.pkl": EVIL})(path)
+    command = [sys.executable, "-c", READ, str(path), json.dumps(SCHEMA.to_json())]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert done.stdout == "[] False sample-00002\n"
+    assert os.listdir(tmp_path) == ["a.pth"]
+
+
+def test_the_pickle_of_that_test_would_run_code(tmp_path: Path) -> None:
+    code = f"import pickle; pickle.loads({EVIL!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    assert os.listdir(tmp_path) == ["evil"]
+
+
+# ---- machine, disk, damage
+
+
+@pytest.mark.parametrize("rights", ["no descriptor", "no permission"])
+def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path, rights: str) -> None:
+    write(tmp_path / "a.pth", built_packs.records(3))
+
+    def run() -> None:
+        os.chdir(tmp_path)
+        if rights == "no descriptor":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        else:
+            os.chmod("a.pth", 0)
+            if os.getuid() == 0:
+                os.seteuid(65534)
+        Reader(Path("a.pth"), SCHEMA, samples=3)
+
+    outcome = child(run)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+
+
+@pytest.mark.parametrize("file_bytes", [0, 100, 1000, 2000])
+def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_path: Path, file_bytes: int) -> None:
+    path = tmp_path / "a.pth"
+
+    def run() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        writer = Writer(path, SCHEMA, payload_bytes=0)
+        writer.write(built_packs.record(0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+        with pytest.raises(StorageError, match=r"a\.pth: cannot .*free space"):
+            writer.finish()
+        with pytest.raises(CorruptPack):
+            Reader(path, SCHEMA, samples=1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        writer.finish()
+        return len(Reader(path, SCHEMA, samples=1))
+
+    assert child(run).value == 1
+
+
+def test_a_part_is_refused_at_every_cut(tmp_path: Path) -> None:
+    part = small_pack(tmp_path / "pack", "pth")
+    for size, outcome in cuts(part, format="pth", samples=40):
+        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
+    small_pack(tmp_path / "pack", "pth")
+    check_flips(flips(tmp_path / "pack", number, seed=number), number)

@@ -1,0 +1,79 @@
+"""Files of every format but JPEG that are cut or changed: they raise, or at least keep the form that they announce."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.errors import BadInput, DamagedImage
+from packer.images import decode, sniff, validate
+from tests.support import picture_files
+
+LOSSLESS = picture_files.lossless()
+DEPTHS = picture_files.depths()
+
+
+def damaged(file: bytes, kind: str) -> None:
+    for attempt in (decode, validate):
+        with pytest.raises(DamagedImage):
+            attempt(file, kind)
+    with pytest.raises(DamagedImage):
+        validate(file, kind, full=False)
+
+
+@pytest.mark.parametrize("name", [*LOSSLESS, *DEPTHS])
+def test_every_cut_file_is_damaged(name: str) -> None:
+    file, kind = (LOSSLESS[name][0], "image") if name in LOSSLESS else (DEPTHS[name][0], "depth")
+    alignment = 4 if name.startswith("bmp") else 1  # a row's last padding may be absent without loss
+    for cut in {alignment, 3 + alignment, 13, 50, len(file) // 10, len(file) // 2, len(file) * 9 // 10}:
+        damaged(file[:-cut], kind)
+
+
+@pytest.mark.parametrize("name", [*LOSSLESS, *DEPTHS])
+def test_an_intact_file_validates_and_gives_its_header(name: str) -> None:
+    file, kind = (LOSSLESS[name][0], "image") if name in LOSSLESS else (DEPTHS[name][0], "depth")
+    assert validate(file, kind) == validate(file, kind, full=False) == sniff(file)
+
+
+def test_cutting_a_tiff_whose_directory_comes_first_is_seen() -> None:
+    rows = b"".join(bytes([row]) * 20 for row in range(10))
+    tags = {256: 20, 257: 10, 258: 8, 259: 1, 262: 1, 273: 8 + 2 + 12 * 9 + 4, 277: 1, 278: 10, 279: len(rows)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    file = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + b"\0\0\0\0" + rows
+    assert decode(file, "mask")[:, 0].tolist() == list(range(10))
+    for cut in (1, 20, 150):
+        damaged(file[:-cut], "mask")
+    short = file.replace(struct.pack("<HHII", 279, 4, 1, len(rows)), struct.pack("<HHII", 279, 4, 1, len(rows) - 20))
+    damaged(short, "mask")
+
+
+def test_a_flipped_byte_in_any_png_chunk_is_found_by_its_crc32() -> None:
+    file = picture_files.oriented(6, "PNG")
+    assert {name for name, _, _ in picture_files.png_chunks(file)} >= {b"IHDR", b"eXIf", b"IDAT", b"IEND"}
+    for _, at, length in picture_files.png_chunks(file):
+        for place in {at - 1, at + length // 2, at + length}:
+            changed = bytearray(file)
+            changed[place] ^= 0x20
+            with pytest.raises(DamagedImage):
+                validate(bytes(changed), "image")
+
+
+@given(st.sampled_from([*LOSSLESS.values(), *DEPTHS.values()]), st.data())
+def test_mutated_files_raise_or_keep_their_announced_form(
+    item: tuple[bytes, picture_files.Pixels], data: st.DataObject
+) -> None:
+    kind = "image" if item[1].ndim == 3 else "depth"
+    changed = bytearray(item[0])
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = sniff(bytes(changed))
+        if found.height * found.width > 1_000_000:
+            return
+        pixels = decode(bytes(changed), kind)
+    except BadInput:
+        return
+    assert pixels.shape == (found.height, found.width, 3)[: 3 if kind == "image" else 2]
+    assert pixels.dtype == (np.uint8 if kind == "image" else found.dtype)

@@ -1,0 +1,302 @@
+"""Decoding: what each kind gives from each format, and that what is cut or changed never passes for a picture."""
+
+import io
+import struct
+import threading
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from packer import images
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.geometry import Resize, upright
+from packer.geometry.warp import warp
+from packer.images import NAMES, decode, sniff, validate
+from packer.system.parallel import ordered_map
+from tests.support import picture_files
+
+pytestmark = pytest.mark.jpeg
+
+LOSSLESS = picture_files.lossless()
+DEPTHS = picture_files.depths()
+JPEGS = picture_files.jpegs()
+
+
+@pytest.mark.parametrize("decoder", NAMES)
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_an_image_is_rgb_from_every_lossless_format(name: str, decoder: str) -> None:
+    file, pixels = LOSSLESS[name]
+    found = decode(file, "image", decoder=decoder)
+    assert (found.dtype, found.shape) == (np.uint8, pixels.shape)
+    assert np.array_equal(found, pixels)
+    assert found.flags.c_contiguous and found.flags.writeable
+
+
+@pytest.mark.parametrize("name", DEPTHS)
+def test_a_depth_is_bit_exact(name: str) -> None:
+    file, depth = DEPTHS[name]
+    found = decode(file, "depth")
+    assert (found.dtype, found.shape) == (depth.dtype, depth.shape)
+    assert found.tobytes() == depth.tobytes()
+    assert validate(file, "depth") == validate(file, "depth", full=False) == sniff(file)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_a_palette_png_is_indices_as_a_mask_and_colours_as_an_image(bits: int) -> None:
+    indices = np.random.default_rng(bits).integers(0, 1 << bits, (33, 37), np.uint8)
+    file = picture_files.palette_png(indices, bits=bits)
+    assert np.array_equal(decode(file, "mask"), indices)
+    with Image.open(io.BytesIO(file)) as picture:
+        assert np.array_equal(np.asarray(picture), indices)
+        assert np.array_equal(decode(file, "image"), np.asarray(picture.convert("RGB")))
+
+
+@pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM"])
+def test_a_mask_is_gray_as_it_is_or_1_bit_as_0_and_255(form: str) -> None:
+    gray = picture_files.grays()
+    one = np.where(gray > 127, 255, 0).astype(np.uint8)
+    bits = np.packbits(gray > 127, axis=1)
+    assert np.array_equal(decode(picture_files.with_pillow(gray, form), "mask"), gray)
+    assert np.array_equal(decode(picture_files.with_pillow(np.dstack([gray] * 3), form), "mask"), gray)
+    picture = Image.frombytes("1", (gray.shape[1], gray.shape[0]), bits.tobytes())
+    file = io.BytesIO()
+    picture.save(file, form)
+    assert np.array_equal(decode(file.getvalue(), "mask"), one)
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "WEBP"])
+def test_alpha_is_dropped_from_a_mask(form: str) -> None:
+    gray = picture_files.grays()
+    file = picture_files.with_pillow(np.dstack([gray, gray, gray, 255 - gray]), form, lossless=True, exact=True)
+    assert np.array_equal(decode(file, "mask"), gray)
+
+
+@pytest.mark.parametrize("decoder", NAMES)
+def test_a_colour_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> None:
+    gray = np.full((24, 40), 77, np.uint8)
+    equal = picture_files.jpeg(np.dstack([gray] * 3))
+    assert np.array_equal(decode(equal, "mask", decoder=decoder), gray)
+    assert validate(equal, "mask").channels == 3
+    for refuse in (
+        lambda: decode(JPEGS["baseline 420"], "mask", decoder=decoder),
+        lambda: validate(JPEGS["cmyk"], "mask"),
+    ):
+        with pytest.raises(BadInput, match="channels that differ is no mask"):
+            refuse()
+
+
+@pytest.mark.parametrize("kind", ["image", "mask"])
+@pytest.mark.parametrize("name", [name for name in DEPTHS if "8 bit" not in name])
+def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
+    for refuse in (decode, validate):
+        with pytest.raises(
+            BadInput, match=f"is no {kind}: expected 8 bit, .*convert it to 8 bit, or .*SUFFIX:depth"
+        ) as caught:
+            refuse(DEPTHS[name][0], kind)
+        assert not isinstance(caught.value, DamagedImage)
+
+
+def test_colours_are_no_depth() -> None:
+    for file in (LOSSLESS["png"][0], JPEGS["baseline 420"], picture_files.palette_png(picture_files.grays())):
+        with pytest.raises(BadInput, match="is no depth: expected 1 channel"):
+            decode(file, "depth")
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    file = picture_files.jpeg()
+    for kind in ("points", "text", "video"):
+        with pytest.raises(InvalidRequest, match=f"kind '{kind}'"):
+            decode(file, kind)
+    for wrong in (lambda: decode(file, "image", decoder="pillow"), lambda: images.describe("pillow")):
+        with pytest.raises(InvalidRequest, match="unknown decoder 'pillow'; expected one of auto, turbojpeg, opencv"):
+            wrong()
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_never_turns_pixels(form: str, orientation: int) -> None:
+    first = decode(picture_files.oriented(1, form), "image")
+    for decoder in NAMES:
+        assert np.array_equal(decode(picture_files.oriented(orientation, form), "image", decoder=decoder), first)
+
+
+@pytest.mark.parametrize("name", ["tiff", "tiff alpha", "tiff gray", "tiff lzw"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_never_turns_a_tiff(name: str, orientation: int) -> None:
+    file, pixels = LOSSLESS[name]
+    assert np.array_equal(decode(picture_files.with_orientation(file, orientation), "image"), pixels)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_never_turns_a_depth(orientation: int) -> None:
+    file, depth = DEPTHS["tiff lzw predictor 1"]
+    assert decode(picture_files.with_orientation(file, orientation), "depth").tobytes() == depth.tobytes()
+
+
+def test_profiles_of_a_png_change_nothing_and_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    file, pixels = LOSSLESS["png"]
+    (_, first, length), *_ = picture_files.png_chunks(file)
+    profile = picture_files.chunk(b"iCCP", b"x\0\0" + zlib.compress(b"no profile"))
+    more = picture_files.chunk(b"gAMA", struct.pack(">I", 30_000)) + picture_files.chunk(b"tRNS", bytes(6))
+    changed = file[: first + length + 4] + profile + more + file[first + length + 4 :]
+    assert np.array_equal(decode(changed, "image"), pixels)
+    assert capfd.readouterr() == ("", "")
+
+
+def animated(file: bytes, frames: int) -> bytes:
+    """The PNG with the chunk that announces so many frames before its data."""
+    (_, first, length), *_ = picture_files.png_chunks(file)
+    control = picture_files.chunk(b"acTL", struct.pack(">II", frames, 0))
+    return file[: first + length + 4] + control + file[first + length + 4 :]
+
+
+@pytest.mark.parametrize("frames", [0, 2, 1 << 31])
+def test_an_animated_png_is_refused(frames: int) -> None:
+    for refuse in (decode, validate):
+        with pytest.raises(DamagedImage, match="PNG: animations are not supported, expected one picture"):
+            refuse(animated(LOSSLESS["png"][0], frames), "image")
+
+
+def test_an_animation_of_one_frame_is_a_picture() -> None:
+    file, pixels = LOSSLESS["png"]
+    assert np.array_equal(decode(animated(file, 1), "image"), pixels)
+
+
+def test_an_animated_png_of_pillow_is_refused() -> None:
+    file = io.BytesIO()
+    first, second = (Image.fromarray(picture_files.colours() ^ flip) for flip in (0, 255))
+    first.save(file, "PNG", save_all=True, append_images=[second])
+    with pytest.raises(DamagedImage, match="animations are not supported"):
+        decode(file.getvalue(), "image")
+
+
+def test_a_tiff_of_several_pictures_is_refused() -> None:
+    pages = [Image.fromarray(picture_files.colours() ^ flip) for flip in (0, 255)]
+    for big in (False, True):
+        file = io.BytesIO()
+        pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], big_tiff=big)
+        with pytest.raises(DamagedImage, match="TIFF: it holds several pictures, expected one"):
+            decode(file.getvalue(), "image")
+
+
+def test_a_small_version_behind_a_tiff_is_no_other_picture() -> None:
+    pages = [Image.fromarray(picture_files.colours()), Image.fromarray(picture_files.colours()[::4, ::4])]
+    pages[1].encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
+    file = io.BytesIO()
+    pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:])
+    assert np.array_equal(decode(file.getvalue(), "image"), picture_files.colours())
+
+
+def test_a_tiff_in_cielab_is_refused() -> None:
+    file = io.BytesIO()
+    Image.fromarray(picture_files.colours(), "LAB").save(file, "TIFF")
+    with pytest.raises(DamagedImage, match="its colours are CIELab"):
+        decode(file.getvalue(), "image")
+
+
+def test_cmyk_is_the_same_on_every_decoder() -> None:
+    first, *others = (decode(JPEGS["cmyk"], "image", decoder=decoder) for decoder in NAMES)
+    assert first.shape == (*picture_files.colours().shape[:2], 3)
+    assert all(np.array_equal(first, other) for other in others)
+
+
+def test_a_png_in_a_jpegs_clothes_is_a_png() -> None:
+    file, pixels = LOSSLESS["png"]
+    for decoder in NAMES:
+        assert np.array_equal(decode(file, "image", decoder=decoder), pixels)
+
+
+@pytest.mark.parametrize("name", [*JPEGS, *LOSSLESS])
+def test_bytes_known_to_be_good_decode_the_same_without_the_check(name: str) -> None:
+    file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
+    endless = file[:-2] if name in JPEGS else file
+    expected = decode(file, "image")
+    for decoder in NAMES:
+        assert np.array_equal(decode(endless, "image", decoder=decoder, strict=False), expected)
+
+
+@pytest.mark.parametrize("decoder", NAMES)
+@pytest.mark.parametrize("name", ["baseline 420", "gray", "cmyk", "png", "npy", "npy gray", "tiff"])
+def test_out_is_filled_and_returned(name: str, decoder: str) -> None:
+    file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
+    batch = np.full((3, *picture_files.colours().shape), 7, np.uint8)
+    given_out = batch[1]
+    assert decode(file, "image", decoder=decoder, out=given_out) is given_out
+    assert np.array_equal(batch[1], decode(file, "image"))
+    assert (batch[[0, 2]] == 7).all()
+
+
+@pytest.mark.parametrize("decoder", NAMES)
+@pytest.mark.parametrize("name", ["baseline 420", "cmyk", "png"])
+def test_memory_that_does_not_fit_is_refused_and_left_alone(name: str, decoder: str) -> None:
+    file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
+    height, width, _ = picture_files.colours().shape
+    read_only = np.zeros((height, width, 3), np.uint8)
+    read_only.flags.writeable = False
+    wrong = [
+        np.zeros((width, height, 3), np.uint8),
+        np.zeros((height, width, 4), np.uint8),
+        np.zeros((height, width, 3), np.int8),
+        np.zeros((height, width, 3), np.float32),
+        np.zeros((height, 2 * width, 3), np.uint8)[:, ::2],
+        np.zeros((height, width, 3), np.uint8, order="F"),
+        read_only,
+        bytearray(height * width * 3),
+    ]
+    for out in wrong:
+        with pytest.raises(InvalidRequest, match="^out: expected a"):
+            decode(file, "image", decoder=decoder, out=out)
+        assert not np.frombuffer(out, np.uint8).any() if isinstance(out, bytearray) else not out.any()
+
+
+@pytest.mark.parametrize("kind", ["depth", "mask"])
+def test_a_gray_jpeg_goes_straight_into_out(kind: str) -> None:
+    out = np.zeros(picture_files.grays().shape, np.uint8)
+    assert decode(JPEGS["gray"], kind, out=out) is out
+    assert np.array_equal(out, decode(JPEGS["gray"], kind, decoder="opencv"))
+
+
+@pytest.mark.parametrize("name", ["baseline 420", "gray", "png", "npy", "bmp"])
+def test_what_is_returned_is_no_view_of_the_buffer(name: str) -> None:
+    file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
+    expected = decode(file, "image")
+    memory = bytearray(file)
+    found = [decode(view, "image") for view in (memory, memoryview(memory), memoryview(memory).toreadonly())]
+    for depth_file, depth in (DEPTHS["npy Fortran order"], DEPTHS["npy float16"]):
+        depth_memory = bytearray(depth_file)
+        kept = decode(depth_memory, "depth")
+        depth_memory[-4000:] = bytes(4000)
+        assert kept.tobytes() == depth.tobytes()
+    memory[:] = bytes(len(memory))
+    assert all(np.array_equal(pixels, expected) for pixels in found)
+
+
+def test_a_view_is_applied_after_decoding() -> None:
+    pixels = decode(JPEGS["baseline 420"], "image")
+    view = upright(6, *pixels.shape[:2]).then(Resize((20, 30)).view(pixels.shape[1], pixels.shape[0]))
+    out = np.zeros((20, 30, 3), np.uint8)
+    for decoder in NAMES:
+        assert decode(JPEGS["baseline 420"], "image", decoder=decoder, view=view, out=out) is out
+        assert np.array_equal(out, warp(pixels, view, "image"))
+
+
+def test_a_view_of_a_depth_knows_what_is_invalid() -> None:
+    file, depth = DEPTHS["tiff"]
+    view = Resize((18, 26)).view(*depth.shape)
+    expected = warp(depth, view, "depth", invalid=-1.0)
+    assert np.array_equal(decode(file, "depth", view=view, invalid=-1.0), expected)
+    assert (expected == -1).any() and (expected[expected != -1] > 0.4).all()
+
+
+def test_threads_decode_other_formats_as_one_does() -> None:
+    files = [file for file, _ in LOSSLESS.values()]
+    start = threading.Barrier(8)
+
+    def work(thread: int) -> bool:
+        start.wait()
+        places = [(thread + step) % len(files) for step in range(2 * len(files))]
+        return all(np.array_equal(decode(files[at], "image"), LOSSLESS[list(LOSSLESS)[at]][1]) for at in places)
+
+    assert all(ordered_map(work, range(8), threads=8, window=8))

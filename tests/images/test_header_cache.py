@@ -1,0 +1,91 @@
+"""Headers looked at once: whatever was seen before, what is told of a file is what its own bytes say."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from packer.errors import DamagedImage
+from packer.images import Header, field_decoder, sniff
+from packer.images.field_decoder import HeaderCache
+from packer.system.parallel import ordered_map
+from tests.support import picture_files, restart_jpegs
+
+KEPT = [picture_files.jpeg(picture_files.colours(seed, height=40 + seed, width=60)) for seed in range(4)]
+PACKED = [restart_jpegs.packed(70 + 20 * seed, 200 + 40 * seed, seed=seed) for seed in range(4)]
+OTHERS = [*picture_files.jpegs().values(), *(file for file, _ in picture_files.lossless().values())]
+FILES = [*KEPT, *PACKED, *OTHERS, picture_files.oriented(6, "JPEG"), b"", b"\xff\xd8\xff"]
+
+
+def told(look: object, file: bytes) -> Header | str:
+    """The header, or what is said of a file that has none."""
+    try:
+        found = look(file)  # type: ignore[operator]
+    except DamagedImage as error:
+        return str(error)
+    assert isinstance(found, Header)
+    return found
+
+
+@given(st.lists(st.sampled_from(FILES), max_size=30))
+def test_the_order_of_the_files_does_not_matter(files: list[bytes]) -> None:
+    look = HeaderCache().of
+    for file in files:
+        assert told(look, file) == told(sniff, file) == told(look, memoryview(file))  # type: ignore[arg-type]
+
+
+@settings(max_examples=500)
+@given(st.sampled_from([*KEPT, *PACKED]), st.data())
+def test_a_file_that_differs_in_a_byte_is_looked_at_anew(file: bytes, data: st.DataObject) -> None:
+    look = HeaderCache().of
+    look(file)
+    changed = bytearray(file)
+    at = data.draw(st.integers(0, sniff(file).data_at - 1))
+    changed[at] = data.draw(st.integers(0, 255))
+    for other in (bytes(changed), file[:at], file[:at] + b"\0" + file[at:]):
+        assert told(look, other) == told(sniff, other)
+
+
+@pytest.mark.parametrize("files, times", [(KEPT[:1], 1), (PACKED[:1], 1), (KEPT + KEPT, 4), (PACKED + PACKED, 4)])
+def test_what_begins_alike_is_looked_at_once(files: list[bytes], times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(field_decoder, "sniff", lambda buffer, *limit: seen.append(buffer) or sniff(buffer, *limit))
+    look = HeaderCache().of
+    for file in files * 3:
+        look(file)
+        look(file[: sniff(file).data_at] + b"other data")
+    assert len(seen) == times
+
+
+def test_files_packed_with_other_tables_share_a_header() -> None:
+    one, other = restart_jpegs.packed(96, 256, seed=1), restart_jpegs.packed(96, 256, seed=2)
+    assert one[:200] != other[:200]
+    look = HeaderCache().of
+    assert look(one) is look(other)
+
+
+def test_a_long_table_does_not_make_a_header_long() -> None:
+    large = [restart_jpegs.packed(720, 1280, seed=seed) for seed in range(2)]
+    assert sniff(large[0]).data_at > field_decoder._MOST_BYTES
+    look = HeaderCache().of
+    assert look(large[0]) is look(large[1])
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field_decoder, "_MOST_HEADERS", 8)
+    kept = HeaderCache()
+    at = KEPT[0].index(b"\xff\xc0") + 5
+    for height in range(1, 100):
+        file = KEPT[0][:at] + height.to_bytes(2, "big") + KEPT[0][at + 2 :]
+        for comment in range(4):
+            longer = file[:2] + b"\xff\xfe" + (2 + comment).to_bytes(2, "big") + bytes(comment) + file[2:]
+            assert kept.of(longer) == sniff(longer)
+    assert len(kept._forms) <= 2 and all(len(form.known) <= 8 for form in kept._forms)
+    long = KEPT[0][:2] + b"\xff\xfe" + (3000).to_bytes(2, "big") + bytes(2998) + KEPT[0][2:]
+    before = kept._forms
+    assert kept.of(long) == sniff(long) and kept._forms is before
+
+
+def test_threads_get_what_each_asked_for() -> None:
+    look = HeaderCache().of
+    files = [*KEPT, *PACKED] * 100
+    assert list(ordered_map(look, files, threads=4, window=8)) == list(map(sniff, files))

@@ -1,0 +1,216 @@
+"""Headers: what is told about a file from its first bytes, and that no bytes whatever do worse than an error."""
+
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer import images
+from packer.errors import DamagedImage
+from packer.images import Header, sniff
+from tests.support import picture_files
+
+FILES = [
+    *picture_files.jpegs().values(),
+    *(file for file, _ in picture_files.lossless().values()),
+    *(file for file, _ in picture_files.depths().values()),
+    *(picture_files.oriented(6, form) for form in ("JPEG", "PNG", "WEBP")),
+    picture_files.palette_png(picture_files.grays() % 4, bits=2),
+]
+STARTS = [b"", *{file[:12] for file in FILES}, *(file[:40] for file in FILES)]
+
+
+@pytest.mark.parametrize("name", picture_files.lossless())
+def test_the_format_and_size_are_told(name: str) -> None:
+    file, pixels = picture_files.lossless()[name]
+    found = sniff(file)
+    form = {"ppm": "pnm", "pgm": "pnm"}.get(name.split()[0], name.split()[0])
+    assert (found.format, found.height, found.width, found.dtype) == (form, *pixels.shape[:2], "uint8")
+    wanted = {"gray": 1, "alpha": 4, "gray alpha": 2}.get(name.partition(" ")[2], 3)
+    assert found.channels == (1 if name == "pgm" else wanted)
+    assert (found.lossy, found.orientation) == (False, 1)
+
+
+@pytest.mark.parametrize("name", picture_files.depths())
+def test_the_dtype_of_a_depth_is_told(name: str) -> None:
+    file, depth = picture_files.depths()[name]
+    found = sniff(file)
+    assert (found.height, found.width, found.channels, found.dtype) == (*depth.shape, 1, depth.dtype.name)
+
+
+@pytest.mark.parametrize("name", picture_files.jpegs())
+def test_a_jpeg_is_told(name: str) -> None:
+    found = sniff(picture_files.jpegs()[name])
+    size = (picture_files.colours().shape[0], picture_files.colours().shape[1])
+    assert (found.format, found.height, found.width, found.lossy) == ("jpeg", *size, True)
+    assert found.cmyk == (name == "cmyk")
+    assert found.progressive == name.startswith("progressive")
+    assert (found.scans > 1) == found.progressive
+    assert found.channels == (1 if "gray" in name else 4 if name == "cmyk" else 3)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_told_and_nothing_else_changes(form: str, orientation: int) -> None:
+    found = sniff(picture_files.oriented(orientation, form))
+    plain = sniff(picture_files.oriented(1, form))
+    assert found.orientation == orientation
+    assert found._replace(orientation=1) == plain
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 65535])
+def test_an_orientation_out_of_range_is_1(orientation: int) -> None:
+    file = picture_files.oriented(6)
+    at = file.find(b"\x12\x01\x03\x00", 0, 100) if b"II*\0" in file[:40] else file.find(b"\x01\x12\x00\x03", 0, 100)
+    order = "<H" if b"II*\0" in file[:40] else ">H"
+    changed = bytearray(file)
+    struct.pack_into(order, changed, at + 8, orientation)
+    assert sniff(file).orientation == 6
+    assert sniff(bytes(changed)).orientation == 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_tiff_is_told(orientation: int) -> None:
+    file, _ = picture_files.lossless()["tiff"]
+    assert sniff(picture_files.with_orientation(file, orientation)).orientation == orientation
+
+
+def test_a_lossy_webp_is_lossy() -> None:
+    assert sniff(picture_files.with_pillow(picture_files.colours(), "WEBP", quality=80)).lossy
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_a_palette_is_told_with_its_bits(bits: int) -> None:
+    indices = np.minimum(picture_files.grays(), (1 << bits) - 1)
+    found = sniff(picture_files.palette_png(indices, bits=bits))
+    assert (found.palette, found.bits, found.channels, found.dtype) == (True, bits, 3, "uint8")
+
+
+def test_memory_of_any_kind_is_read() -> None:
+    file = picture_files.jpeg()
+    assert sniff(file) == sniff(bytearray(file)) == sniff(memoryview(file)) == sniff(memoryview(bytearray(file)))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (b"", "is empty"),
+        (b"<!DOCTYPE html><html>", "3c 21 44 4f"),
+        (b"GIF89a" + bytes(40), "47 49 46"),
+        (picture_files.jpeg()[:100], "ends inside its header"),
+        (picture_files.bomb(10_001, 10_000), "10000x10001 px = 100.0 MP, the limit is 100 MP"),
+        (picture_files.bomb(0, 7), "7x0 px, expected at least 1x1"),
+        (picture_files.bomb(2**31 - 1, 2**31 - 1), "the limit is 100 MP"),
+        (picture_files.npy(np.zeros((2, 3, 2), np.uint8)), "its shape is (2, 3, 2)"),
+        (picture_files.npy(np.zeros((2, 3), "S4")), "array of numbers"),
+        (picture_files.npy(np.zeros((2, 3), "u1")).replace(b"\x01\0", b"\x01\x2b", 1), "unknown version 1.43"),
+        (b"P5 2 2 100\n1234", "samples up to 100"),
+    ],
+)
+def test_what_is_no_picture_is_damaged_and_says_what_was_found(file: bytes, words: str) -> None:
+    with pytest.raises(DamagedImage) as caught:
+        sniff(file)
+    assert words in str(caught.value)
+    assert "replace the file" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_more_bytes_than_the_limit_are_refused_although_the_pixels_are_few_enough() -> None:
+    file = bytearray(picture_files.npy(np.zeros((16, 16, 4), np.float64)))
+    shape = b"(16, 16, 4), }      "
+    assert shape in file
+    file[:] = file.replace(shape, b"(9999, 9999, 4), }  ")
+    with pytest.raises(DamagedImage, match="bytes of pixels, the limit is 1073741824"):
+        sniff(bytes(file))
+
+
+def test_100_megapixels_are_allowed() -> None:
+    assert sniff(picture_files.bomb(10_000, 10_000)).width == 10_000
+
+
+def test_500_scans_are_allowed_and_501_are_not() -> None:
+    file = picture_files.progressive()
+    start = file.rindex(b"\xff\xda")
+    (length,) = struct.unpack_from(">H", file, start + 2)
+    scan = file[start : start + 2 + length] + b"\x12\x34"
+    whole = sniff(file).scans
+    assert sniff(file[:-2] + scan * (500 - whole) + picture_files.EOI).scans == 500
+    with pytest.raises(DamagedImage, match="more than 500 scans"):
+        sniff(file[:-2] + scan * (501 - whole) + picture_files.EOI)
+
+
+def test_a_progressive_file_that_lacks_a_scan_is_damaged_even_with_an_end_marker() -> None:
+    file = picture_files.progressive()
+    last = file.rindex(b"\xff\xda")
+    last = file.rindex(b"\xff\xc4", 0, last) if b"\xff\xc4" in file[last - 120 : last] else last
+    with pytest.raises(DamagedImage, match="do not bring all of the picture"):
+        sniff(file[:last] + picture_files.EOI)
+
+
+@pytest.mark.parametrize("marker", [0xC3, 0xC5, 0xC9, 0xCA, 0xCB])
+def test_jpeg_processes_that_libraries_disagree_about_are_refused(marker: int) -> None:
+    file = bytearray(picture_files.jpeg())
+    file[file.index(b"\xff\xc0") + 1] = marker
+    with pytest.raises(DamagedImage, match="is not supported, expected baseline or progressive"):
+        sniff(bytes(file))
+
+
+def test_12_bit_and_odd_chroma_sampling_are_refused() -> None:
+    file = bytearray(picture_files.jpeg())
+    frame = file.index(b"\xff\xc0")
+    deep, odd = bytearray(file), bytearray(file)
+    deep[frame + 4] = 12
+    odd[frame + 11] = 0x31
+    for changed, words in ((deep, "12 bit samples"), (odd, "chroma sampling 31 11 11")):
+        with pytest.raises(DamagedImage, match=words):
+            sniff(bytes(changed))
+
+
+def test_sniffing_loads_no_decoder() -> None:
+    code = (
+        "import sys, packer.images as d\n"
+        "found = d.sniff(sys.stdin.buffer.read()); d.validate\n"
+        "print(found.width, [m for m in ('cv2', 'turbojpeg', 'simplejpeg', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=picture_files.jpeg(), capture_output=True, check=True)
+    assert done.stdout.split(maxsplit=1) == [b"67", b"[]\n"]
+
+
+def outcome(data: bytes) -> Header | None:
+    """The header, None for DamagedImage; any other exception fails the test."""
+    try:
+        found = sniff(data)
+    except DamagedImage:
+        return None
+    assert 0 < found.height * found.width <= images.MAX_PIXELS
+    assert 1 <= found.orientation <= 8
+    assert found.scans <= images.MAX_SCANS
+    assert np.dtype(found.dtype).itemsize * found.height * found.width * found.channels <= images.MAX_DECODED_BYTES
+    return found
+
+
+@given(st.sampled_from(STARTS), st.binary(max_size=300))
+def test_any_bytes_give_a_header_or_damaged_image(start: bytes, rest: bytes) -> None:
+    outcome(start + rest)
+
+
+@given(st.sampled_from(FILES), st.data())
+def test_mutated_files_give_a_header_or_damaged_image(file: bytes, data: st.DataObject) -> None:
+    changed = bytearray(file)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, min(len(changed), 700) - 1))
+        changed[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, changed[at] ^ 1, changed[at] ^ 0x80]))
+    cut = data.draw(st.integers(0, len(changed)))
+    outcome(bytes(changed))
+    outcome(bytes(changed[:cut]))
+
+
+@pytest.mark.parametrize("position", range(len(FILES)))
+def test_every_cut_of_the_first_bytes_gives_a_header_or_damaged_image(position: int) -> None:
+    file = FILES[position]
+    for length in range(min(len(file), 400)):
+        outcome(file[:length])

@@ -1,0 +1,280 @@
+"""JPEG through every library: one outcome for one file, and no memory that nobody wrote."""
+
+import threading
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import simplejpeg
+import turbojpeg
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packer.errors import DamagedImage, MissingPackage
+from packer.images import decode, describe, sniff, validate
+from packer.images.backends import libjpeg, turbojpeg
+from packer.system.parallel import ordered_map
+from tests.support import picture_files
+from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
+
+JPEGS = picture_files.jpegs()
+
+
+@pytest.fixture(params=[*EACH_LIBRARY, "opencv"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each library as if it were the only one; what OpenCV decodes is checked by either."""
+    if request.param != "opencv":
+        monkeypatch.setattr(libjpeg, "library", lambda: LIBRARIES[request.param])
+    yield "opencv" if request.param == "opencv" else "turbojpeg"
+
+
+@pytest.fixture
+def choosing_again() -> Iterator[None]:
+    """The library is chosen anew, in the test and after it."""
+    libjpeg.library.cache_clear()
+    yield
+    libjpeg.library.cache_clear()
+
+
+def reference(file: bytes) -> picture_files.Pixels:
+    """Straight from simplejpeg, which converts CMYK too."""
+    return simplejpeg.decode_jpeg(file)
+
+
+@pytest.mark.parametrize("name", JPEGS)
+def test_an_intact_file_decodes_whatever_follows_it(decoder: str, name: str) -> None:
+    file, expected = JPEGS[name], reference(JPEGS[name])
+    for tail in (b"", bytes(100), picture_files.jpeg(picture_files.colours(9)), b"junk"):
+        assert np.array_equal(decode(file + tail, "image", decoder=decoder), expected)
+        assert validate(file + tail, "image") == validate(file + tail, "image", full=False) == sniff(file + tail)
+
+
+@pytest.mark.parametrize("name", JPEGS)
+def test_a_file_without_its_end_marker_decodes(decoder: str, name: str) -> None:
+    file = JPEGS[name][:-2]
+    assert np.array_equal(decode(file, "image", decoder=decoder), reference(JPEGS[name]))
+    assert validate(file, "image") == validate(file, "image", full=False) == sniff(JPEGS[name])
+
+
+@pytest.mark.parametrize("name", JPEGS)
+@pytest.mark.parametrize("percent", [0, 1, 3, 10, 20, 35, 50, 65, 80, 90, 95, 98, 99])
+def test_a_cut_file_is_damaged_for_everyone(decoder: str, name: str, percent: int) -> None:
+    file = JPEGS[name]
+    cut = file[: min(len(file) * percent // 100, len(file) - 40)]
+    for damaged in (cut, cut + bytes(100), cut + picture_files.EOI):
+        with pytest.raises(DamagedImage):
+            decode(damaged, "image", decoder=decoder)
+        with pytest.raises(DamagedImage):
+            validate(damaged, "image")
+    with pytest.raises(DamagedImage):
+        validate(cut, "image", full=False)
+
+
+@pytest.mark.parametrize("name", [name for name in JPEGS if "progressive" not in name])
+def test_a_cut_file_filled_up_with_zeros_is_damaged(decoder: str, name: str) -> None:
+    file = JPEGS[name]
+    for zeros in range(2, 260):
+        with pytest.raises(DamagedImage):
+            decode(file[:-150] + bytes(zeros), "image", decoder=decoder)
+
+
+def test_the_matrix_of_other_damage(decoder: str) -> None:
+    file = picture_files.jpeg()
+    start = sniff(file).data_at
+    noise = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+    for damaged in (
+        b"",
+        noise,
+        file[:100],
+        file[:start],
+        file[:start] + picture_files.EOI,
+        file[:-200],
+        file[:-2] + noise,
+    ):
+        with pytest.raises(DamagedImage):
+            decode(damaged, "image", decoder=decoder)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_left_alone(decoder: str, orientation: int) -> None:
+    file = picture_files.oriented(orientation)
+    assert decode(file, "image", decoder=decoder).shape == picture_files.colours().shape
+    assert np.array_equal(decode(file, "image", decoder=decoder), reference(file))
+
+
+def test_a_red_picture_stays_red(decoder: str) -> None:
+    red = np.full((16, 24, 3), (250, 10, 20), np.uint8)
+    for name in ("444", "420"):
+        pixels = decode(picture_files.jpeg(red, sampling=name), "image", decoder=decoder)
+        assert np.abs(pixels.astype(int) - (250, 10, 20)).max() <= 3
+
+
+@pytest.mark.parametrize("kind", ["image", "mask", "depth"])
+def test_a_gray_file_is_any_kind(decoder: str, kind: str) -> None:
+    pixels = decode(picture_files.jpeg(picture_files.grays()), kind, decoder=decoder)
+    gray = simplejpeg.decode_jpeg(picture_files.jpeg(picture_files.grays()), "GRAY")
+    assert np.array_equal(pixels, np.repeat(gray, 3, axis=2) if kind == "image" else gray[:, :, 0])
+    assert pixels.flags.c_contiguous
+
+
+def test_no_warning_of_a_library_reaches_the_user(decoder: str) -> None:
+    file = picture_files.jpeg()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        decode(file[:-2], "image", decoder=decoder)
+        with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
+            decode(file[: len(file) // 2], "image", decoder=decoder)
+    assert not caught
+
+
+def test_nothing_is_printed_about_damage(decoder: str, capfd: pytest.CaptureFixture[str]) -> None:
+    file = bytearray(picture_files.jpeg())
+    file[-100] ^= 0xFF
+    for damaged in (bytes(file), bytes(file[: len(file) // 2]), bytes(file[:-2])):
+        try:
+            decode(damaged, "image", decoder=decoder)
+        except DamagedImage:
+            continue
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.6, 0.95])
+def test_out_holds_zeros_after_a_failure(decoder: str, fraction: float) -> None:
+    file = picture_files.jpeg()
+    start = sniff(file).data_at
+    out = np.full(picture_files.colours().shape, 7, np.uint8)
+    with pytest.raises(DamagedImage):
+        decode(file[: start + int((len(file) - start) * fraction)], "image", decoder=decoder, out=out)
+    assert (out == (7 if decoder == "opencv" else 0)).all()
+
+
+def test_threads_decode_as_one_does(decoder: str) -> None:
+    files = [picture_files.jpeg(picture_files.colours(seed), sampling=("444", "420")[seed % 2]) for seed in range(8)]
+    files.append(files[0][:-2])
+    expected = [decode(file, "image", decoder=decoder) for file in files]
+    start = threading.Barrier(16)
+
+    def work(thread: int) -> bool:
+        start.wait()
+        places = [(thread + step) % len(files) for step in range(60)]
+        return all(np.array_equal(decode(files[at], "image", decoder=decoder), expected[at]) for at in places)
+
+    assert all(ordered_map(work, range(16), threads=16, window=16))
+
+
+def test_the_private_names_of_pyturbojpeg_that_strictness_hangs_on_exist() -> None:
+    assert hasattr(turbojpeg.TurboJPEG, "_TurboJPEG__report_error")
+    assert hasattr(turbojpeg.TurboJPEG, "_TurboJPEG__get_error_string")
+
+
+def test_pyturbojpeg_is_not_used_once_its_hook_is_gone(monkeypatch: pytest.MonkeyPatch, choosing_again: None) -> None:
+    monkeypatch.delattr(turbojpeg.TurboJPEG, "_TurboJPEG__report_error")
+    assert describe("turbojpeg").startswith("simplejpeg ")
+
+
+def test_without_the_system_library_simplejpeg_steps_in(monkeypatch: pytest.MonkeyPatch, choosing_again: None) -> None:
+    def absent(_: object) -> None:
+        raise RuntimeError("Unable to locate turbojpeg library automatically")
+
+    monkeypatch.setattr(turbojpeg.TurboJPEG, "__init__", absent)
+    assert describe().startswith(f"simplejpeg {simplejpeg.__version__}, libjpeg-turbo ")
+    assert np.array_equal(decode(JPEGS["progressive"], "image"), reference(JPEGS["progressive"]))
+
+
+def test_a_library_that_decodes_wrong_pixels_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, choosing_again: None
+) -> None:
+    monkeypatch.setattr(turbojpeg.Library, "decode", lambda self, buffer, pixels: None)
+    assert describe().startswith("simplejpeg ")
+
+
+def test_without_any_library_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, choosing_again: None
+) -> None:
+    def absent(module: str, needed_by: str) -> None:
+        raise MissingPackage(f"{needed_by} needs the package {module!r}")
+
+    monkeypatch.setattr(libjpeg, "import_or_explain", absent)
+    with pytest.raises(MissingPackage, match="no JPEG library works: .*; pip install simplejpeg"):
+        decode(picture_files.jpeg(), "image")
+
+
+def test_the_description_names_package_and_library() -> None:
+    assert describe("opencv").startswith("OpenCV ")
+    for name, library in LIBRARIES.items():
+        package, _, version = libjpeg.describe(library).partition(", libjpeg-turbo ")
+        assert package.startswith(f"{name} ")
+        assert version[:1].isdigit() or (library.binary.startswith("_pylibjxl") and not version)  # which does not tell
+
+
+def fails(library: libjpeg.Library, file: bytes) -> tuple[bool, bool]:
+    """Whether the full decode raises, and whether the quick check does."""
+    found = sniff(file)
+    results = []
+    pixels = np.zeros((found.height, found.width, 3), np.uint8)
+    for attempt in (lambda: library.decode(file, pixels), lambda: library.check(file, found)):
+        try:
+            attempt()
+            results.append(False)
+        except DamagedImage:
+            results.append(True)
+    return results[0], results[1]
+
+
+MUTATED = st.tuples(st.sampled_from([name for name in JPEGS if name != "cmyk"]), st.data())
+
+
+@given(MUTATED)
+def test_the_quick_check_raises_exactly_when_the_full_decode_does(drawn: tuple[str, st.DataObject]) -> None:
+    quick_check_equals_full_decode(*drawn)
+
+
+@pytest.mark.full
+@settings(max_examples=20_000, suppress_health_check=[HealthCheck.too_slow])
+@given(MUTATED)
+def test_the_quick_check_raises_exactly_when_the_full_decode_does_20_000_times(
+    drawn: tuple[str, st.DataObject],
+) -> None:
+    quick_check_equals_full_decode(*drawn)
+
+
+def quick_check_equals_full_decode(name: str, data: st.DataObject) -> None:
+    file = bytearray(JPEGS[name])
+    action = data.draw(st.sampled_from(["flip", "cut", "insert", "delete", "marker"]))
+    at = data.draw(st.integers(160, len(file) - 1))
+    if action == "flip":
+        file[at] ^= 1 << data.draw(st.integers(0, 7))
+    elif action == "cut":
+        del file[at:]
+    elif action == "insert":
+        file[at:at] = data.draw(st.binary(min_size=1, max_size=4))
+    elif action == "delete":
+        del file[at : at + data.draw(st.integers(1, 30))]
+    else:
+        file[at : at + 2] = data.draw(st.sampled_from([picture_files.EOI, b"\xff\xd0", b"\xff\xda", b"\xff\x00"]))
+    try:
+        found = sniff(bytes(file))
+    except DamagedImage:
+        return
+    if found.height * found.width > 1_000_000:  # a flip in the size: right, but slow
+        return
+    outcomes = [fails(library, bytes(file)) for library in LIBRARIES.values()]
+    assert all(full == quick for full, quick in outcomes)
+    assert len(set(outcomes)) == 1
+
+
+@given(st.sampled_from(list(JPEGS)), st.integers(0, 10_000), st.integers(0, 7))
+def test_a_flipped_bit_is_damage_or_the_same_pixels_everywhere(name: str, place: int, bit: int) -> None:
+    file = bytearray(JPEGS[name])
+    file[2 + place % (len(file) - 2)] ^= 1 << bit
+    results = []
+    for decoder in ("turbojpeg", "opencv"):
+        try:
+            if sniff(bytes(file)).height > 2000 or sniff(bytes(file)).width > 2000:
+                return
+            results.append(decode(bytes(file), "image", decoder=decoder))
+        except DamagedImage:
+            results.append(None)
+    assert (results[0] is None) == (results[1] is None)
+    assert results[0] is None or np.array_equal(results[0], results[1])

@@ -1,0 +1,302 @@
+"""Statistics: equal to what NumPy computes of all values at once, whatever the format, the threads or the subset."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer import formats
+from packer.errors import CorruptRecord
+from packer.inspect.statistics import image_statistics, label_statistics
+from packer.inspect.statistics.accumulators import Lengths, Moments
+from packer.inspect.statistics.image_statistics import DepthCollector, histogram
+from packer.inspect.statistics.scan import StatisticsScan, duplicates
+from packer.pack.verification import Subset
+from packer.schema import Field
+from tests.support.array_packs import DEPTH, IMAGE, NOTE, displayed, plain, sheet_of
+from tests.support.conversions import packed
+from tests.support.source_trees import encoded, write
+from tests.support.statistics_samples import FIELDS, SAMPLES
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The statistics of SAMPLES."""
+    pack = displayed(tmp_path_factory.mktemp("statistics") / "pack", FIELDS, SAMPLES)
+    return StatisticsScan(pack, threads=2).result
+
+
+def of(name: str, chosen: list[dict[str, Any]] = SAMPLES) -> list[Any]:
+    """A field of all samples."""
+    return [sample[name] for sample in chosen]
+
+
+# ---- equal to NumPy
+
+
+def test_mean_and_std_of_channels_are_exact(result: dict[str, Any]) -> None:
+    pixels = np.concatenate([image.reshape(-1, 3) for image in of("image")])
+    found = result["fields"]["image"]
+    assert found["pixels"] == len(pixels)
+    for channel in range(3):
+        values = pixels[:, channel].tolist()
+        mean = Fraction(sum(values), len(values))
+        variance = Fraction(sum(value * value for value in values), len(values)) - mean * mean
+        assert found["mean"][channel] == float(mean) / 255
+        assert found["std"][channel] == math.sqrt(variance) / 255
+    np.testing.assert_allclose(found["mean"], pixels.mean(axis=0) / 255, rtol=1e-12)
+    np.testing.assert_allclose(found["std"], pixels.std(axis=0) / 255, rtol=1e-12)
+
+
+def test_range_and_gaps_of_depth(result: dict[str, Any]) -> None:
+    every = np.concatenate([depth.ravel() for depth in of("depth")])
+    valid = every[np.isfinite(every) & (every != -1)].astype(np.float64)
+    found = result["fields"]["depth"]
+    assert (found["pixels"], found["invalid"]) == (len(every), len(every) - len(valid))
+    assert (found["range"]["min"], found["range"]["max"]) == (valid.min(), valid.max())
+    np.testing.assert_allclose([found["range"]["mean"], found["range"]["std"]], [valid.mean(), valid.std()], rtol=1e-12)
+    assert found["samples_all_invalid"] == 0
+
+
+def test_values_of_a_mask(result: dict[str, Any]) -> None:
+    every = np.concatenate([mask.ravel() for mask in of("mask")])
+    values, counts = np.unique(every, return_counts=True)
+    found = result["fields"]["mask"]
+    assert found["values"] == {str(value): int(count) for value, count in zip(values, counts, strict=True)}
+    assert found["pixels"] == len(every)
+
+
+def test_sizes_and_modes(result: dict[str, Any]) -> None:
+    heights, widths = (np.array([image.shape[axis] for image in of("image")]) for axis in (0, 1))
+    sizes = result["fields"]["image"]["sizes"]
+    for side, lengths in (("height", heights), ("width", widths)):
+        middle = int(np.sort(lengths)[(len(lengths) - 1) // 2])
+        assert sizes[side] == {
+            "min": lengths.min(),
+            "median": middle,
+            "mean": float(Fraction(int(lengths.sum()), len(lengths))),
+            "max": lengths.max(),
+        }
+    assert sizes["distinct"] == len({image.shape for image in of("image")})
+    assert result["fields"]["image"]["modes"] == {"raw colour uint8": 23}
+    assert result["fields"]["depth"]["modes"] == {"raw gray float32": 23}
+
+
+def test_grasps_boxes_and_points_per_sample(result: dict[str, Any]) -> None:
+    found = result["fields"]["grasps"]
+    counts = [len(grasps) for grasps in of("grasps")]
+    assert (found["total"], found["samples"]["0"]) == (sum(counts), counts.count(0))
+    assert found["per_sample"] == {"min": 0, "median": 2, "mean": float(Fraction(sum(counts), 23)), "max": 4}
+    corners = np.concatenate(of("grasps")).astype(np.float64)
+    boxes = np.concatenate(of("boxes")).astype(np.float64)
+    for name, sides in {
+        "opening": np.sqrt(((corners[:, 1] - corners[:, 0]) ** 2).sum(axis=1)),
+        "jaw": np.sqrt(((corners[:, 2] - corners[:, 1]) ** 2).sum(axis=1)),
+        "width": boxes[:, 2] - boxes[:, 0],
+        "height": boxes[:, 3] - boxes[:, 1],
+    }.items():
+        side = result["fields"]["grasps" if name in ("opening", "jaw") else "boxes"][name]
+        wanted = [sides.min(), sides.mean(), sides.std(), sides.max()]
+        np.testing.assert_allclose([side[key] for key in ("min", "mean", "std", "max")], wanted, rtol=1e-12)
+    assert result["fields"]["dots"]["samples"] == {"0": 12, "1": 11}
+    assert "opening" not in result["fields"]["dots"]
+
+
+def test_classes_numbers_and_texts(result: dict[str, Any]) -> None:
+    fields = result["fields"]
+    assert fields["label"]["classes"] == [["cat", 10], ["dog", 10]]
+    assert fields["label"]["no_class"] == 3
+    assert fields["note"]["values"] == {"text 0": 8, "text 1": 8, "text 2": 7}
+    ids = fields["object_id"]
+    assert (ids["distinct"], ids["range"]["min"], ids["range"]["max"]) == (6, 2**62, 2**62 + 5)  # no float holds them
+    scores = np.delete(np.arange(23) / 4, 7)
+    assert fields["score"]["not_finite"] == 1
+    assert fields["score"]["range"]["max"] == 5.5
+    np.testing.assert_allclose(fields["score"]["range"]["mean"], scores.mean(), rtol=1e-15)
+
+
+def test_stored_bytes(result: dict[str, Any]) -> None:
+    sizes = [image.size + 12 for image in of("image")]  # three lengths stand before the numbers
+    found = result["fields"]["image"]["bytes"]
+    assert (found["total"], found["min"], found["max"]) == (sum(sizes), min(sizes), max(sizes))
+    assert result["fields"]["key"]["bytes"]["total"] == sum(len(f"k{number}") for number in range(23))
+
+
+# ---- whatever the circumstances
+
+
+@pytest.mark.parametrize("format", formats.names())
+@pytest.mark.parametrize("threads", [1, 4])
+def test_formats_and_threads_change_nothing(tmp_path: Path, result: dict[str, Any], format: str, threads: int) -> None:
+    pack = displayed(tmp_path / "pack", FIELDS, SAMPLES, format=format)
+    found = StatisticsScan(pack, threads=threads).result
+    assert found | {"pack": "", "format": ""} == result | {"pack": "", "format": ""}
+
+
+def test_a_subset_is_every_mth_sample_and_all_together_are_everything(tmp_path: Path, result: dict[str, Any]) -> None:
+    pack = displayed(tmp_path / "pack", FIELDS, SAMPLES)
+    parts = [StatisticsScan(pack, subset=Subset(number, 3)).result for number in (1, 2, 3)]
+    alone = displayed(tmp_path / "alone", FIELDS, SAMPLES[1::3])
+    wanted = StatisticsScan(alone).result
+    assert parts[1]["fields"] == wanted["fields"]
+    assert (parts[1]["samples"], parts[1]["measured"]) == (23, 8)
+    assert sum(part["fields"]["image"]["pixels"] for part in parts) == result["fields"]["image"]["pixels"]
+
+
+def test_an_empty_pack_and_an_empty_subset(tmp_path: Path) -> None:
+    empty = StatisticsScan(displayed(tmp_path / "empty", FIELDS, []), threads=2).result
+    none = StatisticsScan(displayed(tmp_path / "one", FIELDS, SAMPLES[:1]), subset=Subset(2, 2)).result
+    assert (empty["measured"], none["measured"], none["samples"]) == (0, 0, 1)
+    assert empty["fields"] == none["fields"]
+    assert empty["duplicates"] == {"image": [], "depth": []}
+
+
+def test_progress_tells_every_sample_and_its_bytes(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    result = StatisticsScan(
+        displayed(tmp_path / "pack", FIELDS, SAMPLES), threads=2, progress=lambda *done: told.append(done)
+    ).result
+    assert [count for count, _ in told] == [1] * 23
+    assert sum(size for _, size in told) == sum(field["bytes"]["total"] for field in result["fields"].values())
+
+
+def test_a_damaged_value_ends_it(tmp_path: Path) -> None:
+    pack = displayed(tmp_path / "pack", [NOTE], [{"note": "sound"}, {"note": "to be damaged"}], format="pth")
+    part = pack / "part-00000.pth"
+    part.write_bytes(part.read_bytes().replace(b"to be damaged", b"it is damaged"))
+    with pytest.raises(CorruptRecord, match="sample 1, key '1', field 'note'"):
+        StatisticsScan(pack, threads=4)
+
+
+# ---- files of every form
+
+
+def test_modes_of_files(tmp_path: Path) -> None:
+    palette = cv2.imencode(".png", plain(8, 8), [cv2.IMWRITE_PNG_BILEVEL, 0])[1].tobytes()
+    files = {
+        "a.png": encoded(".png", np.full((30, 40), 77, np.uint8)),
+        "b.jpg": encoded(".jpg", np.full((50, 20, 3), 77, np.uint8)),
+        "c.jpg": encoded(".jpg", np.full((50, 20), 77, np.uint8)),
+        "d.png": encoded(".png", np.full((64, 64, 4), 77, np.uint8)),
+        "e.png": palette,
+    }
+    packed(write(tmp_path / "in", files), tmp_path / "pack")
+    found = StatisticsScan(tmp_path / "pack").result["fields"]["image"]
+    assert found["modes"] == {
+        "jpeg colour uint8": 1,
+        "jpeg gray uint8": 1,
+        "png colour uint8": 1,
+        "png colour with alpha uint8": 1,
+        "png gray uint8": 1,
+    }
+    assert found["sizes"]["common"][0] == {"width": 20, "height": 50, "count": 2}
+
+
+def test_a_16_bit_depth_keeps_every_value(tmp_path: Path) -> None:
+    field = Field("depth", "depth", "raw:uint16", "uint16", (None, None), invalid=0)
+    depth = np.uint16([[0, 1, 65535], [0, 300, 301]])
+    found = StatisticsScan(displayed(tmp_path / "pack", [field], [{"depth": depth}])).result["fields"]["depth"]
+    assert (found["invalid"], found["range"]["min"], found["range"]["max"]) == (2, 1, 65535)
+    assert found["modes"] == {"raw gray uint16": 1}
+
+
+@pytest.mark.parametrize("invalid", [1e300, -1e300, 0.1])
+def test_an_invalid_value_that_the_dtype_cannot_hold(tmp_path: Path, invalid: float) -> None:
+    field = Field("depth", "depth", "raw:float32", "float32", (None, None), invalid=invalid)
+    depth = np.float32([[0.1, 1.0, np.inf]])
+    found = StatisticsScan(displayed(tmp_path / "pack", [field], [{"depth": depth}])).result["fields"]["depth"]
+    assert found["invalid"] == (2 if invalid == 0.1 else 1)
+    (tile,) = sheet_of(tmp_path / "pack").tiles
+    assert tile.items == (("depth missing", "66.7%" if invalid == 0.1 else "33.3%"),)
+
+
+def test_texts_beyond_a_number_or_very_long_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_statistics, "_MOST_TEXTS", 2)
+    samples = [{"note": text} for text in ("x" * 5000, "a", "b", "c", "a", "d", "b")]
+    found = StatisticsScan(displayed(tmp_path / "pack", [NOTE], samples)).result["fields"]["note"]
+    assert (found["values"], found["others"]) == ({"a": 2, "b": 2}, 3)
+
+
+# ---- duplicates
+
+
+def test_equal_bytes_are_duplicates_and_equal_checksums_are_not_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [plain(5, 5, (number, 0, 0)) for number in (1, 2, 1, 3, 2, 1)]
+    pack = displayed(tmp_path / "pack", [IMAGE], [{"image": image} for image in images])
+    assert StatisticsScan(pack).result["duplicates"] == {"image": [["0", "2", "5"], ["1", "4"]]}
+    survey = StatisticsScan(pack, subset=Subset(1, 2))
+    assert survey.result["duplicates"] == {"image": [["0", "2"]]}  # of samples 0, 2, 4
+
+    from packer.pack.reader import Pack
+
+    opened = Pack(pack, verify="never")
+    monkeypatch.setattr(opened.index, "crc32", lambda index, name: 1)  # as if all collided
+    assert duplicates(opened, "image", np.arange(6)) == [[0, 2, 5], [1, 4]]
+    opened.close()
+
+
+# ---- sums
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=9), max_size=9))
+def test_joined_moments_are_those_of_all(chunks: list[list[float]]) -> None:
+    joined = Moments()
+    for chunk in chunks:
+        joined = joined.joined(Moments.of(np.array(chunk)))
+    every = np.array([number for chunk in chunks for number in chunk])
+    assert joined.count == len(every)
+    if len(every):
+        assert (joined.least, joined.most) == (every.min(), every.max())
+        np.testing.assert_allclose([joined.mean, joined.squares], [every.mean(), every.var() * len(every)], atol=1e-3)
+        assert joined.result()["max"] == every.max()
+    else:
+        assert joined.result() == {}
+
+
+def test_moments_of_numbers_far_from_zero_do_not_cancel() -> None:
+    numbers = 1e9 + np.array([1.0, 2.0, 3.0, 4.0])
+    joined = Moments.of(numbers[:1]).joined(Moments.of(numbers[1:]))
+    assert joined.result()["std"] == math.sqrt(1.25)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1))
+def test_lengths_are_those_of_the_sorted_list(numbers: list[int]) -> None:
+    lengths = Lengths()
+    for number in numbers:
+        lengths.add(number)
+    ordered = sorted(numbers)
+    assert lengths.result() == {
+        "min": ordered[0],
+        "median": ordered[(len(ordered) - 1) // 2],
+        "mean": float(Fraction(sum(numbers), len(numbers))),
+        "max": ordered[-1],
+    }
+
+
+def test_a_histogram_is_exact_beyond_what_float32_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = np.random.default_rng(3).integers(0, 256, (37, 41, 3), np.uint8)
+    wanted = [np.bincount(picture[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
+    assert histogram(picture).tolist() == wanted
+    monkeypatch.setattr(image_statistics, "_MOST_BLOCK", 100)
+    assert histogram(picture).tolist() == wanted
+    assert histogram(np.empty((0, 5, 3), np.uint8)).sum() == 0
+
+
+def test_the_distribution_of_depth_has_every_pixel_in_its_step() -> None:
+    values = np.float32([[0.5, 1.0, 1.001, -2.0, 3e38, 1e-40, 0.0, -1.0]])
+    collector = DepthCollector(DEPTH)
+    collector.add_pixels(collector.pixels(values))
+    lows, highs, counts = collector.distribution()
+    assert counts.sum() == 7
+    assert (np.diff(lows) > 0).all()
+    for value in np.delete(values[0], 7):
+        assert ((lows <= value) & (value <= highs)).sum() >= 1
+    assert (highs - lows <= np.maximum(np.abs(lows), np.abs(highs)) / 127 + 1e-37).all()

@@ -1,0 +1,187 @@
+"""packer stats: the command, its report, its charts."""
+
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from packer.errors import InvalidRequest, MissingPackage
+from packer.inspect.statistics import statistics_plot
+from packer.inspect.statistics.scan import StatisticsScan
+from packer.inspect.statistics.statistics_plot import draw_plot
+from packer.inspect.statistics.statistics_report import lines
+from packer.schema import Field
+from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
+from tests.support.command_line import called, run
+from tests.support.statistics_samples import FIELDS, SAMPLES
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """Four samples, two of which are the same."""
+    depth = np.float32([[1.0, 2.0], [-1.0, 3.0]])
+    mask = np.uint8([[0, 255], [255, 255]])
+    grasps = np.float32([RECTANGLE])
+    samples = [
+        {"image": plain(2, 2 + number % 2), "depth": depth * (1 + number), "mask": mask, "grasps": grasps[: number % 2]}
+        | {"label": number // 3, "note": "\x1b[31m"}
+        for number in range(4)
+    ]
+    return displayed(tmp_path / "set.pack", [IMAGE, DEPTH, MASK, GRASPS, LABEL, NOTE], samples)
+
+
+def test_the_report_says_it_all(pack: Path) -> None:
+    done = run("stats", pack)
+    assert done.returncode == 0, done.stderr
+    said = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    for line in (
+        f"{pack}: 4 samples, format lmdb",
+        "image (image, raw)",
+        "size width 2 to 3 (median 2), height 2 to 2 (median 2); 2 sizes, most often 2x2 (2), 3x2 (2)",
+        "mode raw colour uint8 (4)",
+        "mean 0.5098 0.5137 0.5176 red, green, blue as fractions of 255",
+        "std 0.0000 0.0000 0.0000",
+        "size 2x2 px, every sample",
+        "range -4 to 12, mean 3.4, std 4.286, in the unit that is stored",
+        "invalid 6.25% of 16 pixels",
+        "values 0: 25.00%, 255: 75.00%",
+        "per sample 0 to 1, mean 0.50, median 0",
+        "in all 2, 2 samples have none",
+        "opening 40 to 40, mean 40, std 0 px of the stored picture",
+        "jaw 20 to 20, mean 20, std 0 px of the stored picture",
+        "classes 2, 0 of them without a sample",
+        "balance 1 to 3 samples, 3.00 to 1",
+        "largest cat (3), dog (1)",
+        r"values 1: \x1b[31m (4)",
+        "duplicates in image: 2",
+        "0 = 2",
+        "1 = 3",
+        "duplicates in depth: none",
+    ):
+        assert line in said, (line, done.stdout)
+    assert "\x1b" not in done.stdout
+
+
+def test_json_has_everything_and_is_the_only_output_on_request(pack: Path, tmp_path: Path) -> None:
+    to_file = called("stats", pack, "--output", tmp_path / "a.json", "--threads", 1)
+    to_stdout = run("stats", pack, "--json")
+    wanted = StatisticsScan(pack).result | {"subset": "1/1"}
+    assert json.loads((tmp_path / "a.json").read_text()) == json.loads(to_stdout.stdout) == wanted
+    assert "4 samples" in to_file.output
+    subset = run("stats", pack, "--json", "--subset", "2/2")
+    assert json.loads(subset.stdout)["fields"]["label"]["classes"] == [["cat", 1], ["dog", 1]]
+    assert "4 samples, 2 of them measured" in called("stats", pack, "--subset", "2/2").output
+
+
+def test_usage_errors_say_what_to_do(pack: Path, tmp_path: Path) -> None:
+    for words, code, text in (
+        ((pack, "--subset", "3/2"), 2, "expected N/M with N from 1 to M"),
+        ((pack, "--plot", tmp_path / "a.jpg"), 2, "expected a name that ends in .png"),
+        ((pack, "--threads", 0), 2, "0 is not in the range"),
+        ((tmp_path,), 2, "not a pack"),
+    ):
+        done = run("stats", *words)
+        assert (done.returncode, done.stdout) == (code, ""), (words, done.stderr)
+        assert text in done.stderr
+
+
+def test_an_empty_pack_is_told_in_one_line(tmp_path: Path) -> None:
+    pack = displayed(tmp_path / "pack", FIELDS, [])
+    assert list(lines(StatisticsScan(pack).result)) == [f"{pack}: 0 samples, format lmdb"]
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
+    names = tuple(f"class {number}" for number in range(30))
+    label = Field("label", "number", "number", "int64", (), classes=names)
+    samples = [{"image": plain(1, 1, (number // 2, 0, 0)), "label": number % 30} for number in range(60)]
+    said = list(lines(StatisticsScan(displayed(tmp_path / "pack", [IMAGE, label], samples)).result))
+    assert any("class 9 (2), and 20 more" in line for line in said)
+    assert "duplicates in image: 30" in said
+    assert said[-1] == "  and 20 more groups; --json has all"
+
+
+# ---- charts
+
+
+def test_without_matplotlib_the_error_comes_first_and_says_what_to_install(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = called("stats", pack, "--plot", tmp_path / "a.png", "--output", tmp_path / "a.json")
+    assert isinstance(done.exception, MissingPackage)
+    assert str(done.exception) == "--plot needs the package 'matplotlib': pip install matplotlib"
+    assert done.exception.exit_code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.pack"]
+
+
+def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    made = []
+
+    class Figure(figures.Figure):  # type: ignore[misc,name-defined]
+        def __init__(self, *args: object, **words: object) -> None:
+            super().__init__(*args, **words)
+            made.append(self)
+
+    monkeypatch.setattr(figures, "Figure", Figure)
+    survey = StatisticsScan(displayed(tmp_path / "pack", FIELDS, SAMPLES))
+    picture = cv2.imdecode(np.frombuffer(draw_plot(survey), np.uint8), cv2.IMREAD_COLOR)
+    assert picture.shape[2] == 3
+    (figure,) = made
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == [
+        *("image: 23 sizes", "image: values of each channel", "depth: 23 sizes", "depth: valid depths"),
+        *("mask: 23 sizes", "grasps per sample", "boxes per sample", "dots per sample", "label", "note"),
+        "stored bytes per field",
+    ]
+    balance = figure.axes[titles.index("label")]
+    assert [bar.get_width() for bar in balance.patches] == [10, 10]
+    channels = figure.axes[1]
+    red = np.bincount(np.concatenate([sample["image"][..., 0].ravel() for sample in SAMPLES]), minlength=256)
+    np.testing.assert_allclose(channels.lines[0].get_ydata(), red / red.sum())
+    shares, edges, _ = figure.axes[titles.index("depth: valid depths")].patches[0].get_data()
+    depths = np.concatenate([sample["depth"].ravel() for sample in SAMPLES])
+    valid = depths[np.isfinite(depths) & (depths != -1)]
+    wanted = [np.mean(valid <= edge) for edge in edges[1:]]
+    np.testing.assert_allclose(np.cumsum(shares), wanted, atol=0.005)  # within a step, pixels are spread evenly
+    grasps = figure.axes[titles.index("grasps per sample")]
+    assert [bar.get_height() for bar in grasps.patches] == [5, 5, 5, 4, 4]
+
+
+def test_few_distinct_depths_are_all_drawn(tmp_path: Path) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    survey = StatisticsScan(displayed(tmp_path / "pack", [DEPTH], [{"depth": np.float32([[1.0, 1.0, 1.0, 2.0]])}]))
+    axes = figures.Figure().subplots()
+    (collector,) = survey.collectors.values()
+    statistics_plot._draw_depth(axes, collector=collector)
+    shares, edges, _ = axes.patches[0].get_data()
+    assert shares[0] == pytest.approx(0.75)
+    assert shares[-2:].sum() == pytest.approx(0.25)  # a step at 2 is wider than a bar
+    assert shares[1:-2].max() == 0
+    assert (edges[0], edges[-1]) == (1.0, pytest.approx(2.0, rel=0.008))
+
+
+def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib.figure")
+    names = (r"$\nosuch{$", "$", "a\nb\x00"[:3], "\u202eevil", "\\", "x" * 5000)
+    label = Field("label", "number", "number", "int64", (), classes=names)
+    pack = displayed(tmp_path / "p$a$", [label], [{"label": number} for number in range(len(names))])
+    assert draw_plot(StatisticsScan(pack)).startswith(b"\x89PNG")
+
+
+def test_nothing_measured_is_nothing_to_draw(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib.figure")
+    with pytest.raises(InvalidRequest, match="nothing to plot"):
+        draw_plot(StatisticsScan(displayed(tmp_path / "pack", FIELDS, [])))
+
+
+def test_the_command_writes_the_charts(pack: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib.figure")
+    done = run("stats", pack, "--plot", tmp_path / "a.png")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

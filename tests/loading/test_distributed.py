@@ -1,0 +1,127 @@
+"""Loader in several processes: every sample exactly once over the ranks, as many steps on each, whatever divides."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import packer
+from packer import Loader
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import InvalidRequest
+from packer.geometry import RandomResizedCrop
+from tests.support import marked_packs
+
+COUNT = 23
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marked_packs.pack(tmp_path_factory.mktemp("posed") / "posed.pack", COUNT)
+
+
+@pytest.fixture(scope="module")
+def keyed(path: Path) -> PackDataset:
+    """Only keys: quick."""
+    return packer.open(path, fields=("key",))
+
+
+@pytest.mark.parametrize("world_size", range(1, 6))
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_share_a_pass_out(keyed: PackDataset, world_size: int, size: int, drop_last: bool) -> None:
+    options: dict[str, Any] = {"shuffle": True, "world_size": world_size, "drop_last": drop_last, "threads": 1}
+    try:
+        loaders = [Loader(keyed, size, rank=rank, **options) for rank in range(world_size)]
+    except InvalidRequest as error:
+        assert not drop_last and COUNT // world_size < -(-COUNT // (size * world_size)), error
+        return
+    for _ in range(2):
+        every = [[batch["key"] for batch in loader] for loader in loaders]
+        assert {len(found) for found in every} == {len(loader) for loader in loaders}
+        assert all(0 < len(batch) <= size for found in every for batch in found)
+        keys = sorted(key for found in every for batch in found for key in batch)
+        assert len(set(keys)) == len(keys)
+        assert len(keys) == (COUNT // (size * world_size) * size * world_size if drop_last else COUNT)
+
+
+def test_ranks_share_a_stream_out(keyed: PackDataset) -> None:
+    loaders = [Loader(keyed, 2, steps_per_epoch=5, shuffle=True, rank=rank, world_size=3) for rank in range(3)]
+    every = [[key for _ in range(7) for batch in loader for key in batch["key"]] for loader in loaders]
+    stream = [key for turn in zip(*every, strict=True) for key in turn]
+    for at in range(0, len(stream) - COUNT, COUNT):
+        assert sorted(stream[at : at + COUNT]) == list(keyed.keys())
+    for loader in loaders:
+        loader.close()
+
+
+def test_the_augmentation_of_a_sample_does_not_depend_on_its_rank(path: Path) -> None:
+    def images(rank: int, world_size: int) -> dict[str, bytes]:
+        dataset = packer.open(path, fields=("key", "image"), geometry=RandomResizedCrop(20))
+        loader = Loader(dataset, 4, shuffle=True, seed=3, rank=rank, world_size=world_size)
+        pairs = [(key, image) for batch in loader for key, image in zip(batch["key"], batch["image"], strict=True)]
+        return {key: image.numpy().tobytes() for key, image in pairs}
+
+    assert images(0, 2) | images(1, 2) == images(0, 1)
+
+
+def test_a_state_of_one_rank_goes_on_on_all(keyed: PackDataset) -> None:
+    def made(rank: int) -> Loader:
+        return Loader(keyed, 2, shuffle=True, rank=rank, world_size=2)
+
+    first = made(0)
+    batches = iter(first)
+    next(batches), next(batches)
+    state = first.state_dict()
+    other = made(1)
+    other.load_state_dict(state)
+    whole = [batch["key"] for batch in made(1)]
+    assert [batch["key"] for batch in other] == whole[2:]
+
+
+SCRIPT = """
+import json, sys
+import torch.distributed as distributed
+import packer
+rank, store, pack = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+loader = packer.Loader(packer.open(pack, fields=("key", "image")), 4, shuffle=True)
+epochs = []
+for epoch in range(2):
+    loader.set_epoch(epoch)
+    keys = []
+    for batch in loader:
+        keys.append(batch["key"])
+        distributed.barrier()  # hangs, where ranks disagree on the number of steps
+    epochs.append(keys)
+stream = packer.Loader(packer.open(pack, fields=("key",)), 4, steps_per_epoch=3)
+steps = sum(1 for batch in stream)
+sampler = packer.Loader(packer.open(pack, fields=("key",)), 4, sampler=[1, 2])
+print(json.dumps([epochs, steps, [batch["key"] for batch in sampler]]))
+distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_take_their_ranks_from_torch_distributed(tmp_path: Path, path: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
+    command = [sys.executable, "-c", code]
+    given = [[*command, str(rank), str(tmp_path / "store"), str(path)] for rank in (0, 1)]
+    processes = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for each in given]
+    try:
+        ended = [process.communicate(timeout=120) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], ended
+    found = [json.loads(output.splitlines()[-1]) for output, _ in ended]
+    for epoch in range(2):
+        one, other = (each[0][epoch] for each in found)
+        assert len(one) == len(other) == 3
+        keys = [key for batch in one + other for key in batch]
+        assert sorted(keys) == [f"scene {number:04d}" for number in range(COUNT)]
+    assert [each[1] for each in found] == [3, 3]
+    assert [each[2] for each in found] == [[["scene 0001", "scene 0002"]]] * 2  # a sampler is told by its caller

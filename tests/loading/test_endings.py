@@ -1,0 +1,299 @@
+"""Loader: however it ends, what went wrong is told, and no thread, file or memory is left."""
+
+import gc
+import os
+import signal
+import subprocess
+import threading
+import time
+import traceback
+import weakref
+from contextlib import AbstractContextManager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import packer
+from packer import Loader, formats
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import CorruptRecord
+from packer.geometry import RandomResizedCrop
+from tests.support import built_packs, marked_packs
+from tests.support.child_processes import program
+from tests.support.descriptors import open_files
+
+COUNT = 40
+LONG_S = 60.0
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marked_packs.pack(tmp_path_factory.mktemp("posed") / "posed.pack", COUNT, image="jpeg:90")
+
+
+@pytest.fixture
+def dataset(path: Path) -> PackDataset:
+    return packer.open(path)
+
+
+def names() -> list[str]:
+    """Threads of loaders."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-loader")]
+
+
+def wait_until_no_thread_is_left() -> None:
+    """For the cases where nobody waits for them."""
+    deadline = time.monotonic() + LONG_S
+    while names():
+        assert time.monotonic() < deadline, names()
+        gc.collect()  # does nothing while another thread collects
+        time.sleep(0.005)
+
+
+# ---- early ends
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": dict}, {"threads": 4, "geometry": RandomResizedCrop(24)}])
+def test_a_hundred_early_breaks_leave_nothing(dataset: PackDataset, options: dict[str, Any]) -> None:
+    loader = Loader(dataset, 4, **options)
+    list(loader)  # every part is open now
+    gc.collect()
+    before = open_files()
+    for number in range(100):
+        for at, batch in enumerate(loader):
+            assert len(batch["key"]) == 4
+            if at == number % 3:
+                break
+        assert not names()
+    del batch
+    assert open_files() == before
+    assert len(loader._slabs) == 0, "memory of batches is still held"
+
+
+def test_a_hundred_breaks_of_a_stream_leave_its_own_threads(dataset: PackDataset) -> None:
+    loader = Loader(dataset, 4, steps_per_epoch=5, threads=2)
+    for _ in range(100):
+        for _ in loader:
+            break
+        assert len(names()) == 2
+    del loader
+    gc.collect()
+    assert not names()
+
+
+def test_an_iterator_that_nobody_holds_frees_its_threads(dataset: PackDataset) -> None:
+    loader = Loader(dataset, 4)
+    batches = iter(loader)
+    next(batches)
+    assert names()
+    del batches
+    assert not names()
+    ring: list[Any] = [iter(loader)]
+    ring.append(ring)  # only the garbage collector finds it
+    next(ring[0])
+    del ring
+    gc.collect()
+    assert not names()
+    closed: Any = iter(loader)
+    next(closed)
+    closed.close()
+    assert not names() and next(closed, None) is None
+
+
+def test_the_garbage_collector_may_end_an_epoch_anywhere(dataset: PackDataset) -> None:
+    """A finalizer that waits for a lock of its own thread would hang here, sooner or later."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(1, 10, 1000)  # a collection at nearly every object, also inside of the engine
+    try:
+        for number in range(30):
+            ring: list[Any] = [iter(Loader(dataset, 2, threads=3))]
+            ring.append(ring)
+            if number % 2:
+                next(ring[0])
+            del ring
+    finally:
+        gc.set_threshold(*threshold)
+    wait_until_no_thread_is_left()
+
+
+def test_a_kept_batch_stays_what_it_was(dataset: PackDataset) -> None:
+    loader = Loader(dataset, 4, threads=2)
+    kept = [batch["image"][1] for epoch in range(3) for batch in loader]
+    assert all(torch.equal(image, dataset[4 * (at % 10) + 1]["image"]) for at, image in enumerate(kept))
+    loose = [batch["mask"].numpy()[2] for batch in loader]
+    del loader
+    gc.collect()
+    assert all((mask == dataset[4 * at + 2]["mask"].numpy()).all() for at, mask in enumerate(loose))
+
+
+def test_memory_is_used_again(path: Path) -> None:
+    loader = Loader(packer.open(path, fields=("image",)), 4, threads=2, prefetch_bytes=0)
+    places = {batch["image"].data_ptr() for _ in range(20) for batch in loader}
+    assert len(places) <= 5  # two ahead, one in hand, one about to come, and one to spare
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("options", [{}, {"transform": dict}, {"threads": 4, "geometry": RandomResizedCrop(24)}])
+def test_a_damaged_value_names_pack_key_and_field(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    folder = marked_packs.pack(tmp_path / "damaged.pack", 12, format=name, image="png", parts=1)
+    (part,) = folder.glob("part-*")
+    value = built_packs.values(folder)[7]["image"]
+    files = {path: path.read_bytes() for path in (part, *part.rglob("*")) if path.is_file()}  # bmp: a part is a folder
+    file = next(path for path, data in files.items() if value in data)
+    built_packs.flip(file, files[file].find(value) + len(value) // 2)
+    found = []
+    with pytest.raises(CorruptRecord, match=rf"{part.name}.*'scene 0007'.*'image'"):
+        for batch in Loader(packer.open(folder), 2, **options):
+            found += batch["key"]
+    assert found == [f"scene {number:04d}" for number in range(6)], "the batches before it are whole"
+    assert not names()
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("steps", [None, 5])
+def test_an_exception_in_a_transform_is_raised_where_the_batch_is_awaited(
+    dataset: PackDataset, kind: type[BaseException], steps: int | None
+) -> None:
+    def transform(sample: dict[str, Any]) -> Any:
+        if sample["key"] == "scene 0009":
+            raise kind("no")
+        return sample["label"]
+
+    loader = Loader(dataset, 4, transform=transform, threads=2, steps_per_epoch=steps)
+    batches = iter(loader)
+    next(batches), next(batches)
+    with pytest.raises(kind, match="no") as caught:
+        next(batches)
+    assert not names()
+    assert "in transform" in "".join(traceback.format_exception(caught.value)), "the place in the transform is lost"
+    if kind is ZeroDivisionError:
+        notes = caught.value.__notes__  # type: ignore[attr-defined]
+        assert notes == [f"in sample 9 of {dataset.path}, key 'scene 0009'"]
+    with pytest.raises(kind):  # it does not go away by asking again
+        list(loader)
+
+
+def test_an_exception_in_another_data_set_names_the_sample() -> None:
+    class Broken(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 9
+
+        def __getitem__(self, index: int) -> int:
+            return 1 // (index - 5)
+
+        def __repr__(self) -> str:
+            return "Broken()"
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(Loader(Broken(), 2))
+    assert caught.value.__notes__ == ["in sample 5 of Broken()"]  # type: ignore[attr-defined]
+
+
+def test_an_exception_leaves_no_memory(dataset: PackDataset) -> None:
+    class Value:
+        """What a transform made."""
+
+    held = []
+
+    def transform(sample: dict[str, Any]) -> Any:
+        value = Value()
+        held.append(weakref.ref(value))
+        if len(held) == 9:
+            raise ValueError("no")
+        return value
+
+    loader = Loader(dataset, 4, transform=transform, threads=2)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"):
+            list(loader)
+        assert not [reference for reference in held if reference() is not None]
+    finally:
+        gc.enable()
+
+
+def test_an_error_of_the_training_step_ends_the_threads(dataset: PackDataset) -> None:
+    with pytest.raises(RuntimeError, match="diverged"):
+        for _ in Loader(dataset, 4):
+            raise RuntimeError("diverged")
+    wait_until_no_thread_is_left()
+
+
+# ---- the end of the process
+
+SCRIPT = """
+import sys, time, threading
+sys.path[:0] = {paths!r}
+import packer
+dataset = packer.open({pack!r})
+def slow(sample):
+    time.sleep(0.005)
+    return sample
+loader = packer.Loader(dataset, 4, threads=3, transform={transform}, steps_per_epoch={steps})
+batches = iter(loader)
+next(batches)
+print("ready", flush=True)
+{end}
+"""
+WAYS = {"decoded": ("None", "None"), "stream": ("1000", "None"), "transform": ("None", "slow")}
+ENDS = ("", "sys.exit(0)", "del loader", "keep = [batches]; keep.append(keep)")
+FULL = pytest.mark.full  # a process takes seconds to import torch
+
+
+def in_full(values: tuple[str, str]) -> Any:
+    """A case of the longer sweep."""
+    return pytest.param(*values, marks=FULL)
+
+
+def started(path: Path, way: str, end: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+    """A program in the middle of an epoch."""
+    steps, transform = WAYS[way]
+    given = {"paths": [str(TESTS.parent)], "pack": str(path), "transform": transform, "steps": steps, "end": end}
+    return program(SCRIPT.format(**given))
+
+
+@pytest.mark.parametrize("way", ["decoded", pytest.param("stream", marks=FULL), "transform"])
+def test_ctrl_c_ends_a_program_in_the_middle_of_an_epoch(path: Path, way: str) -> None:
+    end = "while True:\n    for batch in loader:\n        time.sleep(0.001)\n"
+    with started(path, way, end) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LONG_S)
+    assert process.returncode == -signal.SIGINT, errors
+    assert errors.rstrip().endswith("KeyboardInterrupt"), errors
+    assert errors.count("Traceback") == 1, errors
+
+
+@pytest.mark.parametrize(("way", "end"), [("stream", ""), ("transform", ENDS[-1]), *map(in_full, product(WAYS, ENDS))])
+def test_a_program_may_end_in_the_middle_of_an_epoch(path: Path, way: str, end: str) -> None:
+    with started(path, way, end) as process:
+        _, errors = process.communicate(timeout=LONG_S)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.full
+def test_memory_does_not_grow_over_epochs(dataset: PackDataset) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    loader = Loader(dataset, 4, threads=2, shuffle=True, geometry=RandomResizedCrop(200))
+    for number in range(200):
+        for at, _ in enumerate(loader):
+            if at == number % 11:
+                break
+        if number == 50:
+            gc.collect()
+            before = resident()
+    gc.collect()
+    assert resident() - before < 30 << 20
+    del _
+    assert len(loader._slabs) == 0

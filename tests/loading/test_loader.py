@@ -1,0 +1,248 @@
+"""Loader: its batches are the data set's samples, for every kind of field, format, geometry and number of threads."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
+
+import packer
+from packer import Loader, formats
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import BadIndex, BadInput, InvalidRequest
+from packer.geometry import Compose, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, draw
+from packer.schema import Field, Schema
+from tests.support import marked_packs, source_trees
+from tests.support.conversions import packed
+from tests.support.sample_digests import digest_of, same
+
+RANDOM = Compose(RandomResizedCrop((40, 48), scale=(0.3, 1)), RandomHorizontalFlip())
+STACKED = ("image", "depth", "mask", "label", "weight", "pose")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same 23 posed in packs of every format, and as JPEG."""
+    return marked_packs.every_format(tmp_path_factory.mktemp("posed"), 23)
+
+
+@pytest.fixture
+def dataset(root: Path) -> PackDataset:
+    return packer.open(root / "jpeg.pack")
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pack of pictures of three sizes."""
+    folder = tmp_path_factory.mktemp("sizes")
+    files = {f"{height}.png": source_trees.picture(height, height=height) for height in (20, 30, 40)}
+    packed(source_trees.write(folder / "in", files), folder / "sizes.pack")
+    return folder / "sizes.pack"
+
+
+def check_batch(batch: dict[str, Any], samples: list[dict[str, Any]]) -> None:
+    """A batch holds exactly these samples."""
+    assert list(batch) == list(samples[0])
+    for name, values in batch.items():
+        wanted = [sample[name] for sample in samples]
+        if name in STACKED:
+            stacked = torch.stack([torch.as_tensor(value, dtype=values.dtype) for value in wanted])
+            assert torch.equal(values, stacked), name
+        else:
+            assert isinstance(values, list), name
+            assert all(same(value, each) for value, each in zip(values, wanted, strict=True)), name
+
+
+@pytest.mark.parametrize("geometry", [None, Resize((32, 32)), RANDOM])
+@pytest.mark.parametrize("name", [*formats.names(), "jpeg"])
+def test_batches_are_the_samples(root: Path, name: str, geometry: Any) -> None:
+    dataset = packer.open(root / f"{name}.pack")
+    loader = Loader(dataset, 5, geometry=geometry, threads=2, seed=3)
+    assert len(loader) == 5
+    numbers = draw(3, 0, np.arange(23), geometry.draws if geometry else 0)
+    samples = [dataset.sample(at, geometry, numbers[at].tolist()) for at in range(23)]
+    batches = list(loader)
+    assert [len(batch["key"]) for batch in batches] == [5, 5, 5, 5, 3]
+    for at, batch in enumerate(batches):
+        check_batch(batch, samples[5 * at : 5 * at + 5])
+
+
+def test_layouts_and_dtypes_are_as_documented(dataset: PackDataset) -> None:
+    batch = next(iter(Loader(dataset, 4)))
+    assert tuple(batch["image"].shape) == (4, 3, 60, 80) and batch["image"].dtype == torch.uint8
+    assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+    assert tuple(batch["depth"].shape) == (4, 1, 60, 80) and batch["depth"].dtype == torch.float32
+    assert tuple(batch["mask"].shape) == (4, 60, 80) and batch["mask"].dtype == torch.uint8
+    assert batch["label"].dtype == torch.int64 and batch["weight"].dtype == torch.float64
+    assert tuple(batch["pose"].shape) == (4, 3)
+    batch["image"].zero_()  # it is the caller's
+    assert dataset[0]["image"].any()
+
+
+@pytest.mark.parametrize("by_sample", [False, True])
+def test_the_number_of_threads_changes_nothing(dataset: PackDataset, by_sample: bool) -> None:
+    transform = (lambda sample: sample) if by_sample else None
+    options: dict[str, Any] = {"shuffle": True, "seed": 5, "geometry": RANDOM, "transform": transform}
+    found = [digest_of(Loader(dataset, 4, threads=threads, **options)) for threads in (1, 2, 4, 1)]
+    assert len(set(found)) == 1
+    assert digest_of(Loader(dataset, 4, **{**options, "seed": 6})) != found[0]
+    both = [digest_of(Loader(dataset, 4, **{**options, "transform": how})) for how in (None, lambda sample: sample)]
+    assert both == [found[0]] * 2, "a transform that changes nothing changed something"
+
+
+def test_the_batch_size_does_not_change_the_augmentation(dataset: PackDataset) -> None:
+    def images(size: int) -> torch.Tensor:
+        return torch.cat([batch["image"] for batch in Loader(dataset, size, geometry=RANDOM, shuffle=True)])
+
+    assert torch.equal(images(1), images(7))
+
+
+def test_ragged_fields_can_be_padded(dataset: PackDataset) -> None:
+    def check(batch: dict[str, Any]) -> None:
+        counts = [1 + number % 4 for number in range(6)]
+        assert batch["grasps_count"].tolist() == batch["boxes_count"].tolist() == counts
+        assert tuple(batch["grasps"].shape) == (6, 4, 4, 2) and tuple(batch["boxes"].shape) == (6, 4, 4)
+        for at, count in enumerate(counts):
+            assert torch.equal(batch["grasps"][at, :count], dataset[at]["grasps"])
+            assert not batch["grasps"][at, count:].any()
+        assert batch["sound_count"].tolist() == [0, 1, 2, 3, 4, 0]
+        assert isinstance(batch["caption"], list) and "caption_count" not in batch
+
+    check(next(iter(Loader(dataset, 6, ragged="pad"))))
+    check(next(iter(Loader(dataset, 6, ragged="pad", transform=lambda sample: sample))))
+
+
+@pytest.mark.parametrize("ragged", ["list", "pad"])
+@pytest.mark.parametrize("transform", [None, lambda sample: sample])
+def test_equal_lengths_by_chance_change_no_type(dataset: PackDataset, ragged: str, transform: Any) -> None:
+    (batch,) = Loader(dataset, 3, ragged=ragged, transform=transform, sampler=[1, 5, 9])  # two grasps each
+    assert isinstance(batch["grasps"], list) == (ragged == "list")
+    assert ("grasps_count" in batch) == (ragged == "pad")
+    (one,) = Loader(Subset(dataset, [2]), 1, ragged=ragged, transform=transform)
+    assert isinstance(one["meta"], list) and one["meta"] == [{"number": 2, "list": [0, 1]}]
+
+
+def test_pictures_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> None:
+    dataset = packer.open(sizes)
+    message = r"'image'.*3x20x64, 3x30x64, 3x40x64.*geometry=Resize\(\(224, 224\)\) or RandomResizedCrop\(224\)"
+    for options in ({}, {"transform": lambda sample: sample}, {"threads": 1}):
+        with pytest.raises(InvalidRequest, match=message):
+            next(iter(Loader(dataset, 3, **options)))  # type: ignore[arg-type]
+    for how in ({"as_tuple": ("image", "key")}, {"output": "numpy"}, {"as_tuple": ("image",), "output": "numpy"}):
+        with pytest.raises(InvalidRequest, match=r"'image'.*geometry="):
+            next(iter(Loader(packer.open(sizes, **how), 3)))
+    assert [batch["image"].shape[-2] for batch in Loader(dataset)] == [20, 30, 40]
+    for geometry in (Resize((32, 32)), RandomResizedCrop(32), Compose(Resize(40), RandomCrop(32))):
+        (batch,) = Loader(dataset, 3, geometry=geometry)
+        assert tuple(batch["image"].shape) == (3, 3, 32, 32)
+
+
+def test_a_picture_that_a_crop_does_not_fit_is_named(sizes: Path) -> None:
+    with pytest.raises(BadInput, match=r"part-00000.*20\.png.*64x20.*Resize"):
+        list(Loader(packer.open(sizes), geometry=RandomCrop(32)))
+
+
+def test_a_transform_runs_in_the_threads(dataset: PackDataset) -> None:
+    ran = set()
+
+    def transform(sample: dict[str, Any]) -> dict[str, Any]:
+        ran.add(threading.current_thread().name)
+        return {"mean": sample["image"].float().mean(), "first": sample["key"], "n": 3, "f": 0.5, "t": (1, "a")}
+
+    (batch,) = Loader(dataset, 23, transform=transform, threads=2)
+    assert ran <= {"packer-loader-0", "packer-loader-1"}
+    assert batch["mean"].shape == (23,) and batch["mean"].dtype == torch.float32
+    assert batch["n"].dtype == torch.int64 and batch["f"].dtype == torch.float64
+    assert batch["t"][0].tolist() == [1] * 23 and batch["t"][1] == ["a"] * 23
+    assert batch["first"] == list(dataset.keys())
+
+
+def test_a_transform_may_put_a_map_in_the_place_of_points(dataset: PackDataset) -> None:
+    def drawn(sample: dict[str, Any]) -> dict[str, Any]:
+        return {**sample, "grasps": torch.zeros(5, 5), "label": None, "sound": np.ones(2, np.float16)[::-1]}
+
+    (batch,) = Loader(dataset, 23, transform=drawn)
+    assert tuple(batch["grasps"].shape) == (23, 5, 5)
+    assert batch["label"] == [None] * 23
+
+
+@pytest.mark.parametrize("output", ["torch", "numpy", "pil"])
+def test_tuples_and_other_outputs(root: Path, output: str) -> None:
+    dataset = packer.open(root / "jpeg.pack", as_tuple=("image", "label", "spots"), output=output)
+    images, labels, spots = next(iter(Loader(dataset, 4)))
+    assert labels.tolist() == [0, 1, 0, 1]
+    assert all(np.array_equal(value, dataset[at][2]) for at, value in enumerate(spots))
+    assert isinstance(spots, list)
+    if output == "pil":
+        assert [image.size for image in images] == [(80, 60)] * 4
+    else:
+        assert all(np.array_equal(image, dataset[at][0]) for at, image in enumerate(images))
+    with pytest.raises(InvalidRequest, match="as_tuple"):
+        Loader(dataset, 4, ragged="pad")
+    doubled = packer.open(root / "jpeg.pack", as_tuple=("image", "label"), transform=lambda image: image.float() / 255)
+    images, _ = next(iter(Loader(doubled, 4, transform=lambda pair: (pair[0] * 2, pair[1]))))
+    assert torch.equal(images[3], doubled[3][0] * 2)
+
+
+def test_a_subset_is_decoded_as_a_pack(dataset: PackDataset) -> None:
+    inner = Subset(Subset(dataset, [9, 8, 7, 6, 5]), [4, 0, 2])
+    (batch,) = Loader(inner, 3)
+    assert batch["key"] == [dataset.key(at) for at in (5, 9, 7)]
+    assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+    runs = [digest_of(Loader(inner, 2, geometry=RANDOM, shuffle=True, threads=each)) for each in (1, 4)]
+    assert runs[0] == runs[1]
+    with pytest.raises(BadIndex):
+        list(Loader(Subset(dataset, [99]), 1))
+
+
+class Squares(Dataset[Any]):
+    """Not a pack."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(index) ** 2, {"index": index, "name": str(index)}
+
+
+def test_other_data_sets_are_read_in_threads(dataset: PackDataset) -> None:
+    squares, rest = next(iter(Loader(Squares(), 7)))
+    assert squares.tolist() == [0, 1, 4, 9, 16, 25, 36]
+    assert rest["index"].tolist() == list(range(7)) and rest["name"][3] == "3"
+    both = ConcatDataset([dataset, dataset])
+    assert [key for batch in Loader(both, 10) for key in batch["key"]] == 2 * list(dataset.keys())
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(range(3))
+
+
+def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
+    for message, given, options in (
+        ("threads=0", dataset, {"threads": 0}),
+        ("ragged='x'", dataset, {"ragged": "x"}),
+        ("geometry", Squares(), {"geometry": RANDOM}),
+        ("geometry", dataset, {"geometry": "flip"}),
+        ("no length", Endless(), {}),
+        ("both or neither", dataset, {"rank": 1}),
+        ("sampler", dataset, {"sampler": [1], "shuffle": True}),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            Loader(given, 2, **options)  # type: ignore[arg-type]
+
+
+def test_splits_and_data_set_geometry(tmp_path: Path) -> None:
+    split = Field("split", "number", "number", dtype="int64", shape=(), classes=("train", "val"))
+    samples = [{**marked_packs.scene(number), "split": number % 2} for number in range(6)]
+    marked_packs.write(tmp_path / "out.pack", samples, Schema((*marked_packs.schema().fields, split)))
+    dataset = packer.open(tmp_path / "out.pack", split="val", geometry=Resize((16, 16)))
+    (batch,) = Loader(dataset, 3)
+    assert batch["key"] == ["scene 0001", "scene 0003", "scene 0005"]
+    assert tuple(batch["image"].shape) == (3, 3, 16, 16)
+    (batch,) = Loader(dataset, 3, geometry=Resize((8, 8)))
+    assert tuple(batch["image"].shape) == (3, 3, 8, 8)

@@ -1,0 +1,252 @@
+"""The index: keys, columns and checksums of every sample, merged from pieces, found without opening a part."""
+
+import hashlib
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
+from packer.pack import manifest as manifests
+from packer.pack.index import Index
+from packer.pack.index_writer import PartIndex, merge
+from packer.pack.manifest import IndexFile, Manifest
+from packer.schema import Field, Schema
+from tests.support import built_packs
+
+keys = st.lists(
+    st.text(st.characters(codec="utf-8"), max_size=6)
+    | st.binary(max_size=6).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+    | st.sampled_from(["", "a", "aa", "aaa", "a/b", "\udcff", "ÿ", "\0"]),
+    unique_by=lambda key: key.encode("utf-8", "surrogateescape"),
+    min_size=1,
+    max_size=12,
+)
+
+
+def indexed(folder: Path, samples: list[dict[str, bytes]] | int = 10, **options: Any) -> Index:
+    """The index of a pack made here."""
+    built_packs.make_pack(folder, samples, **options)
+    return Index(folder, manifests.read(folder))
+
+
+def resealed(folder: Path, name: str, data: bytes) -> Manifest:
+    """Put other bytes into an index file, and a manifest that agrees with them."""
+    (folder / "index" / name).write_bytes(data)
+    old = manifests.read(folder)
+    entry = IndexFile(name, len(data), zlib.crc32(data), hashlib.sha256(data).hexdigest())
+    files = tuple(sorted([*(file for file in old.index if file.name != name), entry], key=lambda file: file.name))
+    return replace(old, index=files).sealed()
+
+
+# ---- keys
+
+
+@given(keys, st.integers(1, 4), st.text(max_size=4))
+def test_index_of_is_a_dict(
+    tmp_path_factory: pytest.TempPathFactory, given_keys: list[str], parts: int, other: str
+) -> None:
+    samples = [built_packs.record(number, key=key) for number, key in enumerate(given_keys)]
+    index = indexed(tmp_path_factory.mktemp("x") / "pack", samples, parts=parts)
+    expected = {key: number for number, key in enumerate(given_keys)}
+    assert {key: index.index_of(key) for key in given_keys} == expected
+    assert [index.key(number) for number in range(len(index))] == given_keys
+    if other not in expected:
+        with pytest.raises(UnknownKey):
+            index.index_of(other)
+
+
+@pytest.mark.parametrize("key", ["nothing", "", "sample-0000", "sample-000001", "\ud800", "\U0010ffff", "\0"])
+def test_a_key_that_is_not_there_is_unknown(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UnknownKey, match="no sample with key"):
+        indexed(tmp_path / "pack").index_of(key)
+
+
+def test_two_samples_of_one_key_are_refused_with_both_named(tmp_path: Path) -> None:
+    samples = [built_packs.record(0, key="a"), built_packs.record(1, key="b"), built_packs.record(2, key="a")]
+    with pytest.raises(BadInput, match="key 'a': samples 0 and 2 have it"):
+        built_packs.make_pack(tmp_path / "pack", samples)
+
+
+def test_a_pack_without_samples_has_an_index(tmp_path: Path) -> None:
+    for name, parts in (("one", 1), ("three", 3), ("none", 0)):
+        index = indexed(tmp_path / name, 0, parts=parts)
+        assert len(index) == 0
+        assert index.column("label").shape == (0,)
+        assert index.column("pair").shape == (0, 2)
+        with pytest.raises(UnknownKey):
+            index.index_of("")
+        with pytest.raises(BadIndex):
+            index.check_index(0)
+
+
+# ---- columns and checksums
+
+
+def test_a_column_is_what_the_samples_hold_in_their_order(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "pack", 10, parts=3)
+    assert index.column("label").tolist() == [number % 2 for number in range(10)]
+    assert index.column("pair").tolist() == [[number, 1] for number in range(10)]
+    assert index.column("pair").dtype == np.dtype("<u2")
+    with pytest.raises(UnknownKey, match="no column 'blob'; columns: label, pair"):
+        index.column("blob")
+
+
+def test_a_column_cannot_be_written_to(tmp_path: Path) -> None:
+    column = indexed(tmp_path / "pack").column("label")
+    with pytest.raises(ValueError, match="read-only"):
+        column[0] = 1
+
+
+def test_columns_may_have_any_fixed_shape(tmp_path: Path) -> None:
+    shapes = {"a": (), "b": (1,), "c": (2, 3), "d": (0,), "e": (2, 0, 3)}
+    fields = [Field(name, "number", "number", dtype="float32", shape=shape) for name, shape in shapes.items()]
+    schema = Schema((Field("key", "text", "text"), *fields))
+    values = {name: np.arange(np.prod(shape, dtype=int), dtype="<f4") for name, shape in shapes.items()}
+    sample = {"key": b"k", **{name: value.tobytes() for name, value in values.items()}}
+    index = indexed(tmp_path / "pack", [sample], schema=schema, parts=1)
+    for name, shape in shapes.items():
+        assert index.column(name).shape == (1, *shape)
+        assert np.array_equal(index.column(name)[0], values[name].reshape(shape))
+
+
+def test_the_checksum_of_every_value_is_kept(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "pack", 10, parts=3)
+    for number, record in enumerate(built_packs.records(10)):
+        for name, value in record.items():
+            assert index.crc32(number, name) == zlib.crc32(value)
+
+
+def test_numpy_reads_the_files_by_their_documented_layout(tmp_path: Path) -> None:
+    indexed(tmp_path / "pack", 10, parts=3)
+    files = {path.name: np.load(path, allow_pickle=False) for path in (tmp_path / "pack" / "index").iterdir()}
+    assert sorted(files) == [
+        "crc32.npy",
+        "key_ends.npy",
+        "key_order.npy",
+        "keys.npy",
+        "number-label.npy",
+        "number-pair.npy",
+    ]
+    assert files["keys.npy"].tobytes() == b"".join(record["key"] for record in built_packs.records(10))
+    assert files["key_ends.npy"].tolist() == [12 * (number + 1) for number in range(10)]
+    assert files["crc32.npy"].shape == (10, 4)
+    assert files["number-pair.npy"].shape == (10, 2)
+
+
+@given(st.integers(-30, 30))
+def test_an_index_counts_from_either_end_as_in_a_list(tmp_path_factory: pytest.TempPathFactory, position: int) -> None:
+    index = indexed(tmp_path_factory.mktemp("x") / "pack", 7)
+    try:
+        expected = range(7)[position]
+    except IndexError:
+        with pytest.raises(BadIndex, match="outside the pack of 7 samples"):
+            index.check_index(position)
+    else:
+        assert index.check_index(position) == expected
+
+
+# ---- pieces
+
+
+def test_a_value_that_does_not_fill_its_column_is_refused(tmp_path: Path) -> None:
+    piece = PartIndex(built_packs.SCHEMA)
+    with pytest.raises(InvalidRequest, match="field 'label': a column's value has 7 bytes, expected 8"):
+        piece.add(b"key", [0, 0, 0, 0], {**built_packs.record(0), "label": bytes(7)})
+
+
+def test_a_piece_that_is_gone_is_an_error_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="nowhere"):
+        merge([tmp_path / "nowhere"], tmp_path, built_packs.SCHEMA)
+
+
+# ---- damage and hostile files
+
+
+@pytest.mark.parametrize("name", ["crc32", "key_ends", "key_order", "keys", "number-label", "number-pair"])
+def test_any_flipped_byte_of_an_index_file_is_noticed_when_it_is_opened(tmp_path: Path, name: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    manifest = manifests.read(tmp_path / "pack")
+    path = tmp_path / "pack" / "index" / f"{name}.npy"
+    for at in range(path.stat().st_size):
+        built_packs.flip(path, at, 1 << (at % 8))
+        with pytest.raises(CorruptPack, match=f"{name}.npy"):
+            Index(tmp_path / "pack", manifest)
+        built_packs.flip(path, at, 1 << (at % 8))
+    assert len(Index(tmp_path / "pack", manifest)) == 3
+
+
+def npy(array: np.ndarray) -> bytes:
+    """An .npy file."""
+    head = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}".encode()
+    padded = head.ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + array.tobytes()
+
+
+HOSTILE = {
+    "ends of another type": ("key_ends.npy", np.zeros(3, "<f8") + np.nan),
+    "ends of infinity": ("key_ends.npy", np.zeros(3, "<f8") + np.inf),
+    "ends of two dimensions": ("key_ends.npy", np.zeros((3, 1), "<u8")),
+    "too few ends": ("key_ends.npy", np.zeros(2, "<u8")),
+    "no ends": ("key_ends.npy", np.zeros(0, "<u8")),
+    "ends beyond the keys": ("key_ends.npy", np.asarray([1, 2, 1 << 63], "<u8")),
+    "signed ends": ("key_ends.npy", np.asarray([12, 24, 36], "<i8")),
+    "too many keys": ("keys.npy", np.zeros(37, "|u1")),
+    "checksums of other fields": ("crc32.npy", np.zeros((3, 3), "<u4")),
+    "too few checksums": ("crc32.npy", np.zeros((2, 4), "<u4")),
+    "an order of another type": ("key_order.npy", np.zeros(3, "<u4")),
+    "a column of another type": ("number-label.npy", np.zeros(3, "<u8")),
+    "a column of another width": ("number-pair.npy", np.zeros((3, 3), "<u2")),
+    "an unknown column": ("number-more.npy", np.zeros(3, "<i8")),
+    "an unknown file": ("more.npy", np.zeros(3, "<i8")),
+    "a file without suffix": ("keys", np.zeros(36, "|u1")),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_index_files_that_do_not_fit_the_schema_are_refused(tmp_path: Path, what: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    name, array = HOSTILE[what]
+    manifest = resealed(tmp_path / "pack", name, npy(array))
+    if what == "a file without suffix":
+        manifest = replace(manifest, index=tuple(file for file in manifest.index if file.name != "keys.npy"))
+        (tmp_path / "pack" / "index" / "keys").write_bytes(b"")
+    with pytest.raises(CorruptPack):
+        Index(tmp_path / "pack", manifest)
+
+
+def test_ends_that_are_not_in_order_are_refused_when_a_key_is_read(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    manifest = resealed(tmp_path / "pack", "key_ends.npy", npy(np.asarray([30, 20, 36], "<u8")))
+    index = Index(tmp_path / "pack", manifest)
+    with pytest.raises(CorruptPack, match="key ends are not in order at sample 1"):
+        index.key(1)
+
+
+def test_an_order_that_points_outside_is_refused_when_a_key_is_looked_up(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    manifest = resealed(tmp_path / "pack", "key_order.npy", npy(np.asarray([0, 1 << 60, 2], "<u8")))
+    with pytest.raises(CorruptPack, match="key order points outside the pack"):
+        Index(tmp_path / "pack", manifest).index_of("sample-00001")
+
+
+@pytest.mark.parametrize("name", ["keys.npy", "crc32.npy", "number-label.npy"])
+def test_a_missing_index_file_is_named(tmp_path: Path, name: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    (tmp_path / "pack" / "index" / name).unlink()
+    with pytest.raises(PackerError, match=name):
+        Index(tmp_path / "pack", manifests.read(tmp_path / "pack"))
+
+
+def test_an_index_file_that_the_manifest_does_not_list_is_missed(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", 3)
+    manifest = manifests.read(tmp_path / "pack")
+    for gone in manifest.index:
+        rest = tuple(file for file in manifest.index if file != gone)
+        with pytest.raises(CorruptPack, match="do not fit the schema"):
+            Index(tmp_path / "pack", replace(manifest, index=rest))

@@ -1,0 +1,285 @@
+"""The Cornell source: every layout that is passed on, depth from files or clouds, labels, objects."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from packer.errors import BadInput
+from packer.sources._parse.listing import scan
+from packer.sources.cornell import Source, recognise
+from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return cornell(tmp_path / "cornell")
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+def remove(root: Path, pattern: str) -> None:
+    for path in [*root.rglob(pattern)]:
+        path.unlink()
+
+
+def layouts(root: Path, target: Path) -> Iterator[Path]:
+    """The same scenes flat, by role, and in further folders."""
+    files = [path for path in root.rglob("pcd[0-9]*") if re.fullmatch(r"pcd\d{4}(r\.png|d\.tiff|c...\.txt)", path.name)]
+    roles = {"r.png": "image", "d.tiff": "depth_image", "cpos.txt": "pos_label", "cneg.txt": "neg_label"}
+    for layout in ("flat", "by_role", "wrapped"):
+        for path in files:
+            folder = {
+                "flat": "",
+                "by_role": roles[path.name[7:]],
+                "wrapped": f"raw/data{path.parent.name}/{path.parent.name}",
+            }[layout]
+            write(target / layout, {f"{folder}/{path.name}".strip("/"): path.read_bytes()})
+        yield target / layout
+
+
+def test_scenes_hold_what_their_files_hold(root: Path) -> None:
+    source = Source(root)
+    assert keys(source) == ["0100", "0101", "0200", "1034"]
+    assert source.schema.names == (
+        *("key", "rgb", "depth", "grasps", "grasps_negative", "object_id", "category"),
+        *("files", "grasps_file", "grasps_negative_file"),
+    )
+    assert [field.name for field in source.schema if field.hidden] == ["files", "grasps_file", "grasps_negative_file"]
+    sample = source[0]
+    assert sample["rgb"] == (root / "01/pcd0100r.png").read_bytes()
+    assert sample["depth"] == (root / "01/pcd0100d.tiff").read_bytes()
+    assert sample["grasps"].tolist() == [
+        [[253, np.float32(319.7)], [309, 324], [307, 350], [251, np.float32(345.7)]],
+        [[10, 10], [10, 30], [2.5, 30], [2.5, 10]],
+    ]
+    assert sample["grasps_file"] == RECTANGLES.encode()
+    assert sample["files"] == {
+        "rgb": "01/pcd0100r.png",
+        "depth": "01/pcd0100d.tiff",
+        "grasps_file": "01/pcd0100cpos.txt",
+        "grasps_negative_file": "01/pcd0100cneg.txt",
+    }
+
+
+def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None:
+    shutil.rmtree(root / "processedData")
+    expected = Source(root)
+    for folder in layouts(root, tmp_path):
+        source = Source(folder)
+        assert keys(source) == keys(expected)
+        for index in range(len(source)):
+            sample, wanted = source[index], expected[index]
+            for name in source.schema.names:
+                if name != "files":
+                    assert np.array_equal(sample[name], wanted[name])
+            assert {Path(path).name for path in sample["files"].values()} == {path.name for path in source.files(index)}
+        assert recognise(scan(folder).names) is not None
+
+
+def test_order_is_that_of_the_cpos_paths(tmp_path: Path) -> None:
+    for folder, number in (("b", "0100"), ("a", "0200"), ("10", "1000"), ("9", "0900")):
+        write(tmp_path / folder, scene(number, 1))
+    assert keys(Source(tmp_path)) == ["1000", "0900", "0200", "0100"]
+
+
+def test_nan_rectangles_are_dropped_and_told(root: Path) -> None:
+    source = Source(root)
+    assert source[1]["grasps"].shape == (2, 4, 2)
+    assert source[1]["grasps_file"] == (RECTANGLES + NAN_RECTANGLE).encode()
+    assert source.missing(1) == "1 of 3 rectangles in grasps left out: not numbers"
+    assert source.missing(0) is None
+
+
+def test_an_empty_cneg_and_an_absent_one_are_no_negatives(root: Path) -> None:
+    (root / "01/pcd0100cneg.txt").unlink()
+    source = Source(root)
+    empty, absent = source[2], source[0]
+    for sample in (empty, absent):
+        assert sample["grasps_negative"].shape == (0, 4, 2)
+        assert sample["grasps_negative"].dtype == np.float32
+        assert sample["grasps_negative_file"] == b""
+    assert "grasps_negative_file" in empty["files"]
+    assert "grasps_negative_file" not in absent["files"]
+    assert "1 scene without a cneg file: no negative grasps" in source.notes
+
+
+def test_an_empty_cpos_is_a_sample_without_grasps(root: Path) -> None:
+    (root / "01/pcd0100cpos.txt").write_bytes(b"")
+    source = Source(root)
+    assert source[0]["grasps"].shape == (0, 4, 2)
+    assert source.missing(0) == "the cpos file is empty: no grasps"
+
+
+def test_a_damaged_label_is_an_error_with_its_line_or_dropped(root: Path) -> None:
+    (root / "01/pcd0100cpos.txt").write_text(RECTANGLES + "1 2\n3\n5 6\n7 8\n")
+    strict = Source(root)
+    with pytest.raises(BadInput, match=r"01/pcd0100cpos.txt:10: cannot read the label.*--labels lenient"):
+        strict[0]
+    assert strict.missing(0) is None
+    lenient = Source(root, labels="lenient")
+    assert lenient[0]["grasps"].shape == (2, 4, 2)
+    assert lenient.missing(0) == "1 of 3 rectangles in grasps left out: not numbers"
+
+
+def test_scenes_without_cpos_are_no_samples_and_counted(root: Path) -> None:
+    (root / "01/pcd0100cpos.txt").unlink()
+    source = Source(root)
+    assert keys(source) == ["0101", "0200", "1034"]
+    assert "1 scene without a cpos file: no samples" in source.notes
+
+
+def test_scenes_without_a_picture_are_all_named(root: Path) -> None:
+    (root / "01/pcd0101r.png").unlink()
+    (root / "10/pcd1034r.png").unlink()
+    with pytest.raises(BadInput, match="2 scenes of 4 lack a file: 0101, 1034: expected a picture"):
+        Source(root)
+
+
+def test_backgrounds_and_foreign_files_are_extras_and_counted(root: Path) -> None:
+    assert "1 background and 2 other files (.png 2) of no scene" in Source(root).notes
+
+
+def test_names_must_match_in_case_and_whole(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        scene("0100", 1)
+        | {"PCD0200r.png": b"", "pcd0200R.png": b"", "xpcd0200r.png": b"", "pcd٠١٠٠r.png": b"", "pcd٠١٠٠cpos.txt": b""},
+    )
+    assert keys(Source(tmp_path)) == ["0100"]
+
+
+def test_a_file_in_two_folders_is_an_error_naming_both(root: Path) -> None:
+    write(root / "02", {"pcd0100r.png": b"other"})
+    with pytest.raises(BadInput, match=r"there twice: 01/pcd0100r.png, 02/pcd0100r.png; say --duplicates first"):
+        Source(root)
+    assert Source(root, duplicates="first")[0]["files"]["rgb"] == "01/pcd0100r.png"
+    skipped = Source(root, duplicates="skip")
+    assert keys(skipped) == ["0101", "0200", "1034"]
+    assert skipped.left_out == [("0100", "there twice: 01/pcd0100r.png, 02/pcd0100r.png")]
+
+
+def test_the_first_of_two_is_the_one_beside_the_labels(root: Path) -> None:
+    write(root / "00", {"pcd0100r.png": b"stray"})
+    assert Source(root, duplicates="first")[0]["files"]["rgb"] == "01/pcd0100r.png"
+
+
+def test_depth_is_taken_where_all_scenes_have_it(root: Path) -> None:
+    assert Source(root).schema["depth"].codec == "encoded"
+    assert Source(root, depth_from="tiff").schema == Source(root).schema
+    assert "depth" not in Source(root, depth_from="none").schema
+    assert "depth" not in Source(root, depth_from="none")[0]["files"]
+
+
+def test_tif_is_tiff(tmp_path: Path) -> None:
+    write(tmp_path, {"pcd0100r.png": b"1", "pcd0100d.tif": b"2", "pcd0100cpos.txt": b""})
+    assert Source(tmp_path)[0]["depth"] == b"2"
+    (tmp_path / "pcd0100d.tiff").write_bytes(b"3")
+    with pytest.raises(BadInput, match="pcd0100d.tif, pcd0100d.tiff"):
+        Source(tmp_path)
+
+
+def test_no_depth_at_all_is_no_field_and_a_note(root: Path) -> None:
+    remove(root, "*d.tiff")
+    source = Source(root)
+    assert "depth" not in source.schema
+    assert any("--depth-from pcd" in note for note in source.notes)
+    assert "depth" not in source[0]
+    with pytest.raises(BadInput, match="4 scenes of 4 lack a file: 0100, 0101, 0200, 1034"):
+        Source(root, depth_from="tiff")
+
+
+def test_depth_of_some_scenes_is_an_error_with_three_choices(root: Path) -> None:
+    (root / "02/pcd0200d.tiff").unlink()
+    (root / "01/pcd0101d.tiff").unlink()
+    for option in ("auto", "tiff"):
+        with pytest.raises(BadInput, match="2 scenes of 4 lack a file: 0101, 0200: expected depth") as caught:
+            Source(root, depth_from=option)
+        choices = set(re.findall(r"--depth-from (\w+)", str(caught.value)))
+        assert choices == ({"pcd", "none", "tiff"} if option == "auto" else {"pcd", "none"})
+
+
+def test_depth_from_clouds_is_an_array_of_the_pictures_size(root: Path) -> None:
+    source = Source(root, depth_from="pcd")
+    field = source.schema["depth"]
+    assert (field.codec, field.dtype) == ("raw:float32", "float32")
+    values = source[0]["depth"]
+    assert values.shape == (48, 64)
+    assert values.dtype == np.float32
+    assert 0 < values.min() < values.max() < 4
+    assert "depth" not in source[0]["files"]
+    assert source.files(0)[1].name == "pcd0100.txt"
+
+
+def test_depth_from_clouds_names_all_scenes_without_one(root: Path) -> None:
+    (root / "01/pcd0100.txt").unlink()
+    with pytest.raises(BadInput, match="1 scene of 4 lack a file: 0100: expected a point cloud"):
+        Source(root, depth_from="pcd")
+
+
+def test_a_damaged_cloud_is_bad_input_with_its_path(root: Path) -> None:
+    (root / "01/pcd0100.txt").write_text("DATA ascii\n1 2 3 0 999999\n")
+    with pytest.raises(BadInput, match="01/pcd0100.txt: point cloud does not fit"):
+        Source(root, depth_from="pcd")[0]
+
+
+def test_objects_come_from_the_table(root: Path) -> None:
+    source = Source(root)
+    found = [(int(source[index]["object_id"]), source[index]["category"]) for index in range(4)]
+    assert found == [(26, "Plastic_Cup"), (26, "Plastic_Cup"), (27, "Plastic_Cup"), (281, "Marker")]
+
+
+def test_without_the_table_there_are_no_objects_and_a_note(root: Path) -> None:
+    (root / "processedData/z.txt").unlink()
+    source = Source(root)
+    assert "object_id" not in source.schema
+    assert "category" not in source[0]
+    assert "no z.txt: object_id and category are not known" in source.notes
+
+
+def test_scenes_that_the_table_lacks_are_marked_and_counted(root: Path) -> None:
+    (root / "processedData/z.txt").write_text("0100 26 Cup pcdb_0002\r\n\r\n")
+    source = Source(root)
+    assert [int(source[index]["object_id"]) for index in range(4)] == [26, -1, -1, -1]
+    assert source[1]["category"] == ""
+    assert "3 scenes not in z.txt: object_id -1, category empty" in source.notes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("0100 27 Cup pcdb_0002", "0101 x Cup pcdb_0002", "0101 1 Cup", "0101 -1 Cup b"),
+        *(f"0101 {'9' * digits} Cup b" for digits in (19, 5000)),
+    ],
+)
+def test_a_line_that_does_not_fit_the_table_is_an_error_or_skipped(root: Path, line: str) -> None:
+    (root / "processedData/z.txt").write_text(f"0100 26 Cup pcdb_0002\n{line}\n")
+    with pytest.raises(BadInput, match="z.txt:2: cannot read the table"):
+        Source(root)
+    assert int(Source(root, labels="lenient")[0]["object_id"]) == 26
+
+
+def test_two_tables_are_an_error(root: Path) -> None:
+    write(root, {"z.txt": "0100 26 Cup pcdb_0002\n"})
+    with pytest.raises(BadInput, match="more than one z.txt: processedData/z.txt, z.txt"):
+        Source(root)
+
+
+def test_a_folder_without_scenes_is_bad_input(tmp_path: Path) -> None:
+    write(tmp_path, {"pcd0100r.png": b"", "pcd0101d.tiff": depth(1)})
+    with pytest.raises(BadInput, match="no Cornell scenes: found numbers 0100, 0101"):
+        Source(tmp_path)
+    assert recognise(scan(tmp_path).names) is None
+
+
+def test_recognise_counts_scenes_and_folders(root: Path) -> None:
+    assert recognise(scan(root).names) == "Cornell grasps: 4 scenes in 3 folders"
+
+
+def test_the_stem_is_the_scenes_beginning(root: Path) -> None:
+    assert Source(root).stem(0) == root / "01/pcd0100"

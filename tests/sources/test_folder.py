@@ -1,0 +1,172 @@
+"""The folder source: torchvision's ImageFolder, and flat folders."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from packer.errors import BadInput
+from packer.sources.folder import SUFFIXES, Source, recognise
+from tests.support.source_trees import image_folder, picture, write
+
+PARTS = st.text("ab-.A é", min_size=1, max_size=3).filter(lambda part: part.strip(".") != "")
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+def image_folder_rule(root: Path) -> list[tuple[str, int]]:
+    """torchvision.datasets.ImageFolder(root).samples, written out from its documentation."""
+    samples = []
+    for label, name in enumerate(sorted(entry.name for entry in os.scandir(root) if entry.is_dir())):
+        for folder, _, files in sorted(os.walk(root / name, followlinks=True)):
+            for file in sorted(files):
+                if file.lower().endswith(SUFFIXES):
+                    samples.append((Path(folder, file).relative_to(root).as_posix(), label))
+    return samples
+
+
+def test_classes_are_sorted_folders_and_samples_stand_in_imagefolder_order(tmp_path: Path) -> None:
+    source = Source(image_folder(tmp_path))
+    assert source.schema["label"].classes == ("Zebra", "cat", "dog's")
+    assert keys(source) == [
+        "Zebra/1.webp",
+        "cat/A.JPEG",
+        "cat/b.jpg",
+        "cat/deep er/c.png",
+        "dog's/new\nline.bmp",
+        "dog's/ünï.png",
+    ]
+    assert [int(source[index]["label"]) for index in range(6)] == [0, 1, 1, 1, 2, 2]
+    assert source[0]["label"].dtype == np.int64
+    assert source[2]["image"] == picture(1, suffix=".jpg")
+    assert source.schema.names == ("key", "image", "label")
+
+
+@settings(max_examples=60, deadline=None)
+@given(paths=st.sets(st.lists(PARTS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=12))
+def test_order_and_labels_are_imagefolders(
+    paths: set[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("folder")
+    write(root, {"/".join(["c" + path[0], *(f"_{part}_" for part in path[1:]), "i.Jpg"]): b"" for path in paths})
+    source = Source(root)
+    found = [(source.key(index), int(source[index]["label"])) for index in range(len(source))]
+    assert found == image_folder_rule(root)
+
+
+def test_a_folder_name_that_sorts_before_the_separator_keeps_imagefolders_order(tmp_path: Path) -> None:
+    root = write(tmp_path, {"c/a/z/1.png": b"", "c/a-b/2.png": b"", "c/3.png": b"", "c-d/4.png": b""})
+    assert keys(Source(root)) == ["c/3.png", "c/a-b/2.png", "c/a/z/1.png", "c-d/4.png"]
+    assert [name for name, _ in image_folder_rule(root)] == keys(Source(root))
+
+
+def test_every_suffix_in_any_case_is_an_image(tmp_path: Path) -> None:
+    names = [f"c/{number}{suffix}" for number, suffix in enumerate(SUFFIXES)]
+    root = write(tmp_path, {name.upper().replace("C/", "c/"): b"" for name in names} | {"c/x.mov": b"", "c/jpg": b""})
+    assert len(Source(root)) == len(SUFFIXES) == 9
+
+
+def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"b.png": b"1", "a.jpg": b"2", "annotations/a.xml": b""}))
+    assert keys(source) == ["a.jpg", "b.png"]
+    assert source.schema.names == ("key", "image")
+    assert source[0] == {"key": "a.jpg", "image": b"2"}
+
+
+def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
+    root = write(tmp_path, {"loose.png": b"", "c/a.png": b"", "c/b.png": b""})
+    with pytest.raises(
+        BadInput, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
+    ):
+        Source(root)
+    labelled = Source(root, classes="folders")
+    assert keys(labelled) == ["c/a.png", "c/b.png"]
+    assert [key for key, _ in labelled.left_out] == ["loose.png"]
+    plain = Source(root, classes="none")
+    assert keys(plain) == ["loose.png", "c/a.png", "c/b.png"]
+    assert plain.left_out == []
+    assert "label" not in plain.schema
+
+
+def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
+    root = write(tmp_path, {"b/x.png": b"", "c/readme.txt": b""})
+    (root / "a").mkdir()
+    with pytest.raises(BadInput, match="2 classes of 3 without an image: a, c; .*--allow-empty"):
+        Source(root)
+    source = Source(root, allow_empty=True)
+    assert source.schema["label"].classes == ("a", "b", "c")
+    assert int(source[0]["label"]) == 1
+
+
+def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no image lies in a folder"):
+        Source(write(tmp_path, {"a.png": b""}), classes="folders")
+
+
+def test_a_linked_class_is_a_class_and_a_loop_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere", {"x.png": b"1"})
+    root = write(tmp_path / "root", {"a/y.png": b"2"})
+    (root / "b").symlink_to(tmp_path / "elsewhere")
+    (root / "loop").symlink_to(root)
+    with pytest.raises(BadInput, match="1 folder that is a link out of it: b; --follow-links"):
+        Source(root)
+    source = Source(root, follow_links=True)
+    assert keys(source) == ["a/y.png", "b/x.png"]
+    assert source.schema["label"].classes == ("a", "b")
+    assert any("loop" in note for note in source.notes)
+
+
+def test_a_class_that_is_a_second_name_of_another_is_an_error(tmp_path: Path) -> None:
+    root = write(tmp_path, {"cat/x.png": b"1", "dog/y.png": b"2"})
+    (root / "kitten").symlink_to("cat")
+    with pytest.raises(BadInput, match=r"1 class that is a link to a folder that is packed already: kitten \(cat\);"):
+        Source(root)
+    assert keys(Source(root, classes="none")) == ["cat/x.png", "dog/y.png"]
+
+
+def test_ignored_suffixes_are_no_samples(tmp_path: Path) -> None:
+    root = write(tmp_path, {"c/a.png": b"", "c/a_mask.png": b"", "c/a_d.tiff": b""})
+    source = Source(root, ignore_suffixes=("_mask.png", "_d.tiff"))
+    assert keys(source) == ["c/a.png"]
+    assert any("2 other files" in note for note in source.notes)
+
+
+def test_the_stem_is_the_path_without_its_last_suffix(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"c/a.b.png": b"", "c/.png": b""}))
+    assert [source.stem(index).name for index in range(2)] == [".png", "a.b"]
+
+
+def test_names_that_are_not_utf_8_are_read(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / os.fsdecode(b"\xff.png")).write_bytes(b"data")
+    source = Source(tmp_path)
+    assert source.key(0) == "c/\udcff.png"
+    assert source[0]["image"] == b"data"
+
+
+def test_names_that_differ_only_in_case_or_normal_form_are_two(tmp_path: Path) -> None:
+    names = ["c/A.jpg", "c/a.jpg", "c/e\u0301.jpg", "c/\u00e9.jpg"]
+    assert keys(Source(write(tmp_path, dict.fromkeys(names, b"")))) == sorted(names)
+
+
+def test_a_folder_named_like_an_image_is_no_sample(tmp_path: Path) -> None:
+    assert keys(Source(write(tmp_path, {"c/dir.jpg/a.jpg": b"", "c/b.jpg": b""}))) == ["c/b.jpg", "c/dir.jpg/a.jpg"]
+
+
+def test_a_broken_link_is_an_error_when_read(tmp_path: Path) -> None:
+    root = write(tmp_path, {"c/a.png": b""})
+    (root / "c/b.png").symlink_to("nowhere")
+    source = Source(root)
+    with pytest.raises(BadInput, match="b.png: cannot read"):
+        source[1]
+
+
+def test_recognise_counts_images_and_folders() -> None:
+    assert recognise(["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
+    assert recognise(["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
+    assert recognise(["x.txt"]) is None

@@ -1,0 +1,358 @@
+"""What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, InvalidRequest
+from packer.pack import manifest as manifests
+from packer.pack.comparison import Comparison
+from packer.sources._parse.folder_layout import ordered_splits, split_rank
+from packer.sources.folder import Source
+from packer.tools.advise.recommendation import Question, advise
+from packer.tools.folder_dataset import FolderDataset
+from tests.support.source_trees import cornell, picture, write
+
+
+def tree(root: Path, *names: str) -> Path:
+    return write(root, dict.fromkeys(names, b"x"))
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+@pytest.mark.parametrize("word", ["train", "Training", "TRAIN", "val", "valid", "validation", "test", "testing"])
+def test_names_of_splits_are_known(word: str) -> None:
+    for name in (word, f"{word}2017", f"{word}_set", f"{word}-images"):
+        assert split_rank(name) is not None
+    for name in (f"{word}s_of_thought", f"{word}_cat", "cat", "trainer", ""):
+        assert split_rank(name) is None
+    assert ordered_splits(["b", "test", "val2", "train", "a"]) == ("train", "val2", "test", "a", "b")
+
+
+@pytest.mark.parametrize("classes", ["auto", "folders"])
+@pytest.mark.parametrize("names", [("train", "val"), ("Training", "testing"), ("train", "valid", "test"), ("train",)])
+def test_splits_above_classes_are_refused_as_classes(tmp_path: Path, classes: str, names: tuple[str, ...]) -> None:
+    files = [f"{split}/{kind}/{n}.jpg" for split in names for kind in ("cat", "dog") for n in range(2)]
+    with pytest.raises(
+        InvalidRequest,
+        match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*say --layout split/class, .*--layout class",
+    ):
+        Source(tree(tmp_path, *files), classes=classes)
+
+
+def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/a.jpg", "train/b.jpg", "val/c.jpg")
+    with pytest.raises(InvalidRequest, match=r"train \(2 images\), val \(1 image\); say --layout split, "):
+        Source(root)
+    source = Source(root, layout="split")
+    assert source.schema.names == ("key", "image", "split")
+    assert source.schema["split"].classes == ("train", "val")
+    assert [int(source[index]["split"]) for index in range(3)] == [0, 0, 1]
+    assert "splits: train 2, val 1" in source.notes
+
+
+def test_a_class_among_others_may_be_named_as_a_split(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/a.jpg", "car/b.jpg", "bus/c.jpg")
+    assert Source(root).schema["label"].classes == ("bus", "car", "train")
+
+
+def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "data", {f"{split}/cat/{n}.png": picture(n) for split in ("train", "val") for n in range(2)}
+    )
+    assert len(FolderDataset(root)) == 4
+    convert(
+        Source(root, layout="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
+    )
+    assert list(Comparison(tmp_path / "old", root).problems()) == []
+
+
+def test_classes_that_are_named_as_splits_can_be_said(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/a.jpg", "test/b.jpg")
+    assert Source(root, layout="class").schema["label"].classes == ("test", "train")
+
+
+def test_splits_share_their_classes(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path, "val/dog/1.jpg", "val/ape/2.jpg", "train/dog/x/3.jpg", "train/cat/4.jpg", "test/cat/5.jpg", "n.txt"
+    )
+    source = Source(root, layout="split/class")
+    assert source.schema["label"].classes == ("ape", "cat", "dog")
+    assert source.schema["split"].classes == ("train", "val", "test")
+    assert keys(source) == ["train/cat/4.jpg", "train/dog/x/3.jpg", "val/ape/2.jpg", "val/dog/1.jpg", "test/cat/5.jpg"]
+    assert [(int(s["split"]), int(s["label"])) for s in map(source.__getitem__, range(5))] == [
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+    ]
+    assert "splits: train 2, val 2, test 1" in source.notes
+    assert "classes: ape 1, cat 2, dog 2" in source.notes
+    assert "split train has no image of 1 class: ape" in source.notes
+    assert all(type(source.value(0, name)) is type(source[0][name]) for name in source.schema.names)
+
+
+def test_images_in_no_class_folder_are_left_out_and_named(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg", "test/3.jpg", "4.jpg")
+    source = Source(root, layout="split/class")
+    assert dict(source.left_out) == {
+        "test/3.jpg": "image lies directly in test, in no class folder",
+        "4.jpg": "image lies directly in the root, in no split folder",
+    }
+    assert keys(source) == ["train/cat/1.jpg", "val/cat/2.jpg"]
+
+
+def test_a_class_folder_without_images_in_any_split_is_an_error(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
+    (root / "val/dog").mkdir()
+    with pytest.raises(BadInput, match="1 class of 2 without an image: dog"):
+        Source(root, layout="split/class")
+    assert Source(root, layout="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
+
+
+def test_a_layout_that_contradicts_the_classes_is_refused(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
+    for layout, classes in (("split/class", "none"), ("class", "none"), ("split", "folders")):
+        with pytest.raises(InvalidRequest, match="contradict"):
+            Source(root, layout=layout, classes=classes)
+    with pytest.raises(InvalidRequest, match="option layout"):
+        Source(root, layout="class/split")
+
+
+RACCOON = ["images/r-1.jpg", "images/r-2.jpg", "annotations/r-1.xml", "annotations/r-2.xml", "data/labels.csv"]
+
+
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty: bool) -> None:
+    """The raccoon set: with --allow-empty every photo had the label 2 of ('annotations', 'data', 'images')."""
+    root = tree(tmp_path, *RACCOON)
+    with pytest.raises(InvalidRequest) as caught:
+        Source(root, allow_empty=allow_empty)
+    assert "images (2 images), annotations (.xml 2)" in str(caught.value)
+    assert "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'" in str(caught.value)
+    assert "allow-empty" not in str(caught.value)
+    assert len(Source(root, classes="none")) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "say"),
+    [
+        (("test_images/a.jpg", "u2net_results/a.png"), "u2net_results/{stem}.png:mask"),
+        (("images/a.jpg", "masks/a_mask.png"), "masks/{stem}_mask.png:mask"),
+        (("JPEGImages/a.jpg", "SegmentationClass/a.png"), "SegmentationClass/{stem}.png:mask"),
+        (("rgb/a.png", "depth/a.png"), "depth=depth/{stem}.png:depth"),
+        (("images/a.jpg", "labels/a.txt"), "labels/{stem}.txt:text"),
+    ],
+)
+def test_pictures_beside_masks_are_no_classes(tmp_path: Path, names: tuple[str, str], say: str) -> None:
+    with pytest.raises(InvalidRequest, match="named as pictures and what belongs to them") as caught:
+        Source(tree(tmp_path, *names))
+    assert say in str(caught.value)
+
+
+def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"say --classes none \(no labels\); or --layout class"):
+        Source(tree(tmp_path / "a", "images/a.jpg", "images/b.jpg"))
+    with pytest.raises(InvalidRequest, match=r"or give \S+images, if the folders in it are the classes"):
+        Source(tree(tmp_path / "b", "images/cat/a.jpg", "images/dog/b.jpg"))
+
+
+def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
+    with pytest.raises(InvalidRequest, match="say --layout split, "):
+        Source(root)
+    with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: these are no classes"):
+        Source(root, layout="split/class")
+
+
+def test_classes_of_things_that_have_such_names_stay_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, "mask/1.jpg", "picture/2.jpg", "chair/3.jpg")
+    assert Source(root).schema["label"].classes == ("chair", "mask", "picture")
+
+
+def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_path: Path) -> None:
+    clutter = [".ipynb_checkpoints/a-checkpoint.jpg", "__MACOSX/cat/._a.jpg", "cat/._a.jpg", "cat/.DS_Store"]
+    root = tree(tmp_path, "cat/a.jpg", "dog/b.jpg", "cat/.git/x", "Thumbs.db", "dog/Desktop.ini", *clutter)
+    source = Source(root)
+    assert source.schema["label"].classes == ("cat", "dog")
+    assert keys(source) == ["cat/a.jpg", "dog/b.jpg"]
+    assert source.extras() == []
+    found = ".DS_Store 1, ._* 1, .git/ 1, .ipynb_checkpoints/ 1, Desktop.ini 1, Thumbs.db 1, __MACOSX/ 1"
+    assert f"ignored, since desktops and editors make them: {found}" in source.notes
+
+
+def test_classes_are_named_with_their_counts(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"c{number:02}/{n}.jpg" for number in range(12) for n in range(number + 1)))
+    note = next(note for note in Source(root).notes if note.startswith("classes:"))
+    assert note == f"classes: {', '.join(f'c{n:02} {n + 1}' for n in range(10))}, ... and 2 more"
+
+
+def packed(root: Path, target: Path, **options: str) -> ConversionSummary:
+    return convert(Source(root), target, ConversionOptions(**options))  # type: ignore[arg-type]
+
+
+def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    (root / "c").mkdir(parents=True)
+    for number, orientation in enumerate((0, 1, 3, 6, 8)):
+        exif = Image.Exif()
+        if orientation:
+            exif[0x0112] = orientation
+        Image.fromarray(np.zeros((8, 16, 3), np.uint8)).save(root / f"c/{number}.jpg", exif=exif)
+    kept = "3 of 5 pictures not upright by EXIF orientation: left as they are; --exif rotate turns them"
+    assert kept in packed(root, tmp_path / "a").notes
+    assert (
+        "3 of 5 pictures not upright by EXIF orientation: turned" in packed(root, tmp_path / "b", exif="rotate").notes
+    )
+    cv2.imwrite(str(root / "c/5.jpg"), np.zeros((8, 16, 3), np.uint8))
+    for number in (2, 3, 4):
+        (root / f"c/{number}.jpg").unlink()
+    assert packed(root, tmp_path / "d").notes == ()
+    assert manifests.read(tmp_path / "d").samples == 3
+
+
+def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", {f"{name}/1.png": picture(1) for name in ("ape", "cat", "dog")})
+    convert(Source(first), tmp_path / "first.pack", ConversionOptions())
+    second = write(tmp_path / "second", {"dog/1.png": picture(2), "cat/2.png": picture(3)})
+    assert int(Source(second)[1]["label"]) == 1
+    request = SourceSpec(classes_from=tmp_path / "first.pack")
+    source, _ = request.open(second)
+    assert source.schema["label"].classes == ("ape", "cat", "dog")
+    assert {source.key(row): int(source[row]["label"]) for row in range(2)} == {"cat/2.png": 1, "dog/1.png": 2}
+    convert(source, tmp_path / "second.pack", ConversionOptions(source=request.to_json(source)))
+    assert list(Comparison(tmp_path / "second.pack", second).problems()) == []
+    write(second, {"zebra/1.png": picture(4)})
+    with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
+        request.open(second)
+    with pytest.raises(InvalidRequest, match="no classes to number"):
+        SourceSpec(options={"classes": "none"}, classes_from=tmp_path / "first.pack").open(second)
+    convert(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
+    with pytest.raises(InvalidRequest, match="has no classes"):
+        SourceSpec(classes_from=tmp_path / "bare.pack").open(second)
+    with pytest.raises(InvalidRequest, match="source 'cornell' has no option --classes-from"):
+        SourceSpec(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))
+
+
+def test_a_folder_around_pictures_and_masks_is_named(tmp_path: Path) -> None:
+    root = tree(tmp_path, "test_data/test_images/a.jpg", "test_data/u2net_results/a.png")
+    with pytest.raises(InvalidRequest, match=r"in the folders test_images, u2net_results, .*; give \S+test_data$"):
+        Source(root)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "say"),
+    [
+        (("1.jpg", "1_mask.png"), "--sidecar 'mask=_mask.png:mask'"),
+        (("1.jpg", "1-depth.tiff"), "--sidecar 'depth=-depth.tiff:depth'"),
+        (("1.jpg", "1.png"), "--sidecar 'mask=.png:mask'"),
+        (("img_1.png", "mask_1.png"), "--sidecar 'mask=_mask.png:mask' with that one renamed to img_0_mask.png"),
+        (("images/train/1.jpg", "masks/train/1.png"), "--sidecar 'mask=masks/{parent}/{stem}.png:mask'"),
+    ],
+)
+def test_pictures_that_belong_to_others_are_no_samples_by_habit(
+    tmp_path: Path, pairs: tuple[str, str], say: str
+) -> None:
+    files = [name.replace("1", str(number)) for number in range(3) for name in pairs]
+    root = tree(tmp_path, *files)
+    message = f"3 pictures of 6 seem to belong to others, such as .*: say {re.escape(say)}; or --pairs samples"
+    with pytest.raises(InvalidRequest, match=message):
+        Source(root, classes="none")
+    assert len(Source(root, classes="none", pairs="samples")) == 6
+
+
+def test_pairs_in_class_folders_are_found_too(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{c}/{n}{end}" for c in "ab" for n in range(2) for end in (".jpg", "_mask.png")))
+    with pytest.raises(InvalidRequest, match=r"4 pictures of 8 .*such as a/0_mask.png to a/0.jpg"):
+        Source(root)
+    assert len(Source(root, ignore_suffixes=("_mask.png",))) == 4
+
+
+def test_a_pair_among_many_is_chance(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{number}.jpg" for number in range(9)), "3_mask.png")
+    assert len(Source(root)) == 10
+    assert "1 picture of 10 may belong to others, such as 3_mask.png to 3.jpg; each is a sample" in Source(root).notes
+
+
+def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{split}/{kind}/a.png" for split in ("train", "val") for kind in ("images", "masks")))
+    with pytest.raises(InvalidRequest, match=r"say --sidecar 'mask=\{top\}/masks/\{stem\}\.png:mask'"):
+        Source(root, layout="split")
+    source, _ = SourceSpec("folder", {"layout": "split"}, ("mask={top}/masks/{stem}.png:mask",)).open(root)
+    assert [source.key(row) for row in range(2)] == ["train/images/a.png", "val/images/a.png"]
+    assert [source.files(row)[1].relative_to(root).as_posix() for row in range(2)] == [
+        "train/masks/a.png",
+        "val/masks/a.png",
+    ]
+
+
+def test_pictures_and_masks_above_the_same_folders_are_told_what_to_type(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{kind}/{split}/a.png" for split in ("x", "y") for kind in ("images", "masks")))
+    with pytest.raises(InvalidRequest, match=r"--classes none --sidecar 'masks=masks/\{parent\}/\{stem\}\.png:mask'"):
+        Source(root)
+
+
+def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
+    root = tree(tmp_path, "set/cat/1.jpg", "set/dog/2.jpg")
+    with pytest.raises(
+        InvalidRequest, match=r"all images lie in set, in 2 folders: cat, dog; give \S+/set, .*--layout class"
+    ):
+        Source(root)
+    assert Source(root, layout="class").schema["label"].classes == ("set",)
+
+
+@pytest.mark.parametrize(
+    "tops", [("seg_train", "seg_test"), ("train", "holdout"), ("A_train", "validate"), ("fold1", "fold2")]
+)
+def test_folders_that_hold_the_same_folders_are_no_classes_by_habit(tmp_path: Path, tops: tuple[str, str]) -> None:
+    root = tree(tmp_path, *(f"{top}/{kind}/1.jpg" for top in tops for kind in ("cat", "dog")))
+    with pytest.raises(InvalidRequest, match="--layout split/class, .*--layout class"):
+        Source(root)
+    assert Source(root, layout="split/class").schema["label"].classes == ("cat", "dog")
+    assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
+
+
+def test_classes_with_folders_of_their_own_stay_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, "cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg")
+    assert Source(root).schema["label"].classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"),
+        ("1.jpg", "1_mask.png"),
+        ("images/train/1.jpg", "labels/train/1.txt"),
+    ],
+)
+def test_advise_refuses_what_convert_refuses(tmp_path: Path, names: tuple[str, ...]) -> None:
+    root = tree(tmp_path, *names)
+    with pytest.raises(InvalidRequest) as by_convert:
+        SourceSpec().open(root)
+    with pytest.raises(InvalidRequest) as by_advise:
+        advise(Question(root), say=str)
+    assert by_advise.value.message.startswith(by_convert.value.message)
+    assert by_advise.value.message.endswith("and ask packer advise about the pack")
+
+
+def test_classes_that_are_numbers_out_of_order_are_told(tmp_path: Path) -> None:
+    notes = Source(tree(tmp_path / "a", *(f"{number}/a.jpg" for number in (0, 1, 2, 9, 10, 11)))).notes
+    assert "classes are numbered in the order of their names, as by ImageFolder: the label of 10 is 2" in notes
+    plain = Source(tree(tmp_path / "b", *(f"{number}/a.jpg" for number in (0, 1, 2)))).notes
+    assert not any("in the order of their names" in note for note in plain)
+
+
+def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
+    with pytest.raises(InvalidRequest, match="--layout split/class and --split: the folders are the splits already"):
+        SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)

@@ -1,0 +1,204 @@
+"""The Jacquard source: both nestings, angle sign, missing grasps, pixel files that not all views have."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.errors import BadInput
+from packer.sources._parse.listing import scan
+from packer.sources.jacquard import Source, corners, recognise
+from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
+
+ROWS = st.tuples(
+    *[st.floats(-2000, 2000)] * 2,
+    st.floats(-90, 90),
+    *[st.floats(1, 300)] * 2,
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return jacquard(tmp_path / "jacquard")
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+def test_views_hold_what_their_files_hold(root: Path) -> None:
+    source = Source(root)
+    assert keys(source) == [f"0_{HASH_32}", f"1_{HASH_32}", f"0_{HASH_31}", f"1_{HASH_31}"]
+    assert source.schema.names == (
+        *("key", "rgb", "depth", "depth_stereo", "mask", "grasps", "grasp_rows", "object_id", "files", "grasps_file"),
+    )
+    assert source.schema["depth_stereo"].invalid == -1
+    assert source.schema["depth"].invalid is None
+    sample = source[0]
+    beginning = f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}"
+    assert sample["files"] == {
+        "rgb": f"{beginning}_RGB.png",
+        "depth": f"{beginning}_perfect_depth.tiff",
+        "depth_stereo": f"{beginning}_stereo_depth.tiff",
+        "mask": f"{beginning}_mask.png",
+        "grasps_file": f"{beginning}_grasps.txt",
+    }
+    for field, path in sample["files"].items():
+        assert sample[field] == (root / path).read_bytes()
+    assert sample["object_id"] == HASH_32
+    assert sample["grasp_rows"].tolist() == [
+        [52.5, 40.25, 68.2203, 25.5, 26.0661],
+        [52.5, 40.25, 68.2203, 25.5, 13.03305],
+        [20, 30, -89.94, 12, 24],
+    ]
+    assert sample["grasps_file"] == JACQUARD_ROWS.encode()
+
+
+def test_objects_may_lie_directly_in_the_root(tmp_path: Path) -> None:
+    write(tmp_path / "a", view("0_a", 1) | view("10_a", 1) | view("2_a", 2))
+    source = Source(tmp_path)
+    assert keys(source) == ["0_a", "10_a", "2_a"]
+    assert source.stem(0) == tmp_path / "a" / "0_a"
+
+
+def test_order_is_that_of_the_paths_and_differs_between_nestings(tmp_path: Path) -> None:
+    for part, name in (("2", "a"), ("10", "b")):
+        write(tmp_path / "nested" / f"Jacquard_Dataset_{part}" / name, view(f"0_{name}", 1))
+        write(tmp_path / "plain" / name, view(f"0_{name}", 1))
+    assert keys(Source(tmp_path / "nested")) == ["0_b", "0_a"]
+    assert keys(Source(tmp_path / "plain")) == ["0_a", "0_b"]
+
+
+def test_the_middle_of_a_name_may_be_anything(tmp_path: Path) -> None:
+    write(tmp_path / "obj", view("0_from_rgbd", 1) | view("3_obj", 1))
+    source = Source(tmp_path)
+    assert keys(source) == ["0_from_rgbd", "3_obj"]
+    assert source[0]["object_id"] == "from_rgbd"
+    assert any("1 view in a folder that is not named as its object, such as obj/0_from_rgbd" in n for n in source.notes)
+
+
+def test_foreign_files_are_extras_and_counted(root: Path) -> None:
+    write(root, {f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_edges2.tiff": b"", "Thumbs.db": b""})
+    source = Source(root)
+    assert "2 other files (.png 1, .tiff 1) of no view" in source.notes
+    assert "ignored, since desktops and editors make them: .DS_Store 1, Thumbs.db 1" in source.notes
+    assert len(source) == 4
+
+
+@given(st.lists(ROWS, max_size=5))
+def test_corners_and_rows_say_the_same(rows: list[tuple[float, ...]]) -> None:
+    values = np.asarray(rows, np.float64).reshape(-1, 5)
+    found = corners(values)
+    assert found.shape == (len(rows), 4, 2)
+    assert found.dtype == np.float32
+    p0, p1, p2, _ = found.astype(np.float64).transpose(1, 0, 2)
+    assert np.allclose(found.mean(axis=1), values[:, :2], atol=1e-2)
+    assert np.allclose(np.linalg.norm(p1 - p0, axis=1), values[:, 3], atol=1e-2)
+    assert np.allclose(np.linalg.norm(p2 - p1, axis=1), values[:, 4], atol=1e-2)
+    opening = np.stack([np.cos(np.radians(values[:, 2])), np.sin(np.radians(values[:, 2]))], axis=1)
+    assert np.allclose(p1 - p0, opening * values[:, 3:4], atol=1e-2)
+
+
+def test_the_opening_of_a_grasp_stands_across_a_bar_that_is_turned_clockwise() -> None:
+    mask = np.zeros((200, 200), np.uint8)
+    bar = cv2.boxPoints(((100, 100), (120, 20), 30))  # OpenCV turns clockwise on the screen, y down
+    cv2.fillPoly(mask, [np.round(bar).astype(np.int32)], 255)
+    assert mask[100 + 25, 100 + 43] == 255  # its end lies right and below
+    (across,) = corners(np.array([[100, 100, 30 - 90, 40, 10]], float))
+    (along,) = corners(np.array([[100, 100, 30, 40, 10]], float))
+
+    def ends(grasp: npt.NDArray[np.float32]) -> list[int]:
+        x, y = np.round([grasp[[0, 3]].mean(axis=0), grasp[[1, 2]].mean(axis=0)]).astype(int).T
+        return [int(value) for value in mask[y, x]]
+
+    assert ends(across) == [0, 0]
+    assert ends(along) == [255, 255]
+
+
+def test_a_view_without_grasps_is_kept_and_told(root: Path) -> None:
+    source = Source(root)
+    assert source[3]["grasps"].shape == (0, 4, 2)
+    assert source[3]["grasp_rows"].shape == (0, 5)
+    assert source[3]["grasps_file"] == b""
+    assert "grasps_file" not in source[3]["files"]
+    assert [source.missing(index) for index in range(4)] == [None, None, None, "no grasps: no _grasps.txt"]
+    assert "1 view without _grasps.txt: kept with no grasps" in source.notes
+
+
+def test_a_view_without_grasps_is_skipped_or_an_error_when_asked(root: Path) -> None:
+    source = Source(root, missing="skip")
+    assert len(source) == 3
+    assert source.left_out == [(f"1_{HASH_31}", "no grasps.txt")]
+    with pytest.raises(BadInput, match=rf"1 view of 4 lack files .*1_{HASH_31} \(no grasps.txt\).*--missing skip"):
+        Source(root, missing="error")
+
+
+def test_an_empty_grasp_file_is_no_grasps_and_told(root: Path) -> None:
+    (root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt").write_bytes(b"")
+    source = Source(root)
+    assert source[0]["grasps"].shape == (0, 4, 2)
+    assert source.missing(0) == "no grasps: _grasps.txt is empty"
+    assert "grasps_file" in source[0]["files"]
+
+
+def test_rows_that_are_not_finite_are_dropped_and_counted(root: Path) -> None:
+    path = root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt"
+    path.write_text("1;2;3;4;5\nnan;2;3;4;5\n6;7;8;9;10")
+    source = Source(root)
+    assert source[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+    assert source[0]["grasps"].shape == (2, 4, 2)
+    assert source.missing(0) == "1 of 3 grasps left out: not numbers"
+
+
+def test_a_damaged_row_is_an_error_with_its_line_or_dropped(root: Path) -> None:
+    path = root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt"
+    path.write_text("1;2;3;4;5\r\n1;2;3;4\r\n")
+    strict = Source(root)
+    with pytest.raises(BadInput, match=r"_grasps.txt:2: cannot read the label: 4 numbers"):
+        strict[0]
+    assert strict.missing(0) is None
+    lenient = Source(root, labels="lenient")
+    assert lenient[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("suffix", ["RGB.png", "mask.png", "perfect_depth.tiff", "stereo_depth.tiff"])
+def test_a_file_that_some_views_lack_is_an_error_or_leaves_them_out(root: Path, suffix: str) -> None:
+    (root / f"Jacquard_Dataset_0/{HASH_32}/1_{HASH_32}_{suffix}").unlink()
+    with pytest.raises(BadInput, match=rf"1 view of 4 lack files .*1_{HASH_32} \(no {suffix}\)"):
+        Source(root)
+    source = Source(root, missing="skip")
+    assert (f"1_{HASH_32}", f"no {suffix}") in source.left_out
+    assert len(source) == 2
+
+
+@pytest.mark.parametrize(
+    ("suffix", "field"), [("mask.png", "mask"), ("perfect_depth.tiff", "depth"), ("stereo_depth.tiff", "depth_stereo")]
+)
+def test_a_file_that_no_view_has_is_no_field(root: Path, suffix: str, field: str) -> None:
+    for path in [*root.rglob(f"*_{suffix}")]:
+        path.unlink()
+    source = Source(root)
+    assert field not in source.schema
+    assert field not in source[0]
+    assert f"no {field}: no view has a _{suffix}" in source.notes
+
+
+def test_a_view_in_two_folders_is_an_error_naming_both(root: Path) -> None:
+    write(root / "Jacquard_Dataset_10" / HASH_32, view(f"0_{HASH_32}", 9))
+    with pytest.raises(BadInput, match=rf"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_\*, Jacquard_Dataset_10/{HASH_32}/"):
+        Source(root)
+    first = Source(root, duplicates="first")
+    assert len(first) == 4
+    assert first[0]["files"]["rgb"].startswith("Jacquard_Dataset_0/")
+    skipped = Source(root, duplicates="skip")
+    assert [key for key, _ in skipped.left_out] == [f"0_{HASH_32}"]
+    assert len(skipped) == 3
+
+
+def test_recognise_counts_views_and_objects(root: Path) -> None:
+    assert recognise(scan(root).names) == "Jacquard grasps: 4 views of 2 objects"
+    assert recognise(["1_photo_RGB.png", "1_photo_mask.png"]) is None

@@ -1,0 +1,417 @@
+"""Sidecars: fields from files beside the samples of any source."""
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_cli import run
+
+from packer.conversion.convert import convert
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets.pack_dataset import LMDBDataset
+from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
+from packer.geometry import upright
+from packer.geometry.warp import warp
+from packer.pack.comparison import Comparison
+from packer.pack.extraction import extract
+from packer.sources import base, folder
+from packer.sources import cornell as cornell_source
+from packer.sources._extend.sidecars import Sidecar, add_sidecars
+from packer.sources._parse.input_folder import LinkLeadsOut
+from packer.sources._parse.path_pattern import Pattern
+from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
+
+DEPTH = Sidecar("depth", "_d.tiff", "depth")
+CAPTION = Sidecar("caption", ".txt", "text")
+META = Sidecar("meta", ".json", "json")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("a", "b.c"):
+        write(
+            tmp_path / "x",
+            {
+                f"{name}.png": picture(1),
+                f"{name}_d.tiff": depth(1),
+                f"{name}.txt": "häuser\n",
+                f"{name}.json": '{"n": [1, 2.5, null]}',
+                f"{name}_m.npy": b"\x93NUMPY...",
+            },
+        )
+    return tmp_path
+
+
+def images(root: Path) -> folder.Source:
+    return folder.Source(root, ignore_suffixes=("_d.tiff",))
+
+
+def test_parse_reads_name_suffix_and_kind() -> None:
+    assert Sidecar.parse("depth=_d.tiff:depth") == DEPTH
+    assert Sidecar.parse("m=.a:b=c.npy:mask") == Sidecar("m", ".a:b=c.npy", "mask")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "depth", "depth=_d.tiff", "_d.tiff:depth", "d=:depth", "d=/x.png:mask", "d=x:polygons"]
+)
+def test_parse_refuses_what_is_no_sidecar(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="expected"):
+        Sidecar.parse(text)
+
+
+def test_fields_are_added_to_every_sample(root: Path) -> None:
+    source = add_sidecars(images(root), [DEPTH, CAPTION, META, Sidecar("raw", "_m.npy", "bytes")])
+    assert source.schema.names == ("key", "image", "label", "depth", "caption", "meta", "raw", "files")
+    sample = source[1]
+    assert sample["key"] == "x/b.c.png"
+    assert sample["depth"] == depth(1)
+    assert sample["caption"] == "häuser\n"
+    assert sample["meta"] == {"n": [1, 2.5, None]}
+    assert sample["raw"] == b"\x93NUMPY..."
+    assert sample["files"] == {
+        "image": "x/b.c.png",
+        "depth": "x/b.c_d.tiff",
+        "caption": "x/b.c.txt",
+        "meta": "x/b.c.json",
+        "raw": "x/b.c_m.npy",
+    }
+    assert [path.name for path in source.files(1)] == ["b.c.png", "b.c_d.tiff", "b.c.txt", "b.c.json", "b.c_m.npy"]
+    assert "depth (_d.tiff)" in source.notes[-1]
+    assert source.kind == "folder"
+
+
+def test_the_files_of_a_grasp_set_are_extended(tmp_path: Path) -> None:
+    inner = cornell_source.Source(cornell(tmp_path))
+    for index in range(len(inner)):
+        Path(f"{inner.stem(index)}mask.png").write_bytes(mask(index))
+    source = add_sidecars(inner, [Sidecar("mask", "mask.png", "mask")])
+    assert source.schema.names == (*inner.schema.names, "mask")
+    assert source[0]["files"] == inner[0]["files"] | {"mask": "01/pcd0100mask.png"}
+    assert source.missing(1) == inner.missing(1) is not None
+    assert source.stem(0) == inner.stem(0)
+
+
+def test_a_missing_partner_is_an_error_naming_all(root: Path) -> None:
+    (root / "x/a_d.tiff").unlink()
+    (root / "x/b.c.txt").unlink()
+    with pytest.raises(BadInput, match=r"2 samples of 2 lack a sidecar file: x/a_d.tiff, x/b.c.txt; .*--missing skip"):
+        add_sidecars(images(root), [DEPTH, CAPTION])
+
+
+def test_a_missing_partner_leaves_the_sample_out_when_asked(root: Path) -> None:
+    (root / "x/a_d.tiff").unlink()
+    source = add_sidecars(images(root), [DEPTH], missing="skip")
+    assert len(source) == 1
+    assert source.key(0) == source[0]["key"] == "x/b.c.png"
+    assert source.left_out == [("x/a.png", "no x/a_d.tiff")]
+    with pytest.raises(BadIndex):
+        source[1]
+    with pytest.raises(InvalidRequest, match="option missing"):
+        add_sidecars(images(root), [DEPTH], missing="keep")
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "data"),
+    [(CAPTION, b"\xff"), (META, b"{"), (META, b'{"x": NaN}'), (META, b"\xff"), (META, b"[" * 100_000)],
+)
+def test_a_file_of_another_kind_is_bad_input_with_its_path(root: Path, sidecar: Sidecar, data: bytes) -> None:
+    (root / f"x/a{sidecar.suffix}").write_bytes(data)
+    source = add_sidecars(images(root), [sidecar])
+    with pytest.raises(BadInput, match=rf"x/a\{sidecar.suffix}: cannot read as {sidecar.kind}"):
+        source[0]
+    assert source[1]["key"] == "x/b.c.png"
+
+
+def test_a_field_name_that_is_taken_is_refused(root: Path) -> None:
+    for name in ("image", "files", "key"):
+        with pytest.raises(InvalidRequest, match="not unique"):
+            add_sidecars(images(root), [Sidecar(name, ".txt", "bytes")])
+    with pytest.raises(InvalidRequest, match="field name"):
+        add_sidecars(images(root), [Sidecar("1x", ".txt", "bytes")])
+
+
+def test_a_source_without_a_picture_gets_the_paths_of_the_added_files_alone(root: Path) -> None:
+    inner = images(root)
+    inner.schema = inner.schema.select(["key", "label"])
+    assert add_sidecars(inner, [CAPTION])[0]["files"] == {"caption": "x/a.txt"}
+
+
+def test_a_wrapped_source_is_picklable(root: Path) -> None:
+    source = add_sidecars(images(root), [DEPTH, META])
+    copy = pickle.loads(pickle.dumps(source))
+    assert [copy[index] for index in range(2)] == [source[index] for index in range(2)]
+    assert copy.schema == source.schema
+
+
+def paired(tmp_path: Path) -> Path:
+    """Pictures and masks in folders of their own, one level deep."""
+    files = {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
+    return write(tmp_path / "set", {**files, **{f"masks/{n}.png": mask(n) for n in range(3)}})
+
+
+def opened(root: Path, *sidecars: str, **options: Any) -> base.Source:
+    return SourceSpec("folder", options, sidecars).open(root)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("masks/{stem}.png", "masks/c.d.png"),
+        ("masks/{name}.png", "masks/c.d.jpg.png"),
+        ("{folder}/m/{stem}.png", "a/b/m/c.d.png"),
+        ("m/{folder}/{stem}.png", "m/a/b/c.d.png"),
+        ("{parent}_{stem}.txt", "b_c.d.txt"),
+        ("../m/{stem}.png", "../m/c.d.png"),
+    ],
+)
+def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str) -> None:
+    pattern = Pattern(text)
+    assert pattern.path("a/b/c.d.jpg", "c.d") == path
+    assert pattern.matches(path)
+    assert not pattern.matches("a/b/c.d.jpg")
+    assert pattern.matches(pattern.path("c.d.jpg", "c.d"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("/etc/{stem}", "relative to the source"),
+        ("masks/{stme}.png", "expected the placeholders {stem}"),
+        ("masks/{stem}{", "expected the placeholders"),
+        ("masks/../../{stem}", "at the beginning only"),
+        ("{folder}/../{stem}", "at the beginning only"),
+        ("../{stem}.png", "name of a folder behind"),
+        ("../{parent}/{stem}.png", "name of a folder behind"),
+        ("../../{stem}", "name of a folder behind"),
+        ("masks//{stem}", "at the beginning only"),
+        ("./{stem}", "at the beginning only"),
+        ("{stem}/", "relative to the source"),
+        ("a\0/{stem}", "relative to the source"),
+    ],
+)
+def test_a_pattern_that_leads_elsewhere_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        Sidecar("mask", text, "mask")
+
+
+def test_masks_in_a_folder_beside_the_images(tmp_path: Path) -> None:
+    root = paired(tmp_path)
+    source = opened(root, "mask=masks/{stem}.png:mask", classes="none")
+    assert len(source) == 3
+    assert [source[n]["mask"] for n in range(3)] == [mask(n) for n in range(3)]
+    assert source[1]["files"] == {"image": "images/1.jpg", "mask": "masks/1.png"}
+    assert source.extras() == []
+    write(root, {"cat/1.jpg": b"", "dog/2.jpg": b"", "masks/cat/1.png": b"", "masks/dog/2.png": b""})
+    for n in range(3):
+        (root / f"images/{n}.jpg").unlink()
+    (root / "images").rmdir()
+    classes = opened(root, "mask=masks/{folder}/{stem}.png:mask")
+    assert classes.schema["label"].classes == ("cat", "dog")
+    assert [path.name for path in classes.files(1)] == ["2.jpg", "2.png"]
+
+
+def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    (root.parent / "masks/2.png").unlink()
+    (root.parent / "masks/2.png").symlink_to("1.png")
+    request = SourceSpec("folder", {}, ("mask=../masks/{stem}.png:mask",))
+    source, _ = request.open(root)
+    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    assert list(Comparison(tmp_path / "pack", root).problems()) == []
+    extract(tmp_path / "pack", tmp_path / "back")
+    assert (tmp_path / "back/masks/0.png").read_bytes() == mask(0)
+    assert (tmp_path / "back/masks/2.png").read_bytes() == mask(1)
+    assert (tmp_path / "back/0.jpg").read_bytes() == picture(0, suffix=".jpg")
+    write(root.parent, {"masks/0.png": mask(7)})
+    assert any("masks/0.png" in line for line in Comparison(tmp_path / "pack", root).problems())
+    write(root.parent, {"masks/0.png": b"no picture"})
+    with pytest.raises(BadInput, match=r"images/\.\./masks/0\.png: cannot pack"):
+        convert(source, tmp_path / "other", ConversionOptions())
+
+
+def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    secret = write(tmp_path, {"secret.png": mask(5)}) / "secret.png"
+    (root.parent / "masks/1.png").unlink()
+    (root.parent / "masks/1.png").symlink_to(secret)
+    source = opened(root, "mask=../masks/{stem}.png:mask")
+    with pytest.raises(LinkLeadsOut, match="masks/1.png: is a link out of the folder"):
+        source[1]
+    with pytest.raises(BadInput, match="1 of 3 samples cannot be packed, by reason of links"):
+        convert(source, tmp_path / "pack", ConversionOptions())
+    assert opened(root, "mask=../masks/{stem}.png:mask", follow_links=True)[1]["mask"] == mask(5)
+
+
+def test_folders_above_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: Path) -> None:
+    root = paired(tmp_path) / "images"
+    with pytest.raises(InvalidRequest, match="there is no folder .*mask; mend the path"):
+        opened(root, "mask=../mask/{stem}.png:mask")
+    write(root, {"masks/x.txt": b""})
+    with pytest.raises(InvalidRequest, match="images has a masks too"):
+        opened(root, "mask=../masks/{stem}.png:mask", classes="none")
+
+
+def test_a_sidecar_that_matches_nothing_says_what_is_there(tmp_path: Path) -> None:
+    root = paired(tmp_path)
+    with pytest.raises(
+        InvalidRequest,
+        match=r"--sidecar mask=masks/\{stem\}_m.png matches nothing: 0 of 6 samples have such a file, for images/0.jpg "
+        r"expected masks/0_m.png; files like these are there: masks/0.png",
+    ):
+        opened(root, "mask=masks/{stem}_m.png:mask", classes="none", pairs="samples", missing="skip")
+    with pytest.raises(InvalidRequest, match="--sidecar depth=_d.tiff matches nothing: 0 of 2 samples"):
+        folder_root = write(tmp_path / "flat", {"a.jpg": b"", "a_depth.tif": b"", "b.jpg": b""})
+        add_sidecars(folder.Source(folder_root, ignore_suffixes=("_depth.tif",)), [DEPTH])
+
+
+def test_keeping_samples_without_their_sidecar_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.jpg": b"", "a_d.tiff": b"", "b.jpg": b""})
+    with pytest.raises(InvalidRequest, match="--missing keep is for label files"):
+        opened(root, "depth=_d.tiff:depth", missing="keep")
+
+
+def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
+    files = {
+        "a.jpg": b"",
+        "a.txt": "1 2 3 4.5\n\n5,6,7,8\n",
+        "a.age": " 42.5\n",
+        "b.jpg": b"",
+        "b.txt": "",
+        "b.age": "1",
+    }
+    source = opened(write(tmp_path, files), "boxes=.txt:boxes", "age=.age:number")
+    sample = source[0]
+    assert sample["boxes"].tolist() == [[1, 2, 3, 4.5], [5, 6, 7, 8]]
+    assert (sample["boxes"].dtype, source[1]["boxes"].shape) == (np.float32, (0, 4))
+    assert sample["age"] == 42.5
+    assert source.value(1, "age") == 1
+    for text in ("1 2 3", "3 2 1 4", "1 2 x 4", "1 2 nan 4", "1_0 2 30 4"):
+        (tmp_path / "a.txt").write_text(text)
+        with pytest.raises(BadInput, match="a.txt: cannot read as boxes"):
+            source[0]
+    (tmp_path / "b.age").write_text("1 2")
+    with pytest.raises(BadInput, match="b.age: cannot read as number"):
+        source[1]
+
+
+def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
+    files = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": f"0 0 {n} {n}\n" * n for n in range(3)}
+    root = write(tmp_path / "data", {**files, **{f"{n}.age": str(n) for n in range(3)}})
+    request = SourceSpec("folder", {}, ("boxes=.txt:boxes", "age=.age:number"))
+    source, _ = request.open(root)
+    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    dataset = LMDBDataset(tmp_path / "pack")
+    assert dataset[2]["boxes"].tolist() == [[0, 0, 2, 2]] * 2
+    assert float(dataset[2]["age"]) == 2
+    assert list(Comparison(tmp_path / "pack", root).problems()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "suffix"),
+    [
+        (("images/a/1.png", "images/b/1.png", "masks/1.png"), "masks/{stem}.png"),
+        (("a.jpg", "a.png", "a_m.png"), "_m.png"),
+    ],
+)
+def test_samples_do_not_share_a_file_by_habit(tmp_path: Path, names: tuple[str, ...], suffix: str) -> None:
+    root = write(tmp_path, {name: picture(1, suffix=Path(name).suffix) for name in names})
+    with pytest.raises(InvalidRequest, match=r"the same file \S+; tell them apart with \{folder\}, "):
+        opened(root, f"mask={suffix}:mask", classes="none", pairs="samples")
+
+
+def test_a_file_of_a_whole_folder_is_shared_as_it_is_meant(tmp_path: Path) -> None:
+    files: dict[str, bytes | str] = {f"{top}/{number}.png": picture(number) for top in "ab" for number in range(2)}
+    root = write(tmp_path, {**files, "a/camera.json": "[1]", "b/camera.json": "[2]"})
+    source = opened(root, "camera={folder}/camera.json:json", classes="none")
+    assert [source[row]["camera"] for row in range(4)] == [[1], [1], [2], [2]]
+
+
+def turned_set(root: Path, *, frame: str) -> Path:
+    """Pictures of every EXIF orientation with a bright block, its mask and its box, drawn in that frame."""
+    shown = np.zeros((64, 96, 3), np.uint8)
+    shown[8:24, 8:40] = 255
+    files: dict[str, bytes | str] = {}
+    for orientation in range(1, 9):
+        back = {6: 8, 8: 6}.get(orientation, orientation)
+        stored = warp(shown, upright(back, 64, 96), "image")
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        file = io.BytesIO()
+        Image.fromarray(stored).save(file, "PNG", exif=exif)
+        seen = shown if frame == "upright" else stored
+        rows, columns = np.nonzero(seen[:, :, 0])
+        files[f"images/{orientation}.png"] = file.getvalue()
+        files[f"masks/{orientation}.png"] = encoded(".png", np.ascontiguousarray(seen[:, :, 0]))
+        box = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+        files[f"boxes/{orientation}.txt"] = " ".join(map(str, box))
+    return write(root, files)
+
+
+FRAMED = ("mask=masks/{stem}.png:mask", "boxes=boxes/{stem}.txt:boxes")
+
+
+@pytest.mark.parametrize("resize", [None, "32"])
+@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
+def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
+    tmp_path: Path, frame: str, exif: str, resize: str | None
+) -> None:
+    root = turned_set(tmp_path / "in", frame=frame)
+    request = SourceSpec("folder", {"classes": "none"}, FRAMED)
+    source, _ = request.open(root)
+    options = ConversionOptions(exif=exif, resize=resize, sidecar_frame=frame, source=request.to_json(source))
+    summary = convert(source, tmp_path / "out", options)
+    assert (summary.samples, summary.skipped, summary.incomplete) == (8, (), ())
+    dataset = LMDBDataset(tmp_path / "out")
+    for sample in (dataset[index] for index in range(len(dataset))):
+        bright = sample["image"][0] > 127
+        assert bright.shape == sample["mask"].shape
+        assert torch.equal(bright, sample["mask"] > 127)
+        rows, columns = torch.nonzero(bright, as_tuple=True)
+        found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert sample["boxes"][0].tolist() == pytest.approx([int(edge) for edge in found], abs=1e-3)
+    assert list(Comparison(tmp_path / "out", root).problems()) == []
+
+
+@pytest.mark.parametrize("exif", ["ignore", "rotate"])
+def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
+    root = turned_set(tmp_path / "in", frame="upright")
+    source = opened(root, *FRAMED, classes="none")
+    with pytest.raises(BadInputs, match="EXIF orientation 2: say whether the files of --sidecar lie over") as caught:
+        convert(source, tmp_path / "out", ConversionOptions(exif=exif))
+    assert "7 of 8 samples" in str(caught.value)
+    with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
+        ConversionOptions(sidecar_frame="upright")
+
+
+@pytest.mark.parametrize(("drawn", "said"), [("upright", "stored"), ("stored", "upright")])
+def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: str, said: str) -> None:
+    source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], classes="none", missing="skip")
+    options = ConversionOptions(exif="rotate", sidecar_frame=said, on_error="skip")
+    summary = convert(source, tmp_path / "out", options)
+    assert [key for key, _ in summary.skipped] == [f"images/{orientation}.png" for orientation in (5, 6, 7, 8)]
+    assert "it lies in the other frame" in summary.skipped[0][1]
+
+
+def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
+    files = {"a.jpg": picture(1, suffix=".jpg"), "b.jpg": picture(2, suffix=".jpg"), "c.jpg": picture(3, suffix=".jpg")}
+    masks = {"a_m.png": mask(1), "b_m.png": mask(2, height=64, width=48), "c_m.png": mask(3, height=24, width=32)}
+    source = opened(write(tmp_path / "in", {**files, **masks}), "mask=_m.png:mask")
+    summary = convert(source, tmp_path / "out", ConversionOptions())
+    (listed,) = summary.incomplete
+    assert listed[0] == "b.jpg"
+    assert "mask is 48x64, its picture 64x48: another shape" in listed[1]
+
+
+def test_texts_that_no_resize_moves_are_told(tmp_path: Path) -> None:
+    files = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": "<a/>"}
+    write(tmp_path / "in", files)
+    words = ("convert", tmp_path / "in", tmp_path / "out", "--sidecar", "xml=.xml:text", "--dry-run")
+    said = "xml: kept as they are: coordinates in them are of the source's pixels, which --resize moves"
+    assert said in run(*words, "--resize", "20").stderr
+    assert said not in run(*words).stderr

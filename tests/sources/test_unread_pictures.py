@@ -1,0 +1,346 @@
+"""Pictures in formats that packer does not read: refused, listed where asked, or decoded by Pillow where asked."""
+
+import builtins
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import make_plan
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets.pack_dataset import LMDBDataset
+from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
+from packer.images.backends import pillow
+from packer.pack import manifest as manifests
+from packer.pack.comparison import Comparison
+from packer.pack.extraction import extract
+from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.unread_pictures import unread_pictures
+from packer.sources.folder import Source
+from packer.tools.advise.recommendation import Question, advise
+from tests.support.command_line import run
+from tests.support.source_trees import picture, write
+
+FTYP = b"\0\0\0\x1cftyp"
+
+
+def pixels(seed: int, *, height: int = 20, width: int = 30) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def by_pillow(format_name: str, seed: int, **how: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels(seed)).save(file, format_name, **how)
+    return file.getvalue()
+
+
+def heic(seed: int, **how: Any) -> bytes:
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    return by_pillow("HEIF", seed, **how)
+
+
+def packed(root: Path, target: Path, *, on_error: str = "raise", **asked: Any) -> ConversionSummary:
+    request = SourceSpec("folder", asked)
+    source, _ = request.open(root)
+    return convert(source, target, ConversionOptions(on_error=on_error, source=request.to_json(source)))
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    files = {f"c/{n}.jpg": picture(n, suffix=".jpg") for n in range(2)}
+    return write(
+        tmp_path / "data", {**files, "c/x.heic": b"", "d/y.AVIF": b"", "c/notes.txt": "no", "d/z.jpg": picture(9)}
+    )
+
+
+def test_they_are_refused_with_counts_per_suffix_and_what_to_do(mixed: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInput,
+        match=r"2 pictures in formats that packer does not read: \.heic 1, \.avif 1 \(c/x\.heic, d/y\.AVIF\); "
+        r"convert them, say --decode-with pillow .*; or --on-error skip, which leaves them out and lists them",
+    ):
+        packed(mixed, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadInput, match="2 pictures"):
+        make_plan(Source(mixed), ConversionOptions())  # a dry run
+
+
+def test_where_bad_files_are_left_out_they_are_listed_and_not_carried_along(mixed: Path, tmp_path: Path) -> None:
+    summary = packed(mixed, tmp_path / "out", on_error="skip")
+    assert summary.samples == 3
+    assert dict(summary.skipped) == {
+        "c/x.heic": "picture in a format that packer does not read: .heic",
+        "d/y.AVIF": "picture in a format that packer does not read: .avif",
+    }
+    extract(tmp_path / "out", tmp_path / "back")
+    found = sorted(p.relative_to(tmp_path / "back").as_posix() for p in (tmp_path / "back").rglob("*.*"))
+    assert found == ["c/0.jpg", "c/1.jpg", "c/notes.txt", "d/z.jpg"]
+    assert manifests.read(tmp_path / "out").source["samples"] == 5
+
+
+def test_other_files_are_counted_by_suffix(mixed: Path) -> None:
+    write(mixed, {"a.csv": "", "b.csv": "", "README": "text"})
+    assert "4 other files (.csv 2, .txt 1, no suffix 1): no images, or sidecars of images" in Source(mixed).notes
+
+
+@pytest.mark.parametrize("suffix", [".heif", ".gif", ".jp2", ".tga", ".ico", ".psd", ".exr", ".hdr", ".CR2", ".dng"])
+def test_a_folder_of_these_alone_says_so(tmp_path: Path, suffix: str) -> None:
+    root = write(tmp_path / "data", {f"c/a{suffix}": b"", f"c/b{suffix}": b""})
+    for kind in ("auto", "folder"):
+        with pytest.raises((BadInput, InvalidRequest), match=f"2 pictures in formats .* read: {suffix.lower()} 2 "):
+            SourceSpec(kind).open(root)
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"\xff\xd8\xff\xe0", "JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "PNG"),
+        (b"GIF89a", "GIF"),
+        (FTYP + b"heic", "HEIC"),
+        (FTYP + b"avif", "AVIF"),
+        (FTYP + b"isom", None),
+        (b"RIFF\0\0\0\0WEBP", "WebP"),
+        (b"RIFF\0\0\0\0WAVE", None),
+        (b"8BPS", "PSD"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
+        (b"BMW is no bitmap, whatever follows", None),
+        (b"", None),
+    ],
+)
+@pytest.mark.parametrize("name", ["photo", "photo.jfif2"])
+def test_a_name_that_says_nothing_is_told_by_its_first_bytes(
+    tmp_path: Path, start: bytes, found: str | None, name: str
+) -> None:
+    root = write(tmp_path, {name: start + bytes(20) if start else b""})
+    suffix = Path(name).suffix or "no suffix"
+    assert unread_pictures(InputFolder(root), [name]) == ({name: f"{suffix} ({found})"} if found else {})
+
+
+def test_a_bitmap_is_told_by_more_than_two_letters(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a": picture(1, suffix=".bmp"), "photo.txt": picture(1)})
+    assert unread_pictures(InputFolder(root), ["a", "photo.txt"]) == {"a": "no suffix (BMP)"}
+
+
+def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"c/a": picture(1, suffix=".jpg"), "c/b.jpg": picture(2, suffix=".jpg")})
+    with pytest.raises(BadInput, match=r"1 picture in a format .*: no suffix \(JPEG\) 1 \(c/a\).*name them by what"):
+        packed(root, tmp_path / "out")
+    (root / "c/b.jpg").unlink()
+    with pytest.raises(InvalidRequest, match=r"no suffix \(JPEG\) 1"):
+        SourceSpec().open(root)
+
+
+def test_sidecars_of_such_a_format_are_no_pictures_that_nobody_reads(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"c/a.jpg": picture(1, suffix=".jpg"), "c/a.CR2": b"raw"})
+    source, _ = SourceSpec("folder", {}, ("raw=.CR2:bytes",)).open(root)
+    assert source.unread == []
+    assert source[0]["raw"] == b"raw"
+
+
+FORMATS: dict[str, bytes] = {
+    "g.gif": by_pillow("GIF", 1),
+    "j.jp2": by_pillow("JPEG2000", 2),
+    "t.tga": by_pillow("TGA", 3),
+    "a.avif": by_pillow("AVIF", 4, quality=100),
+    "h.heic": heic(5, quality=100),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_pillow_decodes_what_it_reads(name: str) -> None:
+    data = FORMATS[name]
+    with Image.open(io.BytesIO(data)) as image:
+        expected = np.asarray(image.convert("RGB"))
+    assert np.array_equal(pillow.decode(data, name), expected)
+    for cut in (data[: len(data) // 2], data[:20], b""):
+        if not name.endswith((".gif", ".jp2")) or cut is not data[: len(data) // 2]:
+            with pytest.raises(DamagedImage, match="cannot decode"):
+                pillow.decode(cut, name)
+
+
+def test_packed_by_pillow_the_pixels_are_exact_and_extract_and_verify_know_them(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {**FORMATS, "k.jpg": picture(7, suffix=".jpg")})
+    summary = packed(root, tmp_path / "out", decode_with="pillow")
+    assert (summary.samples, summary.skipped) == (6, ())
+    options: Any = manifests.read(tmp_path / "out").options
+    assert options["source"]["options"] == {"decode_with": "pillow"}
+    dataset = LMDBDataset(tmp_path / "out")
+    for index, key in enumerate(dataset.keys()):
+        if key in FORMATS:
+            assert np.array_equal(np.moveaxis(dataset[index]["image"].numpy(), 0, -1), pillow.decode(FORMATS[key], key))
+    extract(tmp_path / "out", tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == sorted(
+        ["k.jpg", *(f"{name}.png" for name in FORMATS)]
+    )
+    assert (tmp_path / "back/k.jpg").read_bytes() == picture(7, suffix=".jpg")
+    assert list(Comparison(tmp_path / "out", root).problems()) == []
+    (root / "t.tga").write_bytes(FORMATS["t.tga"][:-40] + bytes(40))
+    assert any("t.tga.png" in line for line in Comparison(tmp_path / "out", root).problems())
+
+
+def test_without_being_asked_pillow_is_not_used(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"g.gif": FORMATS["g.gif"], "k.jpg": picture(7, suffix=".jpg")})
+    assert [key for key, _ in Source(root).unread] == ["g.gif"]
+    assert Source(root, decode_with="pillow").unread == []
+
+
+def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
+    frames = [Image.fromarray(pixels(seed)) for seed in range(3)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    with pytest.raises(DamagedImage, match="holds 3 pictures"):
+        pillow.decode(file.getvalue(), "a.gif")
+    file = io.BytesIO()
+    Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30) * 100).save(file, "JPEG2000")
+    with pytest.raises(DamagedImage, match="16 bits per channel, expected 8"):
+        pillow.decode(file.getvalue(), "a.jp2")
+
+
+def test_a_picture_is_read_as_what_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DamagedImage, match="cannot decode as TGA"):
+        pillow.decode(FORMATS["g.gif"], "a.tga")
+
+
+def test_a_turned_heic_is_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = heic(1, quality=100, exif=exif.tobytes())  # which makes it an irot box
+    assert pillow.decode(data, "a.heic").shape == (30, 20, 3)
+
+
+def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+    from packer.images.backends import pillow as module
+
+    def absent(name: str, needed_by: str) -> Any:
+        if name.startswith("pillow_heif"):
+            raise MissingPackage(f"{needed_by} needs the package 'pillow_heif': pip install pillow-heif")
+        return real(name, fromlist=["x"])
+
+    monkeypatch.setattr(module, "import_or_explain", absent)
+    with pytest.raises(MissingPackage, match="pillow_heif"):
+        Source(write(tmp_path, {"a.heic": b""}), decode_with="pillow")
+
+
+def test_without_the_field_files_extract_does_not_name_pixels_as_the_file_that_they_were(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], "k.jpg": picture(7, suffix=".jpg")})
+    request = SourceSpec("folder", {"decode_with": "pillow"})
+    source, _ = request.open(root)
+    convert(source, tmp_path / "out", ConversionOptions(fields=("image",), source=request.to_json(source)))
+    again = SourceSpec("pack")
+    copied, _ = again.open(tmp_path / "out")
+    convert(copied, tmp_path / "again", ConversionOptions(source=again.to_json(copied)))
+    for number, pack in enumerate(("out", "again")):
+        extract(tmp_path / pack, tmp_path / f"back{number}")
+        assert sorted(path.name for path in (tmp_path / f"back{number}").iterdir()) == ["k.jpg", "t.tga.png"]
+        assert list(Comparison(tmp_path / pack, root).problems()) == []
+
+
+def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> None:
+    files = {f"{number}.jpg": picture(number, suffix=".jpg") for number in range(4)}
+    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], **files})
+    request = SourceSpec("folder", {"decode_with": "pillow"})
+    source, _ = request.open(root)
+    convert(source, tmp_path / "out", ConversionOptions(resize="10", source=request.to_json(source)))
+    extract(tmp_path / "out", tmp_path / "back")
+    assert {path.suffix for path in (tmp_path / "back").iterdir()} == {".jpg", ".png"}
+
+
+def gif_mask(values: Any) -> bytes:
+    """A GIF whose palette is black and white, as masks of cars are distributed."""
+    image = Image.fromarray(values, "P")
+    image.putpalette([0, 0, 0, 255, 255, 255])
+    file = io.BytesIO()
+    image.save(file, "GIF")
+    return file.getvalue()
+
+
+@pytest.fixture
+def masked(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    masks = {str(number): np.random.default_rng(number).integers(0, 2, (20, 30), np.uint8) for number in range(3)}
+    files = {f"images/{stem}.jpg": picture(int(stem), suffix=".jpg") for stem in masks}
+    root = write(
+        tmp_path / "data", {**files, **{f"masks/{stem}_m.gif": gif_mask(mask) for stem, mask in masks.items()}}
+    )
+    return root, masks
+
+
+@pytest.mark.parametrize("folder", ["data", "data/images"])
+def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
+    tmp_path: Path, masked: tuple[Path, dict[str, Any]], folder: str
+) -> None:
+    _, masks = masked
+    pattern = "masks/{stem}_m.gif" if folder == "data" else "../masks/{stem}_m.gif"
+    request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, (f"mask={pattern}:mask",))
+    source, _ = request.open(tmp_path / folder)
+    summary = convert(source, tmp_path / "out", ConversionOptions(source=request.to_json(source)))
+    assert (summary.samples, summary.skipped) == (3, ())
+    dataset = LMDBDataset(tmp_path / "out")
+    for index, key in enumerate(dataset.keys()):
+        assert np.array_equal(dataset[index]["mask"].numpy(), masks[Path(key).stem])
+    extract(tmp_path / "out", tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back/masks").iterdir()) == [f"{n}_m.gif.png" for n in range(3)]
+    assert list(Comparison(tmp_path / "out", tmp_path / folder).problems()) == []
+    (tmp_path / "data/masks/1_m.gif").write_bytes(gif_mask(1 - masks["1"]))
+    assert len(list(Comparison(tmp_path / "out", tmp_path / folder).problems())) == 1
+
+
+def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: tuple[Path, dict[str, Any]]) -> None:
+    root, _ = masked
+    request = SourceSpec("folder", {"classes": "none"}, ("mask=masks/{stem}_m.gif:mask",))
+    with pytest.raises(
+        InvalidRequest, match=r"sidecar 'mask': packer does not read .*_m\.gif; say --decode-with pillow"
+    ):
+        request.open(root)
+
+
+def test_a_damaged_mask_names_its_file(masked: tuple[Path, dict[str, Any]]) -> None:
+    root, _ = masked
+    (root / "masks/1_m.gif").write_bytes(b"GIF89a")
+    request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
+    source, _ = request.open(root)
+    with pytest.raises(BadInput, match=r"masks/1_m\.gif: cannot decode as GIF"):
+        convert(source, root.parent / "out", ConversionOptions(source=request.to_json(source)))
+
+
+def test_a_mask_is_what_its_file_stores() -> None:
+    gray = np.arange(600, dtype=np.uint16).reshape(20, 30).astype(np.uint8)
+    saved = {}
+    for mode in ("L", "RGB", "1"):
+        file = io.BytesIO()
+        Image.fromarray(gray).convert(mode).save(file, "TGA")
+        saved[mode] = pillow.decode(file.getvalue(), "a.tga", "mask")
+    assert np.array_equal(saved["L"], gray)
+    assert np.array_equal(saved["RGB"], gray)
+    assert set(np.unique(saved["1"])) == {0, 255}
+    with pytest.raises(DamagedImage, match="has channels that differ, a mask is gray"):
+        pillow.decode(FORMATS["t.tga"], "t.tga", "mask")
+
+
+def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(BadInput, match=r"2 pictures in formats .*; or leave them out with packer convert --on-error"):
+        advise(Question(mixed), say=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "--epochs", "1", "--loader", "DataLoader"),
+        ("tune", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_measures_a_folder_says_what_it_does_not_measure(mixed: Path, words: tuple[str, ...]) -> None:
+    done = run(words[0], mixed, "--workers", "0", *words[1:])
+    assert done.returncode == 0, done.stderr
+    assert f"{mixed}: not measured: 2 pictures in formats that packer does not read: .heic 1, .avif 1" in done.stderr

@@ -1,0 +1,143 @@
+"""Packs built by hand, without a conversion: the same steps, and fields that cost nothing to encode."""
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from packer import formats
+from packer.files.digest import part_bytes, part_sha256
+from packer.files.open_folder import OpenFolder
+from packer.files.storage import make_folder, remove, sync, write_file
+from packer.pack import manifest as manifests
+from packer.pack.index_writer import PartIndex, merge
+from packer.pack.manifest import Manifest, Part
+from packer.pack.reader import Pack
+from packer.schema import Field, Schema
+
+SCHEMA = Schema(
+    (
+        Field("key", "text", "text"),
+        Field("blob", "bytes", "encoded"),
+        Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog")),
+        Field("pair", "number", "number", dtype="uint16", shape=(2,), hidden=True),
+    )
+)
+
+Record = Mapping[str, bytes]
+
+
+def record(number: int, *, key: str | None = None, blob: bytes | None = None) -> dict[str, bytes]:
+    """The record of a sample under SCHEMA."""
+    name = key if key is not None else f"sample-{number:05d}"
+    return {
+        "key": name.encode("utf-8", "surrogateescape"),
+        "blob": blob if blob is not None else hashlib.sha256(b"%d" % number).digest() * (number % 7),
+        "label": (number % 2).to_bytes(8, "little"),
+        "pair": number.to_bytes(2, "little") + b"\x01\x00",
+    }
+
+
+def records(count: int) -> list[dict[str, bytes]]:
+    """Records of samples 0 ... count - 1."""
+    return [record(number) for number in range(count)]
+
+
+def write_part(path: Path, samples: Sequence[Record], *, format: str = "lmdb", schema: Schema = SCHEMA) -> PartIndex:
+    """A complete part; returns its index entries."""
+    piece = PartIndex(schema)
+    with formats.load(format).Writer(path, schema, payload_bytes=0) as writer:
+        for sample in samples:
+            writer.write(sample)
+            piece.add(sample["key"], [zlib.crc32(sample[name]) for name in schema.names], sample)
+        writer.finish()
+    return piece
+
+
+def make_pack(
+    folder: Path,
+    samples: Sequence[Record] | int = 10,
+    *,
+    format: str = "lmdb",
+    schema: Schema = SCHEMA,
+    parts: int = 2,
+    **members: Any,
+) -> Manifest:
+    """A pack in the new folder `folder`; members: members of the manifest that shall differ."""
+    given = records(samples) if isinstance(samples, int) else list(samples)
+    make_folder(folder)
+    written, pieces = [], []
+    for number, chunk in enumerate(_chunks(given, parts)):
+        path = folder / f"part-{number:05d}{formats.load(format).SUFFIX}"
+        piece = write_part(path, chunk, format=format, schema=schema)
+        pieces.append(folder / f"piece-{number}")
+        piece.save(pieces[-1])
+        written.append(Part(path.name, len(chunk), part_bytes(path), part_sha256(path)))
+    index = merge(pieces, folder, schema)
+    for path in pieces:
+        remove(path)
+    settled: dict[str, Any] = {
+        "format": format,
+        "samples": len(given),
+        "schema": schema,
+        "options": {},
+        "source": {"kind": "test"},
+        "parts": tuple(written),
+        "index": index,
+        "written_by": "packer test",
+    }
+    manifest = Manifest(**{**settled, **members}).sealed()
+    write_file(folder / manifests.NAME, manifest.to_bytes())
+    sync(folder)
+    return manifest
+
+
+def _chunks(samples: Sequence[Record], parts: int) -> Iterator[list[Record]]:
+    rest = iter(samples)
+    for number in range(parts):
+        yield list(islice(rest, len(samples) * (number + 1) // parts - len(samples) * number // parts))
+
+
+def values(folder: Path, **options: Any) -> list[dict[str, bytes]]:
+    """Every record of a pack, copied."""
+    pack = Pack(folder, **options)
+    try:
+        found = []
+        for index in range(len(pack)):
+            with pack.record(index, pack.schema.names) as read:
+                found.append({name: bytes(value) for name, value in read.items()})
+        return found
+    finally:
+        pack.close()
+
+
+def publish(staged: Path, target: Path) -> None:
+    """Rename a folder to a name that is free."""
+    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+        here.publish(staged.name, there, target.name)
+
+
+def swap(staged: Path, target: Path) -> None:
+    """Exchange two folders."""
+    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+        here.swap(staged.name, there, target.name)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Path -> size, modification time in ns and inode of everything in a folder, itself included."""
+    found = {}
+    for path in (folder, *sorted(folder.rglob("*"))):
+        status = path.lstat()
+        found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def flip(path: Path, at: int, mask: int = 0xFF) -> None:
+    """XOR one byte of a file in place."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ mask]))

@@ -1,0 +1,85 @@
+"""Every way to call libjpeg-turbo: PyTurboJPEG on the system's library, or on one that a test package brings.
+
+`pytest --libturbojpeg=absent` hides the system's library from this process and from every program that it starts, and
+`--libturbojpeg=bundled` gives them the one of the test package: a machine of either kind tests both.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import turbojpeg
+
+from packer.images.backends import libjpeg, simplejpeg, turbojpeg
+from packer.images.header import Buffer, Header
+
+_FIND = "_TurboJPEG__find_turbojpeg"
+ABSENT: dict[str, str] = {}  # name -> why it does not work here
+
+
+def bundled() -> Path | None:
+    """The shared object of pylibjxl, which exports the TurboJPEG functions of its libjpeg-turbo; None without it."""
+    spec = importlib.util.find_spec("pylibjxl")
+    places = spec.submodule_search_locations if spec is not None else None
+    return next((path for place in places or () for path in Path(place).glob("_pylibjxl*.so")), None)
+
+
+def _pyturbojpeg() -> libjpeg.Library:
+    """On the library that PyTurboJPEG finds, else on the bundled one; RuntimeError or OSError without either."""
+    path = bundled()
+    try:
+        found = turbojpeg.Library()
+    except (RuntimeError, OSError):
+        if path is None:
+            raise
+        with mock.patch.object(turbojpeg.TurboJPEG, _FIND, lambda self: str(path)):
+            found = turbojpeg.Library()
+    if path is not None and str(path) in Path("/proc/self/maps").read_text():
+        found.binary = path.name
+    return found
+
+
+def _working() -> dict[str, libjpeg.Library]:
+    found: dict[str, libjpeg.Library] = {}
+    try:
+        found["PyTurboJPEG"] = _pyturbojpeg()
+    except (RuntimeError, OSError) as error:
+        cause = str(error).splitlines()[0]
+        ABSENT["PyTurboJPEG"] = f"{cause}, nor pylibjxl's, which needs Python 3.11; install libturbojpeg0"
+    found["simplejpeg"] = simplejpeg.Library()
+    return found
+
+
+LIBRARIES = _working()
+EACH_LIBRARY = [
+    *LIBRARIES,
+    *(pytest.param(name, marks=pytest.mark.skip(reason=why)) for name, why in ABSENT.items()),
+]
+
+
+class Noted:
+    """A library that tells of each call before it makes it, once, however the library does its work inside.
+
+    It stands in for the library as `libjpeg.library` gives it out. Patching the library's own functions counts a call
+    twice where one of them makes the other: simplejpeg's `prepare` hands out its `decode`.
+    """
+
+    def __init__(self, library: libjpeg.Library, note: Callable[[str, dict[str, Any]], None]) -> None:
+        self.name, self.binary = library.name, library.binary
+        self._library = library
+        self._note = note
+
+    def decode(self, buffer: Buffer, pixels: Any, **how: Any) -> None:
+        self._note("decode", how)
+        self._library.decode(buffer, pixels, **how)
+
+    def prepare(self, buffer: Buffer, pixels: Any, **how: Any) -> Callable[[], None]:
+        self._note("prepare", how)
+        return self._library.prepare(buffer, pixels, **how)
+
+    def check(self, buffer: Buffer, found: Header) -> None:
+        self._note("check", {})
+        self._library.check(buffer, found)

@@ -1,0 +1,200 @@
+"""Small picture files of every form that the decoders meet, made by code; the pixels are noise over smooth colours."""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+from PIL import Image
+
+Pixels = npt.NDArray[Any]
+
+EOI = b"\xff\xd9"
+
+
+def colours(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
+    """uint8 (H, W, 3), RGB: smooth enough for JPEG, rough enough that every block has coefficients."""
+    random = np.random.default_rng(seed)
+    smooth = cv2.resize(random.integers(0, 256, (5, 7, 3), np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
+    rough = smooth.astype(np.int64) + random.integers(-12, 13, smooth.shape)
+    return np.clip(rough, 0, 255).astype(np.uint8)
+
+
+def grays(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
+    """uint8 (H, W)."""
+    return np.ascontiguousarray(colours(seed, height=height, width=width)[:, :, 1])
+
+
+def with_pillow(pixels: Pixels, form: str, *, mode: str | None = None, **options: Any) -> bytes:
+    """A file as Pillow writes it; `mode` names what the array is, where its shape does not tell."""
+    file = io.BytesIO()
+    height, width = pixels.shape[:2]
+    picture = Image.frombytes(mode, (width, height), pixels.tobytes()) if mode else Image.fromarray(pixels)
+    picture.save(file, form, **options)
+    return file.getvalue()
+
+
+def with_opencv(pixels: Pixels, suffix: str, *options: int) -> bytes:
+    """A file as OpenCV writes it; the array is RGB."""
+    done, data = cv2.imencode(suffix, pixels[:, :, ::-1] if pixels.ndim == 3 else pixels, list(options))
+    if not done:
+        raise ValueError(f"cannot encode {suffix}")
+    return data.tobytes()
+
+
+def jpeg(pixels: Pixels | None = None, *, sampling: str = "420", quality: int = 90) -> bytes:
+    """A baseline JPEG; a gray one where the array is (H, W)."""
+    pixels = colours() if pixels is None else pixels
+    if pixels.ndim == 2:
+        gray = np.ascontiguousarray(pixels[:, :, None])
+        return simplejpeg.encode_jpeg(gray, quality=quality, colorspace="GRAY", colorsubsampling="Gray")
+    return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=quality, colorsubsampling=sampling)
+
+
+def progressive(pixels: Pixels | None = None) -> bytes:
+    """A progressive JPEG, 4:2:0."""
+    return with_pillow(colours() if pixels is None else pixels, "JPEG", progressive=True, quality=85, subsampling=2)
+
+
+def cmyk() -> bytes:
+    """A CMYK JPEG with Adobe's marker."""
+    return with_pillow(np.dstack([colours(1), grays(2)]), "JPEG", mode="CMYK", quality=90)
+
+
+def jpegs() -> dict[str, bytes]:
+    """JPEG of every kind that is supported, by name."""
+    made = {f"baseline {name}": jpeg(sampling=name) for name in ("444", "422", "420", "440", "411")}
+    made |= {
+        f"restarts {count}": with_opencv(colours(), ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, count) for count in (1, 5)
+    }
+    progressive_restarts = (cv2.IMWRITE_JPEG_PROGRESSIVE, 1, cv2.IMWRITE_JPEG_RST_INTERVAL, 3)
+    return made | {
+        "gray": jpeg(grays()),
+        "progressive": progressive(),
+        "progressive gray": with_pillow(grays(), "JPEG", progressive=True),
+        "progressive restarts": with_opencv(colours(), ".jpg", *progressive_restarts),
+        "cmyk": cmyk(),
+    }
+
+
+def oriented(orientation: int, form: str = "JPEG", pixels: Pixels | None = None) -> bytes:
+    """A file with that EXIF orientation, its pixels not turned."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return with_pillow(colours() if pixels is None else pixels, form, exif=exif)
+
+
+def with_orientation(tiff: bytes, orientation: int) -> bytes:
+    """A little-endian TIFF with an orientation tag added to its directory, which moves to the end of the file."""
+    (at,) = struct.unpack_from("<I", tiff, 4)
+    (count,) = struct.unpack_from("<H", tiff, at)
+    entries = [tiff[at + 2 + 12 * i : at + 14 + 12 * i] for i in range(count)]
+    entries = [entry for entry in entries if entry[:2] != b"\x12\x01"]
+    entries = sorted([*entries, struct.pack("<HHIHH", 0x0112, 3, 1, orientation, 0)], key=lambda e: e[1::-1])
+    directory = struct.pack("<H", len(entries)) + b"".join(entries) + b"\0\0\0\0"
+    padded = tiff + b"\0" * (len(tiff) % 2)
+    return padded[:4] + struct.pack("<I", len(padded)) + padded[8:] + directory
+
+
+def palette_png(indices: Pixels, *, bits: int = 8, seed: int = 3) -> bytes:
+    """A palette PNG whose entries are colours, one of them transparent."""
+    count = 1 << bits
+    picture = Image.fromarray(indices, "L").copy()
+    picture = Image.frombytes("P", picture.size, indices.tobytes())
+    picture.putpalette(np.random.default_rng(seed).integers(0, 256, 3 * count, np.uint8).tobytes())
+    file = io.BytesIO()
+    picture.save(file, "PNG", bits=bits, transparency=0)
+    return file.getvalue()
+
+
+def npy(pixels: Pixels) -> bytes:
+    """A NumPy array file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, pixels, allow_pickle=False)
+    return file.getvalue()
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    """A PNG chunk."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_chunks(png: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Name, data offset and length of each chunk."""
+    at = 8
+    while at < len(png):
+        (length,) = struct.unpack_from(">I", png, at)
+        yield png[at + 4 : at + 8], at + 8, length
+        at += 12 + length
+
+
+def interlaced_png(pixels: Pixels) -> bytes:
+    """A PNG of RGB pixels in Adam7's seven passes, which neither OpenCV nor Pillow writes."""
+    passes = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+    rows = [row for y, x, down, across in passes for row in pixels[y::down, x::across] if row.size]
+    data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 2, 0, 0, 1)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def bomb(height: int, width: int) -> bytes:
+    """A valid PNG, a few bytes per row of pixels, that announces a picture of that size."""
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+def lossless() -> dict[str, tuple[bytes, Pixels]]:
+    """A file and its uint8 (H, W, 3) RGB pixels, for formats that keep them."""
+    rgb, gray = colours(4), grays(5)
+    rgba = np.dstack([rgb, gray])
+    expanded = np.dstack([gray] * 3)
+    return {
+        "png": (with_pillow(rgb, "PNG"), rgb),
+        "png gray": (with_pillow(gray, "PNG"), expanded),
+        "png alpha": (with_pillow(rgba, "PNG"), rgb),
+        "png gray alpha": (with_pillow(np.dstack([gray, gray]), "PNG", mode="LA"), expanded),
+        "bmp": (with_pillow(rgb, "BMP"), rgb),
+        "bmp alpha": (with_pillow(rgba, "BMP"), rgb),
+        "bmp gray": (with_pillow(gray, "BMP"), expanded),
+        "tiff": (with_pillow(rgb, "TIFF"), rgb),
+        "tiff alpha": (with_pillow(rgba, "TIFF"), rgb),
+        "tiff gray": (with_pillow(gray, "TIFF"), expanded),
+        "tiff lzw": (with_opencv(rgb, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5), rgb),
+        "webp": (with_pillow(rgb, "WEBP", lossless=True), rgb),
+        "webp alpha": (with_pillow(rgba, "WEBP", lossless=True, exact=True), rgb),
+        "ppm": (with_pillow(rgb, "PPM"), rgb),
+        "pgm": (with_pillow(gray, "PPM"), expanded),
+        "npy": (npy(rgb), rgb),
+        "npy gray": (npy(gray), expanded),
+        "npy alpha": (npy(rgba), rgb),
+    }
+
+
+def depths() -> dict[str, tuple[bytes, Pixels]]:
+    """A file and its depth, NaN, infinity and -1 among the floats."""
+    random = np.random.default_rng(6)
+    metres = random.random((37, 53)).astype(np.float32) + 0.5
+    metres[3:6, 4:9] = -1
+    metres[0, :3] = np.nan, np.inf, -np.inf
+    millimetres = random.integers(0, 65536, (37, 53), np.uint16)
+    plain, lzw, predictor = 1, 5, 317
+    return {
+        "tiff": (with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, plain), metres),
+        "tiff lzw predictor 1": (
+            with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw, predictor, 1),
+            metres,
+        ),
+        "tiff lzw predictor 3": (with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw), metres),
+        "tiff 16 bit": (with_opencv(millimetres, ".tiff"), millimetres),
+        "png 16 bit": (with_opencv(millimetres, ".png"), millimetres),
+        "png 8 bit": (with_opencv(grays(), ".png"), grays()),
+        "pgm 16 bit": (with_opencv(millimetres, ".pgm"), millimetres),
+        "npy float16": (npy(metres.astype(np.float16)), metres.astype(np.float16)),
+        "npy float64 big endian": (npy(metres.astype(">f8")), metres.astype(np.float64)),
+        "npy Fortran order": (npy(np.asfortranarray(metres)), metres),
+    }

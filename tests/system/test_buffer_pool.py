@@ -1,0 +1,261 @@
+"""Memory that is used again when nobody holds anything over it, and never before."""
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable
+from itertools import count
+from multiprocessing import Pipe
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from packer.system import buffer_pool as packer_slabs
+from packer.system.buffer_pool import BufferPool
+from packer.system.shared_memory import address_of, shared
+from tests.support.batch_holders import memory_files
+from tests.support.child_processes import child, fork
+
+
+def array(view: memoryview) -> npt.NDArray[np.uint8]:
+    """The bytes as NumPy has them."""
+    return np.frombuffer(view, np.uint8)
+
+
+HOLDS: dict[str, Callable[[memoryview], Any]] = {
+    "itself": lambda view: view,
+    "a slice": lambda view: view[3:5],
+    "a slice of a slice": lambda view: view[3:8][1:2].toreadonly(),
+    "an array": array,
+    "a slice of an array": lambda view: array(view)[3:5],
+    "a slice of a slice of an array": lambda view: array(view)[3:8][1:][:1],
+    "an array of another form": lambda view: array(view).reshape(2, 5).T,
+    "an array of another type": lambda view: np.frombuffer(view, np.int16)[1:],
+    "a view of it": lambda view: array(array(view).data[2:]).view(np.int8),
+    "a tensor": lambda view: torch.from_numpy(array(view)),
+    "a row of a tensor": lambda view: torch.from_numpy(array(view)).view(2, 5)[1],
+    "a tensor that NumPy has": lambda view: torch.from_numpy(array(view)).view(5, 2).T.numpy()[1:],
+}
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_what_is_held_through_anything_is_not_given_out_again(what: str) -> None:
+    slabs = BufferPool(4)
+    held = HOLDS[what](slabs.take(10))
+    others = [array(slabs.take(10)) for _ in range(6)]
+    assert len(slabs) == 7
+    assert not any(np.shares_memory(np.asarray(held), other) for other in others)
+    del held, others
+    gc.collect()
+    assert len(slabs) == 0
+
+
+def address(view: memoryview) -> int:
+    """Where the bytes lie."""
+    return array(view).ctypes.data
+
+
+def test_memory_is_used_again_when_it_fits() -> None:
+    slabs = BufferPool(2)
+    first = slabs.take(1000)
+    place = address(first)
+    del first
+    assert address(slabs.take(900)) == place
+    assert address(slabs.take(200)) != place  # a slab five times as large is left for others
+    again = slabs.take(1000)
+    assert address(again) == place
+    assert address(slabs.take(1000)) != place
+
+
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_any_size_is_given(size: int) -> None:
+    slabs = BufferPool(1)
+    view = slabs.take(size)
+    assert (view.nbytes, view.format, view.readonly) == (size, "B", False)
+
+
+def test_no_more_is_kept_than_was_said() -> None:
+    slabs = BufferPool(2)
+    held = [slabs.take(100) for _ in range(5)]
+    assert len({address(view) for view in held}) == 5
+    del held
+    assert len(slabs) == 0
+    assert len(slabs._back) == 2
+
+
+def test_giving_back_runs_no_python() -> None:
+    """Where Python begins, Ctrl-C may come, and what a callback raises is lost."""
+    slabs, began = BufferPool(1), list[str]()
+    held = [slabs.take(100) for _ in range(3)]
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        held.clear()
+    finally:
+        sys.setprofile(before)
+    assert (began, len(slabs), len(slabs._back)) == ([], 0, 1)
+
+
+def test_slabs_outlive_their_pool() -> None:
+    slabs = BufferPool(2)
+    held = slabs.take(5)
+    held[:] = b"seven"
+    del slabs
+    assert bytes(held) == b"seven"
+
+
+def test_threads_never_share_a_slab() -> None:
+    slabs, wrong = BufferPool(3), list[int]()
+
+    def work(mark: int) -> None:
+        for _ in range(2000):
+            taken = array(slabs.take(50))
+            taken.fill(mark)
+            if not (taken == mark).all():
+                wrong.append(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(slabs) == 0
+
+
+# ---- forks
+
+
+def shared_slabs() -> BufferPool:
+    """Slabs that other processes may see, numbered as they are made."""
+    numbers = count()
+    return BufferPool(4, new=lambda size: shared(size, next(numbers)))
+
+
+def number(view: memoryview) -> int:
+    """Of the slab under a view; an address may be another slab's by now."""
+    taken: Any = view.obj
+    return address_of(taken.base).number
+
+
+def forked_child() -> Callable[[], object]:
+    """One that lives until what is given is called."""
+    holding, writing = os.pipe()
+    pid = fork()
+    if pid == 0:
+        os.close(writing)
+        os.read(holding, 1)
+        os._exit(0)
+    os.close(holding)
+    return lambda: (os.close(writing), os.waitpid(pid, 0))
+
+
+def test_what_is_out_at_a_fork_never_comes_back_and_what_is_free_does() -> None:
+    slabs = shared_slabs()
+    reserved = slabs.reserve(100)
+    views = [slabs.take(100) for _ in range(3)]
+    held = views.pop(0)
+    views.clear()
+    slabs.put_back(slabs.reserve(100))  # the two are free
+    end = forked_child()
+    del held
+    later = [slabs.take(100) for _ in range(4)]
+    assert sorted(map(number, later)) == [2, 3, 4, 5], "1 is the child's"
+    given = slabs.give(reserved, 100)  # nobody had anything over it at the fork
+    assert number(given) == 0
+    del given
+    assert number(slabs.take(100)) == 0
+    end()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_memory_that_was_out_at_a_fork_goes_with_its_last_view(others: int) -> None:
+    """Whether the pool is asked again while it is held, or not."""
+    slabs = shared_slabs()
+    held = slabs.take(5000)
+    forked_child()()
+    taken = [slabs.take(5000) for _ in range(others)]
+    del held
+    taken.append(slabs.take(5000))
+    assert len(slabs) == len(taken) == len(memory_files(os.getpid()))
+
+
+def test_a_child_uses_nothing_of_its_parents() -> None:
+    slabs = shared_slabs()
+    held = [slabs.take(100) for _ in range(3)]
+    held.clear()
+    parents = slabs.take(100)
+    outcome = child(lambda: [number(slabs.take(100)) for _ in range(5)])
+    assert outcome.value == [3] * 5, "of its own, used again"
+    assert number(parents) < 3
+
+
+def test_within_a_fork_of_another_thread_nothing_is_used_again() -> None:
+    """The child may be there already, or begin in a moment."""
+    slabs = shared_slabs()
+    first = slabs.take(100)
+    packer_slabs._begun.append(0)
+    del first
+    second = slabs.take(100)
+    assert number(second) == 1
+    del second
+    third = slabs.take(100)
+    kept = slabs.reserve(100)
+    packer_slabs._ended.append(0)
+    del third
+    assert number(slabs.take(100)) == 4, "none that was out meanwhile"
+    slabs.put_back(kept)
+    assert any(each is kept for each in (slabs.reserve(100), slabs.reserve(100)))
+
+
+def test_threads_that_take_and_give_back_while_another_forks() -> None:
+    slabs, ending = shared_slabs(), threading.Event()
+
+    def work(mark: int) -> None:
+        while not ending.is_set():
+            array(slabs.take(4096)).fill(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in (1, 2)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = [seen_by_a_child(slabs) for _ in range(10)]
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    assert found == [{200}] * 10
+
+
+def seen_by_a_child(slabs: BufferPool) -> set[int]:
+    """What is in memory that was 200 at the fork, after others have taken and filled all there was."""
+    held = array(slabs.take(4096))
+    held.fill(200)
+    here, there = Pipe()
+    pid = fork()
+    if pid == 0:
+        there.recv()
+        there.send(set(held.tolist()))
+        os._exit(0)
+    del held
+    for mark in range(50):
+        array(slabs.take(4096)).fill(mark)
+    here.send("now")
+    found: set[int] = here.recv()
+    os.waitpid(pid, 0)
+    return found
+
+
+def test_a_fork_runs_no_python_of_ours() -> None:
+    began: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        child(lambda: None)
+    finally:
+        sys.setprofile(before)
+    assert not [name for name in began if name.endswith("system/buffer_pool.py") and "test_" not in name]

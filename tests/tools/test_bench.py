@@ -1,0 +1,224 @@
+"""packer bench: what it loads, how often, and what it says of it."""
+
+import csv
+import json
+from multiprocessing import get_all_start_methods, get_start_method
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from packer.errors import InvalidRequest, PackerError
+from packer.geometry import Resize
+from packer.tools import bench
+from packer.tools.runner import RunnerProcess
+from packer.tools.workload import LoaderSetting, Subject, evenly, samples_in, settings, subjects
+from tests.support import source_trees
+from tests.support.command_line import run
+from tests.support.conversions import packed
+from tests.support.measurements import line
+from tests.support.slow_datasets import Dying, Failing, Sleeping
+from tests.support.source_trees import photos
+
+# ---- what it says
+
+
+def test_medians_and_the_fastest_are_told() -> None:
+    lines = [
+        line("photos", "DataLoader", 0, 100, 120, 110),
+        line("photos", "DataLoader", 2, 200, 210, 190),
+        line("photos.pack", "Loader", 2, 500, 420.4, 380),
+    ]
+    text = bench.text(lines)
+    assert "images/s" in text[0]
+    assert text[1].split() == ["photos,", "DataLoader", "0", "110", "(100", "-", "120)", "55.0", "5.00", "20", "ms"] + [
+        "12",
+        "MB",
+    ]
+    factor = 420 / 200  # of what the table shows
+    assert text[-1] == (
+        f"Fastest: photos.pack through Loader, 2 threads: 420 images/s, {factor:.1f} times "
+        "photos through DataLoader, 2 workers (200)."
+    )
+
+
+def test_sources_of_other_sizes_are_not_compared() -> None:
+    lines = [line("a", "Loader", 1, 10.0), line("b", "Loader", 1, 1000.0, stored_samples=7, pictures=2)]
+    assert bench.text(lines)[-2:] == [
+        "Fastest: a through Loader, 1 thread: 10 samples/s.",
+        "Fastest: b through Loader, 1 thread: 1000 samples/s.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shares", "wanted"),
+    [
+        ([0.0, 0.01], "a: cold before every turn (at most 1.0% left in memory)."),
+        ([0.0, 0.4], "a: NOT cold: up to 40% of it stayed in memory"),
+        ([0.0, None], "a: this system does not tell"),
+    ],
+)
+def test_it_says_whether_the_cache_was_cold(shares: list[float | None], wanted: str) -> None:
+    assert bench.text([line("a", "Loader", 1, 10.0, 11.0, warm_share=shares)])[-1].startswith(wanted)
+
+
+def test_csv_has_a_row_per_run() -> None:
+    rows = bench.csv_rows([line("a", "Loader", 1, 10.0, 20.0)])
+    assert [row[:5] for row in rows] == [("a", "Loader", 1, 1, "10.00"), ("a", "Loader", 1, 2, "20.00")]
+    assert rows[1][5] == "10.000"  # 0.5 MB a sample
+    assert {len(row) for row in rows} == {len(bench.CSV_HEAD)}
+
+
+# ---- what it loads
+
+
+def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
+    words = ("--workers", "0,1", "--batch", "5", "--epochs", "2", "--output", figures, "--output", rows)
+    done = run("bench", tmp_path / "photos", tmp_path / "photos.pack", *words)
+    assert done.returncode == 0, done.stderr
+    assert "Fastest: " in done.stdout
+    found = json.loads(figures.read_text())
+    keys = [(row["source"], row["loader"], row["workers"]) for row in found["lines"]]
+    wanted = [("DataLoader", 0), ("DataLoader", 1), ("Loader", 1)]
+    assert keys == [(name, *pair) for name in ("photos", "photos.pack") for pair in wanted]
+    for row in found["lines"]:
+        assert len(row["turns"]) == 2
+        assert all(turn["samples"] % 12 == 0 and turn["seconds"] > 0 for turn in row["turns"])
+        assert row["memory_mb"] > 0
+    assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 6 * 2
+
+
+def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed(photos(tmp_path / "photos", 6), tmp_path / "photos.pack")
+    monkeypatch.chdir(tmp_path)
+    done = run(
+        "bench",
+        tmp_path / "photos.pack",
+        *("--json", "--cold", "--workers", "1", "--epochs", "1", "--loader", "Loader"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [turn["samples"] for row in found["lines"] for turn in row["turns"]] == [6]
+    assert all(len(row["resident_share"]) == 1 for row in found["lines"])
+    assert found["options"]["cold"] is True
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "photos.pack"]  # --json takes no file
+    assert len(done.stdout.splitlines()) == 1
+    assert "cold" in done.stderr
+
+
+def test_pictures_of_many_sizes_are_told_to_need_a_geometry(tmp_path: Path) -> None:
+    root = source_trees.image_folder(tmp_path / "in")
+    done = run("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("on the command line: --geometry 'Resize((224, 224))'")
+    done = run(
+        "bench",
+        root,
+        "--workers",
+        "0",
+        "--epochs",
+        "1",
+        "--geometry",
+        "Resize((16, 16))",
+        "--samples",
+        "3",
+        "--loader",
+        "DataLoader",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="absent: does not exist"):
+        subjects([tmp_path / "absent"], None)
+    with pytest.raises(InvalidRequest, match="named twice"):
+        subjects([tmp_path, tmp_path / "."], None)
+    assert run("bench", tmp_path, "--workers", "4-2").returncode == 2
+    assert run("bench", tmp_path, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
+
+
+def test_a_loader_without_threads_alone_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="--workers 0 is nothing for a Loader"):
+        settings(("Loader",), (0,), 8)
+
+
+def test_settings_leave_out_a_loader_without_threads() -> None:
+    found = settings(("DataLoader", "Loader"), (0, 2), 8)
+    assert [(setting.loader, setting.workers) for setting in found] == [("DataLoader", 0), ("DataLoader", 2)] + [
+        ("Loader", 2)
+    ]
+    assert [setting.text for setting in found] == [
+        "DataLoader(dataset, 8, num_workers=0)",
+        "DataLoader(dataset, 8, num_workers=2, persistent_workers=True)",
+        "packer.Loader(dataset, 8, threads=2)",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["cornell", "jacquard"])
+@pytest.mark.parametrize("loader", ["DataLoader", "Loader"])
+def test_every_sample_is_counted_whatever_a_batch_holds(tmp_path: Path, kind: str, loader: str) -> None:
+    root = source_trees.BUILDERS[kind](tmp_path / "in")
+    packed(root, tmp_path / "out.pack")
+    for path in (root, tmp_path / "out.pack"):
+        dataset: Any = Subject(path, geometry=Resize((20, 20))).open()
+        found = bench.epochs(LoaderSetting(loader, 1 if loader == "Loader" else 0, 3).make(dataset), 2, len(dataset))
+        assert found["samples"] == 2 * len(dataset)
+
+
+def test_a_subset_is_spread_over_the_data_set() -> None:
+    found: Any = evenly(Sleeping(101, 0), 5)
+    assert list(found.indices) == [0, 25, 50, 75, 100]
+    whole = Sleeping(3, 0)
+    assert evenly(whole, 3) is whole
+
+
+def test_samples_of_other_batches_are_counted_too() -> None:
+    assert samples_in(torch.zeros(4, 3)) == 4
+    assert samples_in([torch.zeros(4, 3), torch.zeros(4)]) == 4
+    assert samples_in(["a", "b"]) == 2
+
+
+def test_a_loader_that_loses_samples_is_an_error() -> None:
+    with pytest.raises(PackerError, match="delivered 2 samples, expected 3"):
+        bench.epochs([{"key": ["a", "b"]}], 1, 3)
+
+
+# ---- its processes
+
+
+def _answers(dataset: Any) -> Any:
+    return lambda question: {"value": dataset[question["index"]]["key"]}
+
+
+def test_errors_of_another_process_come_back_in_one_line() -> None:
+    with RunnerProcess("one", _answers, Failing(9, 0)) as player:
+        assert player.ask({"index": 1}, watch=True) == {"value": "sample-1"}
+        assert player.peak_mb >= 0
+        with pytest.raises(PackerError, match=r"slow.py:\d+: __getitem__ raised ValueError: two is too much"):
+            player.ask({"index": 2})
+    with RunnerProcess("two", _answers, Dying(9, 0)) as player:
+        with pytest.raises(PackerError, match="two: its process ended with SIGKILL"):
+            player.ask({"index": 2})
+        player.close()
+
+
+def _refuses() -> Any:
+    raise InvalidRequest("not like this")
+
+
+def test_an_error_of_ours_keeps_its_class() -> None:
+    with RunnerProcess("one", _refuses) as player, pytest.raises(InvalidRequest, match="^not like this$"):
+        player.ask({})
+
+
+def test_workers_start_as_they_would_without_us() -> None:
+    """Not from the server that the contestant was forked from: its workers would import torch anew."""
+    with RunnerProcess("one", _method) as player:
+        assert player.ask({}) == {"method": get_all_start_methods()[0]}
+
+
+def _method() -> Any:
+    return lambda _: {"method": get_start_method()}

@@ -1,0 +1,263 @@
+"""packer.monitor: waits and computing told apart, and what is said at the end."""
+
+import ctypes
+import gc
+import io
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import packer
+from packer.system.nvml import Nvml
+from packer.tools.monitor import Monitor, Report
+from tests.support.conversions import packed
+from tests.support.source_trees import photos
+from tests.support.step_clock import Clock
+
+
+class Slow:
+    """Batches that are awaited; only the clock moves."""
+
+    def __init__(self, clock: Clock, waits: list[float], keys: list[list[str]] | None = None) -> None:
+        self.clock, self.waits, self.keys = clock, waits, keys
+        self.closed = 0
+
+    def __len__(self) -> int:
+        return len(self.waits)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for number, seconds in enumerate(self.waits):
+                self.clock.sleep(seconds)
+                yield {"key": self.keys[number]} if self.keys else [number]
+        finally:
+            self.closed += 1
+
+
+def watched(clock: Clock, loader: Any, out: Any = None) -> Monitor:
+    """A monitor on that clock, without GPU."""
+    return Monitor(loader, clock=clock, out=out or io.StringIO(), gpu=lambda: None)
+
+
+seconds = st.integers(0, 10_000).map(lambda milliseconds: milliseconds / 1000)
+
+
+@given(st.lists(seconds, min_size=1, max_size=60), seconds, st.integers(1, 3))
+def test_waits_and_steps_are_attributed(waits: list[float], step: float, epochs: int) -> None:
+    clock = Clock()
+    monitor = watched(clock, Slow(clock, waits))
+    for _ in range(epochs):
+        for _batch in monitor:
+            clock.sleep(step)
+        clock.sleep(99)  # between epochs: in neither
+    report = monitor.report()
+    assert (report.steps, report.epochs) == (epochs * len(waits), epochs)
+    assert report.wait_seconds == pytest.approx(epochs * sum(waits), abs=1e-8)
+    assert report.first_seconds == pytest.approx(epochs * waits[0], abs=1e-8)
+    assert report.compute_seconds == pytest.approx(epochs * step * len(waits), abs=1e-8)
+    whole = sum(waits) + step * len(waits)
+    assert report.share == pytest.approx(sum(waits) / whole if whole else 0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("wait", "step", "verdict"),
+    [(0.063, 0.037, "data-bound: 63 % waiting"), (0.0, 0.02, "compute-bound: 0 % waiting")]
+    + [(0.009, 0.091, "compute-bound: 9 % waiting"), (0.011, 0.089, "data-bound: 11 % waiting")],
+)
+def test_the_verdict(wait: float, step: float, verdict: str) -> None:
+    clock = Clock()
+    monitor = watched(clock, Slow(clock, [wait] * 10))
+    for _ in monitor:
+        clock.sleep(step)
+    assert monitor.report().verdict == verdict
+    assert str(monitor.report()).startswith(f"packer.monitor: {verdict} (")
+
+
+def test_the_step_that_breaks_off_is_counted_and_the_loader_let_go() -> None:
+    clock = Clock()
+    loader = Slow(clock, [0.5] * 10)
+    monitor = watched(clock, loader)
+    for number, _ in enumerate(monitor):
+        clock.sleep(0.25)
+        if number == 3:
+            break
+    gc.collect()
+    assert loader.closed == 1
+    assert monitor.report().compute_seconds == pytest.approx(4 * 0.25)
+    with pytest.raises(ZeroDivisionError):
+        for _ in monitor:
+            clock.sleep(1)
+            raise ZeroDivisionError
+    assert monitor.report().compute_seconds == pytest.approx(4 * 0.25 + 1)
+
+
+def test_a_loaders_error_goes_through() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"):
+        list(watched(Clock(), broken()))
+
+
+def test_percentiles_and_the_longest_waits_are_shown() -> None:
+    clock = Clock()
+    waits = [0.9, *(number / 1000 for number in range(1, 100))]
+    monitor = watched(
+        clock, Slow(clock, waits, [[f"k{number}", "often" if number > 96 else "x"] for number in range(100)])
+    )
+    for _ in monitor:
+        clock.sleep(0.001)
+    report = monitor.report()
+    marks = [f"{percent} % within {np.percentile(waits, percent) * 1e3:.1f}" for percent in (50, 90, 99)]
+    assert f"waits in ms: {', '.join(marks)}, longest 900.0" in str(report)
+    # a twentieth of the steps, and no first batch, which is told apart
+    assert [(round(wait, 6), step) for wait, step, _ in report.worst] == [
+        (0.099 - at / 1000, 100 - at) for at in range(5)
+    ]
+    assert report.suspects == [("often", 3), ("x", 2)]
+    assert "in several of the 5 longest waits: 'often' (3), 'x' (2)" in str(report)
+
+
+def test_the_keys_of_the_longest_wait_are_shown_where_none_comes_twice() -> None:
+    clock = Clock()
+    monitor = watched(clock, Slow(clock, [0.1, 0.2, 0.7], [["a"], ["b"], list("cdefghi")]))
+    list(monitor)
+    assert "longest wait: 700.0 ms at step 3 for 'c', 'd', 'e', 'f', 'g', ... (7 in all)" in str(monitor.report())
+
+
+def test_batches_without_keys_are_fine() -> None:
+    for batches in ([torch.zeros(2)] * 3, [(1, 2)] * 3, [{"key": torch.zeros(2)}] * 3, [{"image": 1}] * 3):
+        report = watched(Clock(), batches).report()
+        assert report.steps == 0
+        monitor = watched(Clock(), batches)
+        assert list(monitor) == batches
+        assert all(keys == () for _, _, keys in monitor.report().worst)
+
+
+def test_no_batch_is_held_while_the_loop_works_on_it() -> None:
+    class Batch:
+        pass
+
+    monitor = watched(Clock(), (Batch() for _ in range(2)))
+    for batch in monitor:
+        watch = weakref.ref(batch)
+        del batch
+        assert watch() is None
+
+
+def test_what_else_is_asked_for_is_the_loaders(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    monitor = packer.monitor(packer.Loader(packer.open(tmp_path / "photos.pack"), 5), out=io.StringIO())
+    assert len(monitor) == 3
+    monitor.set_epoch(4)
+    assert monitor.epoch == 4
+    assert [len(batch["key"]) for batch in monitor] == [5, 5, 2]
+    assert monitor.state_dict()["epoch"] == 5
+    assert repr(monitor).startswith("monitor(Loader(")
+    with pytest.raises(AttributeError):
+        monitor.no_such_thing  # noqa: B018
+    with pytest.raises(TypeError):
+        len(watched(Clock(), iter([])))
+
+
+# ---- at the end
+
+
+def test_the_end_is_told_once() -> None:
+    out, clock = io.StringIO(), Clock()
+    monitor = watched(clock, Slow(clock, [1.0, 1.0]), out)
+    list(monitor)
+    assert out.getvalue() == ""
+    told = str(monitor.report())
+    list(monitor)
+    del monitor
+    gc.collect()
+    assert out.getvalue().startswith("packer.monitor: data-bound: 100 % waiting (4.00 of 4.00 s, 4 steps in 2 epochs; ")
+    assert told != out.getvalue()
+
+
+def test_what_was_told_or_never_ran_is_not_told_again() -> None:
+    for run in (True, False):
+        out, clock = io.StringIO(), Clock()
+        monitor = watched(clock, Slow(clock, [1.0]), out)
+        if run:
+            list(monitor)
+            monitor.report()
+        del monitor
+        gc.collect()
+        assert out.getvalue() == ""
+
+
+# ---- GPUs
+
+
+class Driver:
+    """What libnvidia-ml.so.1 does, with two GPUs."""
+
+    def __init__(self, busy: list[int | None]) -> None:
+        self.busy = busy
+        self.handles: list[int] = []
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = len(self.busy)
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, number: Any, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = 0x1000 + number.value
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:  # noqa: N802
+        busy = self.busy[handle.value - 0x1000]
+        rates._obj.gpu = busy or 0
+        return 0 if busy is not None else 3
+
+
+def test_gpus_are_asked_now_and_then() -> None:
+    driver = Driver([40, None])
+    clock = Clock()
+    monitor = Monitor(Slow(clock, [0.0] * 9), clock=clock, out=io.StringIO(), gpu=lambda: Nvml.open(lambda _: driver))
+    for number, _ in enumerate(monitor):
+        clock.sleep(0.3)  # asked at most every 0.5 s: after steps 1, 3, 5, 7, 9
+        driver.busy[0] = 40 if number < 4 else 80
+    assert monitor.report().gpu_busy == [pytest.approx((40 + 40 + 80 + 80 + 80) / 5), None]
+    assert "GPU busy: 64 % (GPU 0), unknown (GPU 1)" in str(monitor.report())
+
+
+@pytest.mark.parametrize("fault", ["library", "symbol", "init", "count", "handle", "none"])
+def test_without_nvml_it_is_said_to_be_left_out(fault: str) -> None:
+    def load(name: str) -> Any:
+        assert name == "libnvidia-ml.so.1"
+        if fault == "library":
+            raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+        driver = Driver([] if fault == "none" else [1])
+        failing = {"init": "nvmlInit_v2", "count": "nvmlDeviceGetCount_v2", "handle": "nvmlDeviceGetHandleByIndex_v2"}
+        if fault in failing:
+            setattr(driver, failing[fault], lambda *_: 9)
+        return object() if fault == "symbol" else driver
+
+    assert Nvml.open(load) is None
+    clock = Clock()
+    monitor = Monitor([1], clock=clock, out=io.StringIO(), gpu=lambda: Nvml.open(load))
+    list(monitor)
+    assert "GPU: left out, no libnvidia-ml.so.1 that shows one" in str(monitor.report())
+
+
+def test_the_structure_is_that_of_the_driver() -> None:
+    from packer.system.nvml import _Utilization
+
+    assert (ctypes.sizeof(_Utilization), _Utilization.gpu.offset, _Utilization.memory.offset) == (8, 0, 4)
+
+
+def test_a_report_of_nothing_has_a_text() -> None:
+    assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, (), (), None))

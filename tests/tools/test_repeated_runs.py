@@ -1,0 +1,58 @@
+"""Medians, percentiles and tables."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.system.description import cores_text, machine, worker_counts
+from packer.system.parallel import usable_cores
+from packer.tools.repeated_runs import interleaved, percentile, ratio, spread, table
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0, 100))
+def test_a_percentile_is_that_of_numpy(values: list[float], percent: float) -> None:
+    assert percentile(values, percent) == pytest.approx(float(np.percentile(values, percent)), rel=1e-9, abs=1e-9)
+
+
+def test_a_percentile_of_nothing_is_zero() -> None:
+    assert percentile([], 50) == 0.0
+
+
+def test_runs_take_turns_after_one_round_that_does_not_count() -> None:
+    order: list[str] = []
+    values = iter(range(100))
+
+    def run(name: str) -> float:
+        order.append(name)
+        return float(next(values))
+
+    found = interleaved({"a": lambda: run("a"), "b": lambda: run("b")}, rounds=2)
+    assert order == ["a", "b"] * 3
+    assert found == {"a": [2, 4], "b": [3, 5]}
+    assert ratio(found, "b", "a") == np.median([3 / 2, 5 / 4])
+    assert spread([3.0, 1.0, 2.0], "ms", 1) == "2.0 ms  (1.0 - 3.0)"
+
+
+def test_a_table_aligns_its_columns() -> None:
+    assert table(("", "n"), [("long name", "1"), ("x", "100")]) == [
+        "             n",
+        "long name    1",
+        "x          100",
+    ]
+
+
+def test_the_machine_is_described() -> None:
+    found = machine()
+    assert found["cores"] == usable_cores()
+    assert {"cpu", "python", "torch", "lmdb"} <= set(found)
+
+
+def test_a_quota_of_the_cgroup_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    assert cores_text(tmp_path) == "8 usable cores of 64, limited by the CPU affinity"
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert cores_text(tmp_path) == "3 usable cores of 64, limited by the cgroup's CPU quota"
+    monkeypatch.setattr("packer.system.description.usable_cores", lambda *_: 6)
+    assert worker_counts() == (0, 1, 2, 4, 6)
