@@ -25,7 +25,8 @@ import simplejpeg
 
 from packer import codecs
 from packer.images import Header, decode, sniff
-from packer.images.backends import libjpeg, simplejpeg, turbojpeg
+from packer.images.backends import libjpeg, turbojpeg
+from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.jpeg_crop import Box
 from packer.images.region import decode_region
 from packer.schema import Field
@@ -123,7 +124,7 @@ def libraries() -> dict[str, libjpeg.Library]:
         found["PyTurboJPEG"] = turbojpeg.Library()
     except (RuntimeError, OSError) as error:
         print(f"without PyTurboJPEG: {error}")
-    return {**found, "simplejpeg": simplejpeg.Library()}
+    return {**found, "simplejpeg": simplejpeg_backend.Library()}
 
 
 def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]:

@@ -18,27 +18,32 @@ if TYPE_CHECKING:
 
 # distribution that brings a module, where the names differ
 _DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "Pillow", "pillow_heif": "pillow-heif", "turbojpeg": '"PyTurboJPEG<2"'}
-_NOT_MEMBERS = ("__init__", "base")
+_NOT_MEMBERS = ("base",)
 
 
 class Registry:
     """The modules of one folder of packer, by the name that users type."""
 
     def __init__(self, package: str, folder: str, noun: str) -> None:
-        """Files of the folder are members, except `base`; what members share lies in sub-folders."""
+        """Files of the folder are members, except `base`; what members share begins with `_`."""
         self._package = package
         self._folder = Path(folder)
         self._noun = noun
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted; imports none of the modules."""
-        stems = {path.stem for path in self._folder.glob("*.py")} - set(_NOT_MEMBERS)
+        stems = {path.stem for path in self._folder.glob("[!_]*.py")} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def check(self, name: str) -> str:
         """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
         # a name may come from a manifest: only an identifier can be a file here. Entry points would take 40 ms
-        if name.isidentifier() and name not in _NOT_MEMBERS and (self._folder / f"{name}.py").exists():
+        if (
+            name.isidentifier()
+            and name[0] != "_"
+            and name not in _NOT_MEMBERS
+            and (self._folder / f"{name}.py").exists()
+        ):
             return name
         if name not in self.names():
             close = difflib.get_close_matches(name, self.names(), n=1)

@@ -27,7 +27,7 @@ from packer.schema import Field, Schema
 from packer.sources import base
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
 from tests.support.sample_digests import field_digests  # noqa: E402  it lies among the tests
 

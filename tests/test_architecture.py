@@ -14,41 +14,29 @@ ROOT = Path(packer.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 MODULES = {".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)): path for path in FILES}
 
-# a module imports from its own layer and from those after it
-LAYERS = (
-    ("cli", "__main__"),
-    (
-        "conversion",
-        "datasets",
-        "batching",
-        "grasp",
-        "loading",
-        "measure",
-        "staging",
-        "sheets",
-        "statistics",
-        "synthetic",
-    ),
-    ("pack",),
-    ("formats", "codecs", "sources"),
-    ("decoders", "warping"),
-    (
-        "arrays",
-        "beneath",
-        "files",
-        "gathering",
-        "geometry",
-        "lazy_sequence",
-        "machine",
-        "naming",
-        "schema",
-        "parallel",
-        "registry",
-        "scratch",
-        "sharing",
-        "slabs",
-    ),
-    ("errors", "files.text"),  # an error's text is made printable where it is asked for
+# a module imports from its own room and from those above it in this list
+ROOMS = (
+    "errors",
+    "schema",
+    "registry",
+    "system",
+    "files",
+    "geometry",
+    "images",
+    "codecs",
+    "formats",
+    "sources",
+    "pack",
+    "conversion",
+    "staging",
+    "inspect",
+    "datasets",
+    "loading",
+    "grasp",
+    "tools",
+    "synthetic",
+    "cli",
+    "__main__",
 )
 HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
 
@@ -86,17 +74,9 @@ def own_imports(path: Path) -> set[str]:
     return {name for name in imports(path) if name.partition(".")[0] == "packer"}
 
 
-def layer(module: str) -> int | None:
-    """Position among the layers; None for the package itself."""
-    part = module.partition(".")[2]
-    if not part or part == "__version__":
-        return None
-    while part:  # a module may have a place of its own, apart from its room's
-        found = [number for number, names in enumerate(LAYERS) if part in names]
-        if found:
-            return found[0]
-        part = part.rpartition(".")[0]
-    raise AssertionError(f"{module} belongs to no layer: give it a place in LAYERS")
+def room(module: str) -> str:
+    """The room of a module: the part of its name behind `packer`; empty for the package itself."""
+    return (module.split(".") + [""])[1]
 
 
 def named(path: Path) -> str:
@@ -112,12 +92,16 @@ each_file = pytest.mark.parametrize("path", FILES, ids=named)
 
 @each_file
 def test_imports_point_one_way(path: Path) -> None:
-    own = layer(name_of(path))
-    if own is None:
-        return
-    for module in own_imports(path):
-        other = layer(module)
-        assert other is None or other >= own, f"{named(path)} imports {module}, which stands left of it"
+    own = room(name_of(path))
+    if not own:
+        return  # the facade
+    assert own in ROOMS, f"{named(path)}: give the room {own!r} its place in ROOMS"
+    for module in own_imports(path) - {"packer", "packer.__version__"}:
+        assert ROOMS.index(room(module)) <= ROOMS.index(own), f"{named(path)} imports {module}, a room below its own"
+
+
+def test_every_room_is_there() -> None:
+    assert {room(name) for name in NAMES} == {"", *ROOMS}
 
 
 @each_file
@@ -144,9 +128,7 @@ def members(folder: str) -> list[str]:
         from packer.sources import names  # noqa: PLC0415  it knows its helpers
 
         return [f"packer.sources.{name}" for name in names()]
-    return [
-        f"packer.{folder}.{path.stem}" for path in (ROOT / folder).glob("*.py") if path.stem not in ("__init__", "base")
-    ]
+    return [f"packer.{folder}.{path.stem}" for path in (ROOT / folder).glob("[!_]*.py") if path.stem != "base"]
 
 
 @pytest.mark.parametrize("folder", ["formats", "codecs", "sources"])
@@ -172,10 +154,10 @@ def test_a_format_does_not_know_pictures() -> None:
 
 
 def test_no_test_leans_on_the_jpeg_library_that_happens_to_be_here() -> None:
-    """Functions of `libjpeg.library()` are not patched, as who patches them knows one library; `libraries.Noted` is."""
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+    """Functions of `libjpeg.library()` are not patched: who patches them knows one library. `Noted` may be."""
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
         if path.name != Path(__file__).name:
-            assert "libjpeg.library()" not in path.read_text(), f"{path.name}: libraries.LIBRARIES has each"
+            assert "libjpeg.library()" not in path.read_text(), f"{path.name}: jpeg_libraries.LIBRARIES has each"
 
 
 def test_there_is_no_cycle() -> None:

@@ -21,7 +21,7 @@ from packer.files.terminal import echo
 @click.option(
     "--geometry",
     metavar="TEXT",
-    help="What training does with pictures, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', which is the default; "
+    help="What training does with pictures, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', the default; "
     "for sets with labels in px: quarter turns, a zoom, Resize((300, 300)).",
 )
 @click.option(

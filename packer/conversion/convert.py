@@ -1,4 +1,4 @@
-"""Target: the folder that a conversion makes, checked before anything is read or written."""
+"""Convert: check the target, build every part of a plan, then publish the pack with one rename."""
 
 import os
 import time
@@ -90,7 +90,7 @@ def _is_pack(target: Path) -> bool:
     return True
 
 
-# MERGED convert: build every part of a plan, then publish the pack with one rename.
+# ---- the conversion
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,10 @@
-"""Encoder: one sample of a source -> its record, with everything that the index needs to know of it."""
+"""Encode: one sample of a source, or one record of a pack, becomes the record of a new pack.
+
+SampleEncoder makes a record of a sample, with everything that the index needs to know of it. RecordEncoder makes one of
+a record: a value whose field keeps its codec is copied as it is, its crc32 checked on the way; what --resize moves and
+what --codec names is decoded and encoded anew. Labels in pixels stay in source pixels. The matrix of the new pack leads
+from there to the new stored pixels: the old one, then the new step.
+"""
 
 import io
 import zlib
@@ -242,11 +248,7 @@ def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
         raise BadInput(f"cannot be stored as {codec}: {error}") from error
 
 
-# MERGED Copier: one record of a pack -> the record of another, decoding only what changes.
-# MERGED
-# MERGED A value whose field keeps its codec is copied as it is, its crc32 checked on the way. What --resize moves and what
-# MERGED --codec names is decoded and encoded anew. Labels in pixels stay as they are: in source pixels. The matrix of the new
-# MERGED pack leads from there to the new stored pixels: the old one, then the new step.
+# ---- from a record
 
 _Values = dict[str, bytes]
 _FromPack = Callable[[_Values], bytes]

@@ -4,6 +4,7 @@ A stock DataLoader hands a data set that has `__getitems__` all indices of a bat
 function. Batch is a sequence of samples there, so that any collate function works, and torch's own finds the finished
 tensors: its table of collate functions, which torch documents as the place for new types, gets two entries here.
 In a worker process the tensors lie in shared memory from the start: nothing is copied on the way to the trainer.
+A lazy sequence is as long as a data set, and makes an element when it is asked for, so that none takes memory before.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,7 +152,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-# MERGED Lazy sequences: as long as a data set, an element made when it is asked for, so that none takes memory before.
+# ---- lazy sequences
 
 Element = TypeVar("Element")
 _SHOWN = 3

@@ -1,1 +1,1 @@
-"""Files: what may be named, opened, made, removed and shown, where a pack or another user could mean harm."""
+"""Files: safe paths, folders opened through descriptors, atomic publishing, hashing; what touches the disk."""

@@ -1,8 +1,14 @@
-"""Folders: a new folder that is filled with files, and the files of such a folder read back.
+"""Files: a part that is a folder, filled with one file per value and read back, and the names of its files.
 
 What is written is always a new file in folders that are no links; what is read is opened beneath the folder, and must
 be a plain file of the expected size, which is compared before a byte is read: nothing is mapped, so a file that is cut
 meanwhile is an error and never a signal.
+
+The key is the name, with a suffix that fits the value. Where that could lead out of the folder, is too long, or is what
+some file system takes for an earlier name (upper and lower case, composed accents), `~` and the row's number come in:
+
+    cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because of the one before
+    cat/<long>   ->  cat/~7.bmp           ../a.jpg   ->  ~7.bmp
 """
 
 import hashlib
@@ -134,13 +140,7 @@ class PartFolder:
         self._root = -1
 
 
-# MERGED Names: what the files of each row are called, after its key, so that no two are ever taken for one.
-# MERGED
-# MERGED The key is the name, with a suffix that fits the value. Where that could lead out of the folder, is too long, or is what
-# MERGED some file system takes for an earlier name (upper and lower case, composed accents), `~` and the row's number come in:
-# MERGED
-# MERGED     cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because of the one before
-# MERGED     cat/<long>   ->  cat/~7.bmp           ../a.jpg   ->  ~7.bmp
+# ---- names
 
 _OF_CODECS = {"bmp": (".bmp",), "npy": (".npy",), "png": (".png",)}
 # of files of any format, by their first bytes: the suffixes that fit, the usual one first

@@ -2,6 +2,9 @@
 
 A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with integer values at pixel centres, so
 that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
+Points and boxes are moved through it analytically. Points lie on pixel centres, which are whole numbers; the edges of
+a box lie between pixels, as COCO and torchvision have them: the box of a whole picture is 0, 0, width, height. An edge
+at x is half a pixel before the centre at x.
 """
 
 from typing import Any, NamedTuple
@@ -73,10 +76,7 @@ def upright(orientation: int, height: int, width: int) -> View:
     return View((float(a), float(b), float(c), float(d), float(e), float(f)), size)
 
 
-# MERGED Moving points and boxes through a matrix, analytically.
-# MERGED
-# MERGED Points lie on pixel centres, which are whole numbers; the edges of a box lie between pixels, as COCO and torchvision
-# MERGED have them: the box of a whole picture is 0, 0, width, height. An edge at x is half a pixel before the centre at x.
+# ---- points and boxes
 
 
 def move_points(points: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""GraspBatchDecoder: a batch of training items in the making, made slice by slice by any number of threads."""
+"""Item batch: a batch of grasp items, decoded slice by slice by any number of threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def _taken(take: Take, shape: tuple[int, ...], dtype: Any = np.float32) -> tuple
     return tensor.view(kind).view(shape), memory.view(dtype).reshape(shape)
 
 
-# MERGED Inputs: the network's input of a batch whose pictures travelled as bytes, made where the batch lies now.
+# ---- the network's input of pictures that travelled as bytes
 
 
 def as_input(x: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:

@@ -1,7 +1,8 @@
-"""Matching: whether a grasp is right, by the rule of Jiang, Moseson and Saxena (ICRA 2011) as GG-CNN computes it.
+"""Metrics: the best grasp of a network's maps, and whether it is correct.
 
-A grasp counts as right where it overlaps one of the true rectangles by more than 25 % (intersection over union of the
-filled rectangles, in whole pixels) and its angle is within 30 degrees of that one's.
+A grasp is correct where it overlaps one of the true rectangles by more than 25 % (intersection over union of the filled
+rectangles, in whole pixels) and its angle is within 30 degrees of that one's: the rule of Jiang, Moseson and Saxena
+(ICRA 2011) as GG-CNN computes it.
 """
 
 from typing import Any
@@ -54,7 +55,7 @@ def is_correct_grasp(grasp: Points, truths: Points) -> bool:
     return any(iou(grasp, truth) > LEAST_IOU for truth in truths)
 
 
-# MERGED Prediction: the best grasp of a network's four maps.
+# ---- the best grasp of four maps
 
 _SMOOTHING_PX = (2.0, 2.0, 2.0, 1.0)  # sigma for quality, cos, sin and width, as GG-CNN smooths quality, angle, width
 _OPENING_PX = 150.0

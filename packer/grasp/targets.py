@@ -1,8 +1,9 @@
-"""Labels: the grasp rectangles of training items, exactly as GG-CNN and GR-ConvNet make them.
+"""Targets: the grasp rectangles of training items, and the maps that networks learn, exactly as GG-CNN has them.
 
 Rectangles are (row, column) corners here, (N, 4, 2). Every step cuts to whole pixels, towards zero, and the steps stand
 in the reference's order (dougsm/ggcnn, utils/dataset_processing/grasp.py): other roundings give other maps. Many
-samples are done at once: `owner` says which of them each rectangle belongs to.
+samples are done at once: `owner` says which of them each rectangle belongs to. The maps are quality, cos 2 theta,
+sin 2 theta and width of the grasps at each pixel. Styles are what GG-CNN and GR-ConvNet do differently with them.
 """
 
 from collections.abc import Sequence
@@ -118,7 +119,7 @@ def _length(steps: Ints) -> Floats:
     return lengths
 
 
-# MERGED Maps: quality, cos 2 theta, sin 2 theta and width of the grasps at each pixel, what the grasp networks learn.
+# ---- maps
 
 MAPS = ("quality", "cos", "sin", "width")
 _BACKGROUND = (0.0, 1.0, 0.0, 0.0)  # angle 0 where there is no grasp
@@ -149,7 +150,7 @@ def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
         each[pixels] = value.astype(np.float32)[number]
 
 
-# MERGED Styles: what the grasp networks do differently with the same rectangles.
+# ---- styles
 
 STYLES = ("ggcnn", "grconvnet")
 _WIDEST_PX = 150.0

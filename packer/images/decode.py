@@ -1,4 +1,4 @@
-"""Pixels of each kind from each format: image as RGB, depth and mask as stored."""
+"""Decode: the pixels of each kind from each format, image as RGB, depth and mask as stored; and validation."""
 
 import functools
 from types import ModuleType
@@ -163,7 +163,7 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
     return first
 
 
-# MERGED Validation: whether a file is what it announces, without keeping its pixels.
+# ---- whether a file is what it announces
 
 
 def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:

@@ -1,7 +1,11 @@
-"""Headers: what `sniff` says of many files, those of JPEGs that begin alike worked out once.
+"""Field decoder: the pictures of one field, decoded the way they are wanted, which is said once.
 
-The pictures of a set come from few encoders: up to their data they have the same bytes, but for their size and for the
-table of packer.images.restart_intervals. What a header says depends on these bytes alone, where there is one scan.
+What every batch does for every image is here, in few steps: an ordinary JPEG goes straight into the given memory, or
+through a view no further than the view shows. All else is packer.images.decode's.
+
+Headers of JPEGs that begin alike are worked out once. The pictures of a set come from few encoders: up to their data
+they have the same bytes, but for their size and for the table of packer.images.restart_intervals. What a header says
+depends on these bytes alone, where there is one scan.
 """
 
 import struct
@@ -82,10 +86,7 @@ class HeaderCache:
         form.known[form.key(buffer)] = found
 
 
-# MERGED Decoder: the pixels of one field's pictures, the way they are wanted said once.
-# MERGED
-# MERGED What every batch does for every image is here, in few steps: an ordinary JPEG goes straight into the given memory, or
-# MERGED through a view no further than the view shows. All else is packer.images.decode's.
+# ---- the decoder
 
 Pixels = npt.NDArray[Any]
 

@@ -1,9 +1,16 @@
-"""Cutting: of a JPEG with restart intervals, the smaller JPEG that shows a part of its picture, pixel for pixel.
+"""JPEG crop: the smaller JPEG that shows a part of a JPEG's picture, pixel for pixel.
 
-The part is a rectangle of whole intervals. The smaller file has the same header with another height and width, the data
-of those intervals row by row, and the markers between them numbered anew. A restart marker stands before the end marker
-too: libjpeg notes bytes that an interval did not use when it comes to the next one, and only warns of them when it has
-to look for a marker, which that makes it do once more. What is left of the last interval, up to 8 bytes, stays unseen.
+**With restart intervals** the part is a rectangle of whole intervals. The smaller file has the same header with another
+height and width, the data of those intervals row by row, and the markers between them numbered anew. A restart marker
+stands before the end marker too: libjpeg notes bytes that an interval did not use when it comes to the next one, and
+only warns of them when it has to look for a marker, which that makes it do once more. What is left of the last
+interval, up to 8 bytes, stays unseen.
+
+**Without** them the file is truncated below the part: the same with another height in its frame. libjpeg decodes as
+many rows of MCUs, passes over the rest of the scan, and warns of that when it finds the end marker. Rows above the part
+cannot be left out: each MCU is coded as a difference from the one before it. What libjpeg says of a whole file when its
+data is damaged, it says most often at the end: bytes are left, or missing. A truncated file does not get there, so this
+is for bytes that a checksum vouches for.
 
 What libjpeg-turbo makes of a pixel depends on its own MCU, and with subsampled chroma on the pixel beside it: fancy
 upsampling is a triangle filter over the two nearest chroma samples (jdsample.c), at every scale but 1/8. One pixel
@@ -155,14 +162,7 @@ def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, ru
         raise disagreement("its restart markers")
 
 
-# MERGED Shortening: of a JPEG without restart intervals, the one that ends below a part of its picture, pixel for pixel.
-# MERGED
-# MERGED The shorter file is the same with another height in its frame: libjpeg decodes as many rows of MCUs, passes over the
-# MERGED rest of the scan, and warns of that when it finds the end marker. Rows above the part cannot be left out: each MCU is
-# MERGED coded as a difference from the one before it. How far a pixel looks around itself, see packer.images.jpeg_crop.
-# MERGED
-# MERGED What libjpeg says of a whole file when its data is damaged, it says most often at the end: bytes are left, or missing.
-# MERGED A shortened file does not get there, so this is for bytes that a checksum vouches for.
+# ---- truncated below the part
 
 _MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in longer ones
 

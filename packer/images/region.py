@@ -1,4 +1,4 @@
-"""Regions: the pixels that a crop needs, at the scale that it needs, in as little work as the file allows.
+"""Region: the pixels that a crop or a view needs, at the scale that it needs, in as little work as the file allows.
 
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
@@ -6,12 +6,15 @@
 | row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.jpeg_crop; where they are says packer's own table,   |
 |                                                 | in foreign files they are looked for                               |
 | JPEG of one scan without any, its bytes vouched | the rows down to the end of the box, see                           |
-| for by a checksum: the usual `encoded` ones     | packer.images.jpeg_crop                                         |
+| for by a checksum: the usual `encoded` ones     | packer.images.jpeg_crop                                            |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
 | CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
 
 Whichever it is, the pixels are those of the whole picture decoded at that scale. What is damaged outside of what is
 decoded is not seen: a record's crc32 is there for that.
+
+Through a view, the scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing.
+The other eighths are no gain: libjpeg-turbo has no vector code for them, and takes longer than for the whole.
 """
 
 import math
@@ -224,10 +227,7 @@ def _unscaled(buffer: Buffer, found: Header, *, out: Any) -> Region:
     return Region(decode(buffer, "image", out=out), 0, 0, full, FULL)
 
 
-# MERGED Viewing: a JPEG through a view, decoding no more of it than the view shows, at the smallest scale that will do.
-# MERGED
-# MERGED The scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing. The other eighths
-# MERGED are no gain: libjpeg-turbo has no vector code for them, and takes longer than for the whole.
+# ---- through a view
 
 
 def prepare_view(

@@ -1,7 +1,17 @@
-"""The data of a TIFF: whether its strips or tiles decode to what the directory says. No pixel is made.
+"""Strict check: damage in the data of a picture file, JPEG apart, that OpenCV does not report.
+
+| format | what is compared |
+|---|---|
+| PNG | the crc32 of each chunk; zlib's checksum is OpenCV's to compare |
+| TIFF | each strip and tile, decoded to its exact length, as below |
+| WebP | the last bytes of the picture are needed to decode it: see `_check_webp` |
+| PNM as text | every sample is there, a number in range |
+| BMP, binary PNM, npy | nothing: plain samples behind a header that gives their length |
+
+JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.libjpeg.
 
 libtiff reports damage to a handler, and OpenCV, which has it print, goes on with what it has: half a picture. So each
-strip and tile is followed to its end here before OpenCV sees it, by its compression:
+strip and tile is followed to its end here before OpenCV sees it, by its compression. No pixel is made.
 
 none        as many bytes as its rows have
 LZW         codes that the table has, to the exact length, followed by the end code or by nothing
@@ -257,17 +267,7 @@ _CHECKS: dict[int, _Check] = {
 }
 
 
-# MERGED Strict check: damage in the data of a picture file, JPEG apart, that OpenCV does not report.
-# MERGED
-# MERGED | format | what is compared |
-# MERGED |---|---|
-# MERGED | PNG | the crc32 of each chunk; zlib's checksum is OpenCV's to compare |
-# MERGED | TIFF | each strip and tile, decoded to its exact length: see packer.images.strict_check |
-# MERGED | WebP | the last bytes of the picture are needed to decode it: see `_check_webp` |
-# MERGED | PNM as text | every sample is there, a number in range |
-# MERGED | BMP, binary PNM, npy | nothing: plain samples behind a header that gives their length |
-# MERGED
-# MERGED JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.libjpeg.
+# ---- every format
 
 
 def check_data(buffer: Buffer, found: Header) -> None:

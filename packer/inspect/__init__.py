@@ -1,1 +1,1 @@
-"""TO WRITE."""
+"""Inspect: what is in a pack, for people: contact sheets and statistics."""

@@ -1,4 +1,8 @@
-"""Recipe: how a step of the order becomes a batch. Threads hold this, and neither the loader nor its iterators."""
+"""Batch builder: how a step of the sampling order becomes a batch.
+
+Threads hold the builder, and neither the loader nor its iterators. A step becomes a job: samples of a pack are decoded
+at once, samples that a Python function makes are put together one by one.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -114,7 +118,7 @@ def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
     return (inner, chosen) if isinstance(inner, PackDataset) else (dataset, None)
 
 
-# MERGED Jobs of the engine: a batch decoded at once, and a batch of samples that a Python function sees one by one.
+# ---- the two kinds of jobs
 
 _SMALL_SLICES = 4  # per thread: they keep all threads busy to the end of a batch; each costs some microseconds
 

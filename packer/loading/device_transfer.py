@@ -1,7 +1,20 @@
-"""Finish: what is done to a batch where it arrives: pictures normalised, floats narrowed, layout changed.
+"""Device transfer: batches on their way to a device, normalised where they arrive.
 
-A picture is a tensor of four dimensions, (N, C, H, W). Formula: that of torchvision's ToTensor and Normalize,
-(value / 255 - mean) / std in float32, one rounding for each operation, so that all devices give the same bits.
+    carry     in a thread: batch after batch begins its way; what it gives is handed to `receive` in that order
+    receive   in the consumer's thread: the batch, fit for use there
+
+On CUDA, carry works on a side stream, one for each transfer, and order between the streams is kept by events:
+
+    consumer's stream   ... step k-1 | ready |                  wait(arrived k) | step k ...
+    side stream                        wait(ready) | copy k | process k | arrived k |
+
+`ready` is recorded when the consumer comes for a batch, before its step is launched: a copy waits for the steps before,
+never for the step that it should overlap with. Memory is safe both ways: device tensors are recorded on the consumer's
+stream, so that torch's allocator gives their memory to no other batch while a step reads it; host tensors are held
+until their copy has ended, so that nobody writes into what is still being read.
+
+A picture is a tensor of four dimensions, (N, C, H, W). Formula of the normalisation: that of torchvision's ToTensor and
+Normalize, (value / 255 - mean) / std in float32, one rounding for each operation: all devices give the same bits.
 """
 
 from collections import deque
@@ -103,20 +116,7 @@ def _checked(normalize: Any) -> MeanStd:
     return mean, std
 
 
-# MERGED Lane: the way of batches to a device, of which every prefetcher has one.
-# MERGED
-# MERGED     carry     in a thread: batch after batch begins its way; what it gives is handed to `receive` in that order
-# MERGED     receive   in the consumer's thread: the batch, fit for use there
-# MERGED
-# MERGED On CUDA, carry works on a side stream, one for each lane, and order between the streams is kept by events:
-# MERGED
-# MERGED     consumer's stream   ... step k-1 | ready |                  wait(arrived k) | step k ...
-# MERGED     side stream                        wait(ready) | copy k | finish k | arrived k |
-# MERGED
-# MERGED `ready` is recorded when the consumer comes for a batch, before its step is launched: a copy waits for the steps before,
-# MERGED never for the step that it should overlap with. Memory is safe both ways: device tensors are recorded on the consumer's
-# MERGED stream, so that torch's allocator gives their memory to no other batch while a step reads it; host tensors are held
-# MERGED until their copy has ended, so that nobody writes into what is still being read.
+# ---- the transfers
 
 _STAGED_BYTES = 64 << 10  # up to here CUDA takes pageable memory without making the host wait
 

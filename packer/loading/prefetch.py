@@ -1,4 +1,4 @@
-"""Prefetchers: batches of any loader on their way to a device while the step before is computed there."""
+"""Prefetchers: batches of any loader made, or sent to a device, while the step before is computed there."""
 
 import os
 import weakref
@@ -143,7 +143,7 @@ class _PrefetchPass:
         self._close()
 
 
-# MERGED DataLoaderX: torch's DataLoader, one batch ahead of the loop that takes them.
+# ---- torch's DataLoader, one batch ahead
 
 T_co = TypeVar("T_co", covariant=True)
 

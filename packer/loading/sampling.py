@@ -1,8 +1,11 @@
-"""Order: which samples a batch holds, as a function of seed, epoch and rank.
+"""Sampling: which samples a batch holds, as a function of seed, epoch and rank.
 
 One pass is one order of all samples; shuffled, it depends on (seed, pass) alone. Ranks take turns: of the positions of
 a pass, rank r of w has r, r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make
 the same number of batches. Where another number of ranks goes on with a pass, they take turns in what is left of it.
+
+A sampler of the user's whose order follows from `set_epoch`, or never changes, needs no state. One with a generator is
+known by that generator's state before the pass; one of another kind by its own `state_dict`, where it has one.
 """
 
 from collections.abc import Iterable, Sized
@@ -212,10 +215,7 @@ class _Stream:
         return Step(indices, passes)
 
 
-# MERGED Samplers: what has to be known of a sampler to draw the same order once more.
-# MERGED
-# MERGED A sampler whose order follows from `set_epoch`, or never changes, needs nothing. One with a generator is known by that
-# MERGED generator's state before the pass; one of another kind by its own `state_dict` before the pass, where it has one.
+# ---- the state of a user's sampler
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
@@ -252,7 +252,7 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
         raise InvalidRequest(f"state_dict: the sampler's generator does not take its state: {error}") from error
 
 
-# MERGED Ranks: which share of the samples is this process's.
+# ---- the rank of this process
 
 
 def place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:

@@ -120,7 +120,7 @@ class ReaderProcess:
 
 
 class IsolatedReader(Reader):
-    """A part that is read by an `Apart`, opened when that is first needed; its buffers are copies."""
+    """A part that is read by a `ReaderProcess`, opened when that is first needed; its buffers are copies."""
 
     def __init__(self, apart: ReaderProcess, path: Path, schema: Schema, samples: int) -> None:
         super().__init__(path, schema, samples=samples)

@@ -1,4 +1,7 @@
-"""Lease: a shared lock on a staged copy, which nobody removes as long as it is read."""
+"""Staged copies: what of a pack is staged, found by the digest of its manifest, and the lock that keeps it.
+
+A reader holds a shared lock on its copy, which nobody removes as long as it is read.
+"""
 
 import errno
 import fcntl
@@ -79,7 +82,7 @@ def _is_there(descriptor: int, folder: Path) -> bool:
         return False
 
 
-# MERGED Copies: what of a pack is staged, found by the digest of its manifest.
+# ---- copies
 
 _ORIGIN = ".origin"
 

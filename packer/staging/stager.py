@@ -1,7 +1,7 @@
-"""Copying: a file or a folder of a pack, its space taken beforehand, its sha256 computed on the way.
+"""Stager: copies a pack, or parts of it, once for all who ask; or warms the page cache where a copy does not fit.
 
 Space is taken by posix_fallocate and files are filled by plain writes: a disk or memory that is full is an error then,
-not the SIGBUS that a write to a mapped file would end in.
+not the SIGBUS that a write to a mapped file would end in. The sha256 of each file is computed on the way.
 """
 
 import hashlib
@@ -95,7 +95,7 @@ def in_blocks(size_bytes: int, block_bytes: int) -> int:
     return -(-size_bytes // block_bytes) * block_bytes
 
 
-# MERGED Stager: copies a pack, or parts of it, once for all who ask; or warms the page cache where a copy does not fit.
+# ---- stage
 
 _MOST_THREADS = 4  # they share one memory, or one disk
 

@@ -1,1 +1,1 @@
-"""Measuring: where the time of loading goes, what limits it on this machine, and what is wrong with it."""
+"""Tools: bench, tune, advise, profile, monitor, doctor; how fast loading is on this machine, and what limits it."""

@@ -167,7 +167,7 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
     return {"samples": samples, "seconds": seconds, "cpu_seconds": used, "first_batch_seconds": first}
 
 
-# MERGED What `packer bench` says: a table, the fastest in one sentence, and the same as JSON and CSV.
+# ---- the report: a table, the fastest in one sentence, JSON and CSV
 
 CSV_HEAD = (
     *("source", "loader", "workers", "round", "samples_per_second", "mb_per_second", "cpu_seconds_per_1000"),

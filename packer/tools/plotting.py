@@ -1,4 +1,4 @@
-"""Drawing: what all plots share. matplotlib is the optional extra `plot`, and loaded when something is drawn."""
+"""Plotting: the plots of bench and tune, and what all plots share. matplotlib is the optional extra `plot`."""
 
 import importlib.util
 import io
@@ -51,7 +51,7 @@ def save(drawn: Any, path: Path) -> None:
     save_file(path, data.getvalue())
 
 
-# MERGED The figures of `packer bench` as a picture: the best of each source as bars, and all of them over workers.
+# ---- bench: the best of each source as bars, and all of them over workers
 
 
 def draw_bench(lines: Sequence[BenchRow], path: Path) -> None:
@@ -116,7 +116,7 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
     plain(axes)
 
 
-# MERGED The sweep of `packer tune` as a picture: the columns stacked over the number of workers.
+# ---- tune: the columns stacked over the number of workers
 
 _COLOURS = {"compute": "#009e73", "wait": "#d55e00", "first": "#e69f00", "epoch": "#cc79a7"}
 _TOLD = {

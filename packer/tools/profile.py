@@ -245,7 +245,7 @@ def _copy(batch: Any, device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-# MERGED Profiling: a pack as the user names it, made ready and profiled.
+# ---- a pack as the user names it
 
 
 def profiled(
@@ -276,7 +276,7 @@ def _dropped(left: page_cache.Residency) -> str:
     return f"Cold: {left.share:.1%} of the pack was in memory."
 
 
-# MERGED What `packer profile` says: the stages, which of them limits and what helps, and the same as JSON.
+# ---- the report: the stages, which of them limits and what helps, JSON
 
 NAMES = {"copy": "copy to device"}
 _HELPS = {

@@ -2,10 +2,10 @@
 
 | column  | from -> to                                                                              |
 |---------|-----------------------------------------------------------------------------------------|
-| epoch   | end of the last step -> the old iterator is gone: a batch that an early `break` drops, workers that end |
-| first   | start of the pass -> first batch in hand: iterator, workers that start, first batch      |
+| epoch   | end of the last step -> the old iterator is gone: time to shut down the old workers     |
+| first   | start of the pass -> first batch in hand: iterator, workers that start, first batch     |
 | compute | the steps                                                                               |
-| wait    | end of a step -> next batch in hand                                                      |
+| wait    | end of a step -> next batch in hand                                                     |
 | total   | the sum of the four                                                                     |
 
 The table is that of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls), in which the gap between
@@ -256,7 +256,7 @@ def recommended(rows: Sequence[TuneRow]) -> TuneRow:
     return min(knees, key=lambda row: row.total)
 
 
-# MERGED What `packer tune` says: the five columns, the recommendation in one sentence, and the same as JSON and CSV.
+# ---- the report: columns, the recommendation in one sentence, JSON and CSV
 
 CSV_HEAD = ("loader", "workers", "run", "epoch", "first", "compute", "wait", "total", "loaded_per_used", "memory_mb")
 _MUCH_WAITING = 0.1

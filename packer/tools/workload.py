@@ -1,4 +1,4 @@
-"""Calling: a user's function by its name, `module:function`."""
+"""Workload: what is measured: a pack or a folder, and the loader with its number of workers that reads it."""
 
 import importlib
 import os
@@ -50,7 +50,7 @@ def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
     return function
 
 
-# MERGED Subject and Setting: what is loaded, and through which loader with how many workers.
+# ---- subjects and loader settings
 
 STOCK, OURS = "DataLoader", "Loader"
 LOADERS = (STOCK, OURS)

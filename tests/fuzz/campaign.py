@@ -76,7 +76,7 @@ def _prepare(target: Target, place: Path) -> None:
 
 def _work(engine: str, name: str, place: Path, seconds: int) -> int:
     """One worker; its exit code."""
-    command = [sys.executable, "-m", "fuzz.worker", engine, name, str(place.resolve()), str(seconds)]
+    command = [sys.executable, "-m", "tests.fuzz.worker", engine, name, str(place.resolve()), str(seconds)]
     with (place / "log").open("ab") as log:
         worker = subprocess.Popen(
             [*command, str(int.from_bytes(os.urandom(3), "big"))],

@@ -85,7 +85,7 @@ def names() -> list[str]:
 
 def load(name: str) -> Target:
     """The target of that name."""
-    module = import_module(f"fuzz.targets.{name}")
+    module = import_module(f"tests.fuzz.targets.{name}")
     tokens, most_bytes = getattr(module, "TOKENS", ()), getattr(module, "MOST_BYTES", _MOST_BYTES)
     return Target(name, module.check, module.seeds, tokens, most_bytes)
 

@@ -1,6 +1,6 @@
 """Worker: one process that fuzzes one target with one engine until its time is over or an input ends it.
 
-    python -m fuzz.worker ENGINE TARGET FOLDER SECONDS SEED
+    python -m tests.fuzz.worker ENGINE TARGET FOLDER SECONDS SEED
 
 FOLDER has `corpus` with the inputs to start from, and gets `findings`, and `progress` for whoever started this.
 """
@@ -61,7 +61,7 @@ def with_atheris(name: str, folder: Path, seconds: int, seed: int) -> None:
     options: dict[str, object] = {
         "max_total_time": seconds,
         "max_len": target.most_bytes,
-        "timeout": 1 << 20,  # fuzz.campaign looks at the clock, and here processor time counts
+        "timeout": 1 << 20,  # tests.fuzz.campaign looks at the clock, and here processor time counts
         "rss_limit_mb": limit_memory(),
         "artifact_prefix": f"{folder / 'artifacts'}/",
         "seed": seed,

@@ -26,7 +26,7 @@ _MOST_SECONDS = 1500.0
 
 def run(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """What the program says of each operation."""
-    program = Path(__file__).with_name("bounded.py")
+    program = Path(bounded_program.__file__)
     command = [sys.executable, str(program), *map(str, folders)]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_MOST_SECONDS, check=True, text=True)
     yield from map(json.loads, done.stdout.splitlines())

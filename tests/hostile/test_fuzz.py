@@ -50,7 +50,7 @@ def test_the_corpus_is_small_and_has_names_that_its_bytes_give() -> None:
 
 def planted(monkeypatch: pytest.MonkeyPatch, guilt: str) -> Target:
     """A target whose check does that to what begins with `b`."""
-    module = ModuleType("fuzz.targets.planted")
+    module = ModuleType("tests.fuzz.targets.planted")
     exec(FINDS.format(guilt=guilt), module.__dict__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return load("planted")
@@ -61,10 +61,10 @@ def planted(monkeypatch: pytest.MonkeyPatch, guilt: str) -> Target:
     [
         ("raise KeyError(data)", "exception"),
         (
-            "from packer.errors import InvalidRequest; raise type('Lines', (InvalidRequest,), {'__str__': lambda self: '\\x1b[2J'})",
+            "from packer.errors import BadInput; raise type('Lines', (BadInput,), {'__str__': lambda _: '\\x1b[2J'})",
             "exception",
         ),
-        ("from fuzz.target import Disagreement; raise Disagreement('other')", "disagreement"),
+        ("from tests.fuzz.target import Disagreement; raise Disagreement('other')", "disagreement"),
         ("raise MemoryError", "memory"),
     ],
 )
@@ -98,8 +98,10 @@ ENGINES = [
 @pytest.fixture
 def own_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for targets of a test, before which no other counts, in this process and in workers."""
-    folder = tmp_path / "path" / "fuzz"
+    folder = tmp_path / "path" / "tests" / "fuzz"
     folder.mkdir(parents=True)
+    for name in ("__init__.py", "support"):
+        (folder.parent / name).symlink_to(ROOT / "tests" / name)
     for path in (ROOT / "tests" / "fuzz").glob("*.py"):
         (folder / path.name).symlink_to(path)
     (folder / "targets").mkdir()
@@ -117,9 +119,10 @@ def own_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_an_engine_finds_what_is_planted(own_targets: Path, engine: str, guilt: str, kind: str) -> None:
     (own_targets / "planted.py").write_text('"""Planted."""\n' + FINDS.format(guilt=guilt))
-    corpus = own_targets.parents[2] / "corpus"
-    command = [sys.executable, "-m", "fuzz", "planted", "--seconds", "2", "--engine", engine, "--corpus", str(corpus)]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    corpus = own_targets.parents[3] / "corpus"
+    command = [sys.executable, "-m", "tests.fuzz", "planted", "--seconds", "2", "--engine", engine]
+    command += ["--corpus", str(corpus)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=own_targets.parents[3])
     assert ended.returncode == 1, ended
     found = [path for path in (corpus / "planted" / "findings").iterdir() if path.suffix != ".txt"]
     assert found and all(path.read_bytes()[:1] == b"b" and path.name.startswith(kind) for path in found)
@@ -135,7 +138,7 @@ def test_kept_are_the_small_inputs_that_reach_further() -> None:
 
 
 def test_the_list_has_every_target_with_what_it_is() -> None:
-    command, environment = [sys.executable, "-m", "fuzz", "--list"], {"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT}"}
+    command, environment = [sys.executable, "-m", "tests.fuzz", "--list"], {"PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in ended.stdout.splitlines()] == names()
     assert all(len(line.split()) > 2 for line in ended.stdout.splitlines())

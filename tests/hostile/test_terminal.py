@@ -439,8 +439,8 @@ PYTHON = """
 import packer, sys
 from packer.datasets.pack_dataset import PackDataset
 from packer.conversion.convert import convert
-from packer.conversion.options import Options
-from packer.conversion.source_spec import Request
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
 path, source = {path!r}, {source!r}
 try:
     found = packer.open(path)
@@ -459,7 +459,7 @@ THEN = (
     "packer.open(path)[99]",
     "packer.open(path, fields=[path])",
     "packer.open(path, verify='full')[0]",
-    "convert(Request().open(source)[0], __import__('pathlib').Path(path + 'new'), Options())",
+    "convert(SourceSpec().open(source)[0], __import__('pathlib').Path(path + 'new'), ConversionOptions())",
 )
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from packer.errors import DamagedImage, MissingPackage
 from packer.images import decode, describe, sniff, validate
-from packer.images.backends import libjpeg, turbojpeg
+from packer.images.backends import libjpeg
+from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.system.parallel import ordered_map
 from tests.support import picture_files
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
@@ -185,7 +186,7 @@ def test_without_the_system_library_simplejpeg_steps_in(monkeypatch: pytest.Monk
 def test_a_library_that_decodes_wrong_pixels_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, choosing_again: None
 ) -> None:
-    monkeypatch.setattr(turbojpeg.Library, "decode", lambda self, buffer, pixels: None)
+    monkeypatch.setattr(turbojpeg_backend.Library, "decode", lambda self, buffer, pixels: None)
     assert describe().startswith("simplejpeg ")
 
 

@@ -27,7 +27,7 @@ from tests.support.descriptors import open_files
 
 COUNT = 40
 LONG_S = 60.0
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def in_full(values: tuple[str, str]) -> Any:
 def started(path: Path, way: str, end: str) -> "AbstractContextManager[subprocess.Popen[str]]":
     """A program in the middle of an epoch."""
     steps, transform = WAYS[way]
-    given = {"paths": [str(TESTS.parent)], "pack": str(path), "transform": transform, "steps": steps, "end": end}
+    given = {"paths": [str(ROOT)], "pack": str(path), "transform": transform, "steps": steps, "end": end}
     return program(SCRIPT.format(**given))
 
 

@@ -238,8 +238,7 @@ loader = packer.Loader(dataset, 3, geometry=RandomRotation(30), shuffle=True, se
 loader.load_state_dict(json.loads({json.dumps(state)!r}))
 print(digest_of(loader))
 """
-    tests = Path(__file__).parent
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(tests)!r}, {str(tests.parent)!r}]\n{code}"]
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n{code}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split()[-1] == digest_of(batches)
 

@@ -112,13 +112,14 @@ def test_of_tuples_subsets_samplers_and_other_data_sets(root: Path) -> None:
 ANEW = """
 import multiprocessing, sys, threading
 sys.path[:0] = {paths!r}
-import packer, test_crew, test_datasets
+import packer, test_worker_processes
+from tests.support.sample_digests import digest_of
 if __name__ == "__main__":
     multiprocessing.set_start_method({method!r})
     dataset = packer.open({pack!r})
-    options = dict(transform=test_crew.brighter, geometry=test_crew.RANDOM, shuffle=True)
+    options = dict(transform=test_worker_processes.brighter, geometry=test_worker_processes.RANDOM, shuffle=True)
     found = [packer.Loader(dataset, 4, workers=workers, **options) for workers in (0, 1)]
-    digests = [[test_datasets.digest_of(loader) for _ in range(2)] for loader in found]
+    digests = [[digest_of(loader) for _ in range(2)] for loader in found]
     assert digests[0] == digests[1], digests
     for loader in found:
         loader.close()
@@ -130,7 +131,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.full)])
 def test_workers_may_be_started_anew(root: Path, method: str) -> None:
-    given = {"paths": [str(ROOT), str(ROOT / "tests")], "pack": str(root / "jpeg.pack"), "method": method}
+    given = {"paths": [str(ROOT), str(ROOT / "tests" / "loading")], "pack": str(root / "jpeg.pack"), "method": method}
     with program(ANEW.format(**given)) as process:
         _, errors = process.communicate(timeout=LONG_S)
         assert (process.returncode, errors) == (0, "")

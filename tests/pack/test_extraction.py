@@ -24,7 +24,6 @@ from packer.files.open_folder import OpenFolder
 from packer.files.safe_paths import Collisions, components, folded
 from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.pack import extraction
 from packer.pack.extraction import extract
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees
@@ -253,7 +252,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
             raise StorageError("planted")
         real(self, names, data)
 
-    monkeypatch.setattr(extraction.Tree, "write", fail)
+    monkeypatch.setattr(TreeWriter, "write", fail)
     with pytest.raises(StorageError, match="planted"):
         extract(pack, tmp_path / "back")
     assert [path.name for path in tmp_path.iterdir()] == ["pack"]

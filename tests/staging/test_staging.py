@@ -623,8 +623,8 @@ def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/staging.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     # what others on this machine staged is theirs: a shared memory of the test's own
-    here = "from pathlib import Path; from packer.system.limits import Machine; from packer.staging import reading"
-    here += f"; reading.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
+    here = "from pathlib import Path; from packer.system.limits import Machine; from packer.staging import open_staged"
+    here += f"; open_staged.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
     subprocess.run([sys.executable, "-W", "error", "-c", f"{here}\n{block}"], cwd=tmp_path, check=True)
 
 

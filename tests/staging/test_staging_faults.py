@@ -60,7 +60,7 @@ def written_bytes() -> int:
 # ---- many at once
 
 
-def stager(work: Callable[[], Any], answer: Path) -> int:
+def staging_child(work: Callable[[], Any], answer: Path) -> int:
     """A child that writes what `work` returns to a file; returns its process id."""
     pid = fork()
     if pid == 0:
@@ -94,7 +94,7 @@ def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format:
         return [str(done.path), done.how, done.copied_bytes, written_bytes() - before]
 
     answers = [tmp_path / f"{number}" for number in range(_STAGERS)]
-    pids = [stager(work, answer) for answer in answers]  # before the lock is taken: they would inherit it
+    pids = [staging_child(work, answer) for answer in answers]  # before the lock is taken: they would inherit it
     with UserFolder(base).locked(None):  # so that all of them meet at it
         os.write(opening, b"g" * _STAGERS)
         for _ in range(_STAGERS):

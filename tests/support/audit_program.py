@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from packer.conversion.convert import convert  # noqa: E402
 from packer.conversion.options import ConversionOptions  # noqa: E402
@@ -42,7 +42,7 @@ ALWAYS = (
     *("os.symlink", "os.setxattr", "os.putenv", "os.kill", "signal.pthread_kill", "cpython.run_command"),
 )
 PREFIXES = ("socket.", "urllib.", "http.", "ftplib.", "smtplib.", "winreg.", "sqlite3.", "ctypes.call", "imaplib.")
-CODE = tuple({sys.prefix, sys.base_prefix, str(HERE.parent)})  # where code may come from
+CODE = tuple({sys.prefix, sys.base_prefix, str(ROOT)})  # where code may come from
 CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.utime", "shutil.rmtree")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.support.command_runs import SCENES, Scene, check_end, load_everything  # noqa: E402
 from tests.support.fault_injection import in_one_thread, run, small_buffers  # noqa: E402

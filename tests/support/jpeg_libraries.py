@@ -13,7 +13,9 @@ from unittest import mock
 import pytest
 import turbojpeg
 
-from packer.images.backends import libjpeg, simplejpeg, turbojpeg
+from packer.images.backends import libjpeg
+from packer.images.backends import simplejpeg as simplejpeg_backend
+from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.images.header import Buffer, Header
 
 _FIND = "_TurboJPEG__find_turbojpeg"
@@ -31,12 +33,12 @@ def _pyturbojpeg() -> libjpeg.Library:
     """On the library that PyTurboJPEG finds, else on the bundled one; RuntimeError or OSError without either."""
     path = bundled()
     try:
-        found = turbojpeg.Library()
+        found = turbojpeg_backend.Library()
     except (RuntimeError, OSError):
         if path is None:
             raise
         with mock.patch.object(turbojpeg.TurboJPEG, _FIND, lambda self: str(path)):
-            found = turbojpeg.Library()
+            found = turbojpeg_backend.Library()
     if path is not None and str(path) in Path("/proc/self/maps").read_text():
         found.binary = path.name
     return found
@@ -49,7 +51,7 @@ def _working() -> dict[str, libjpeg.Library]:
     except (RuntimeError, OSError) as error:
         cause = str(error).splitlines()[0]
         ABSENT["PyTurboJPEG"] = f"{cause}, nor pylibjxl's, which needs Python 3.11; install libturbojpeg0"
-    found["simplejpeg"] = simplejpeg.Library()
+    found["simplejpeg"] = simplejpeg_backend.Library()
     return found
 
 

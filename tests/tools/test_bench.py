@@ -197,7 +197,7 @@ def test_errors_of_another_process_come_back_in_one_line() -> None:
     with RunnerProcess("one", _answers, Failing(9, 0)) as player:
         assert player.ask({"index": 1}, watch=True) == {"value": "sample-1"}
         assert player.peak_mb >= 0
-        with pytest.raises(PackerError, match=r"slow.py:\d+: __getitem__ raised ValueError: two is too much"):
+        with pytest.raises(PackerError, match=r"slow_datasets.py:\d+: __getitem__ raised ValueError: two is too much"):
             player.ask({"index": 2})
     with RunnerProcess("two", _answers, Dying(9, 0)) as player:
         with pytest.raises(PackerError, match="two: its process ended with SIGKILL"):

@@ -19,7 +19,8 @@ from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomResizedCrop,
 from packer.geometry.warp import image
 from packer.images.backends import libjpeg, opencv
 from packer.pack.reader import Pack
-from packer.tools import plotting, profile, stage_chart
+from packer.tools import plotting, stage_chart
+from packer.tools import profile as profile_tool
 from packer.tools.profile import LASTING, STAGES, Profile, profile
 from packer.tools.tune import SweepPlan
 from tests.support import source_trees
@@ -168,11 +169,11 @@ def made(**milliseconds: float) -> Profile:
 
 def test_the_verdict_names_the_stage_the_rate_and_what_helps() -> None:
     found = made(read=0.1, crc=9.0, decode=0.6, warp=0.2, collate=0.1)  # crc is gone after the first epoch
-    assert profile.verdict(found, cores=4) == (
+    assert profile_tool.verdict(found, cores=4) == (
         "Decode limits: 0.60 of 1.00 ms per sample, 60%; 1000 samples/s in one thread, at most 4000 on 4 cores. "
         "To go faster: store less to decode: packer convert --resize, or --codec image=raw."
     )
-    text = "\n".join(profile.text(found, cores=4))
+    text = "\n".join(profile_tool.text(found, cores=4))
     assert re.search(r"^crc +9\.000 +1st epoch", text, re.MULTILINE)
     assert re.search(r"^total +1\.000$", text, re.MULTILINE)
     assert "Copy to device: left out, torch finds no GPU here." in text

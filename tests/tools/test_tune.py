@@ -15,6 +15,7 @@ from packer.errors import InvalidRequest
 from packer.tools import tune
 from packer.tools.tune import SweepPlan, TuneRow, chosen, knee, measure, planned, recommended, sweep, total
 from packer.tools.workload import LoaderSetting, Subject
+from tests.support import slow_datasets
 from tests.support.command_line import run
 from tests.support.conversions import packed
 from tests.support.measurements import row
@@ -176,7 +177,7 @@ def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert planned(subject, 5, **plain) == SweepPlan(3, 3)
     assert planned(subject, 5, **{**plain, "step_ms": 20.0, "steps": 2}) == SweepPlan(2, 3, 0.02)
     with pytest.raises(InvalidRequest, match="give one of them"):
-        planned(subject, 5, **{**plain, "step_ms": 20.0, "step": "slow:step"})
+        planned(subject, 5, **{**plain, "step_ms": 20.0, "step": "slow_datasets:step"})
     with pytest.raises(InvalidRequest, match="a pass over .* has 3 batches"):
         planned(subject, 5, **{**plain, "steps": 4})
     with pytest.raises(InvalidRequest, match="--early-break: say with --steps"):
@@ -185,9 +186,10 @@ def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
-    monkeypatch.chdir(Path(__file__).parent)  # where slow.py is
+    monkeypatch.chdir(Path(slow_datasets.__file__).parent)
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
-    words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--step", "slow:step", "--cold")
+    words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--cold")
+    words = (*words, "--step", "slow_datasets:step")
     done = run("tune", tmp_path / "photos.pack", *words, "--output", figures, "-o", rows)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())

@@ -1,1 +1,1 @@
-"""What formats share that stack the values of a field into arrays, as HDF5 and .pth do. No format itself."""
+"""Columns: arrays per field, n samples long, which hdf5, pth and bmp write and map."""

@@ -1,7 +1,8 @@
-"""Archive: where the entries of a zip file lie in it, when all of them are stored as they are, as torch and NumPy do.
+"""Zip arrays: arrays stored in a zip file as they are, as torch and NumPy do, and their places in the mapped file.
 
 The directory is read by the standard library; what it says is believed only as far as the file bears it out.
-Layout: PKWARE APPNOTE 4.3.
+Layout: PKWARE APPNOTE 4.3. An .npz file has the end record under the name `packer.json`, then one `.npy` file
+(numpy/lib/format.py, version 1.0) per array, whose header is exactly the one that `header` makes.
 """
 
 import mmap
@@ -94,10 +95,7 @@ class Archive:
         return ArraySpan(start, info.file_size)
 
 
-# MERGED npz: arrays in one uncompressed .npz file, which numpy.load opens, and their places in the mapped file.
-# MERGED
-# MERGED Layout: a zip file whose entries are stored as they are: the end record under the name `packer.json`, then one `.npy`
-# MERGED file (numpy/lib/format.py, version 1.0) per array. The header of each is exactly the one that `header` makes.
+# ---- npz files
 
 _END = "packer.json"
 _UNIT = 64  # what NumPy rounds the size of a header up to

@@ -1,1 +1,1 @@
-"""TO WRITE."""
+"""Backends: the libraries that decode pictures: libjpeg-turbo through PyTurboJPEG or simplejpeg, OpenCV, Pillow."""

@@ -1,1 +1,1 @@
-"""TO WRITE."""
+"""Headers: what the first bytes of a picture file say, one file format each; `detection` tells which it is."""

@@ -1,4 +1,9 @@
-"""Lettering: text drawn with OpenCV, so that none of it is cut.
+"""PNG image: a sheet as one picture, drawn with OpenCV, so that no text is cut.
+
+title
+legend                                  as many lines as it needs
+tile  tile  tile                        a tile: its pictures side by side, under each its field's name and size
+tile  tile  tile                        (of a depth: its scale), then the key, then the other values
 
 OpenCV 4 has stroke fonts for ASCII, OpenCV 5 letters of its own under the same names: both are measured, none is
 assumed.
@@ -92,12 +97,7 @@ def put(canvas: Pixels, text: str, at: tuple[int, int], *, font: Font, colour: C
     cv2.putText(target, text, at, font.face, font.scale, colour, 1, cv2.LINE_AA)
 
 
-# MERGED png: a sheet as one picture, drawn with OpenCV.
-# MERGED
-# MERGED title
-# MERGED legend                                  as many lines as it needs
-# MERGED tile  tile  tile                        a tile: its pictures side by side, under each its field's name and size
-# MERGED tile  tile  tile                        (of a depth: its scale), then the key, then the other values
+# ---- the picture
 
 MARGIN_PX = 24
 GAP_PX = 20  # between tiles

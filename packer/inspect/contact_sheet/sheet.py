@@ -1,4 +1,4 @@
-"""Choice: which samples a sheet shows."""
+"""Sheet: the chosen samples as tiles under a title and a legend; png_image and html_page give it a form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
     return [int(random.integers(low, high)) for low, high in zip(starts, starts[1:], strict=False)]
 
 
-# MERGED Sheet: tiles under a title and a legend; png.py and html.py give it a form.
+# ---- the sheet
 
 _NOTE = "depth colours: 1st to 99th percentile of each picture"
 

@@ -1,4 +1,7 @@
-"""Close-up: the part of a sample that its grasps and boxes are in, instead of the whole."""
+"""Tile: one sample as a sheet shows it: pictures with the labels drawn in, the key, and what else is known of it.
+
+A zoom shows the part of a sample that its grasps and boxes are in, instead of the whole.
+"""
 
 import math
 from collections.abc import Sequence
@@ -82,7 +85,7 @@ def _whole(start: float, end: float, length: int) -> tuple[int, int]:
     return first, max(first + 1, round(end * length))
 
 
-# MERGED Tile: one sample as a sheet shows it: pictures with the labels drawn in, the key, and what else is known of it.
+# ---- tiles
 
 _MOST_PICTURES = 8  # of one sample side by side
 _MOST_ITEMS = 12
@@ -285,7 +288,7 @@ def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
     return int(value.shape[0]), int(value.shape[1])
 
 
-# MERGED Wording: the values of a sample in a few words; as the pack has them, nothing is escaped here.
+# ---- values in a few words, as the pack has them: nothing is escaped here
 
 
 def value_text(field: Field, value: Any, drawn: ShapeCounts | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Duplicates: samples whose stored bytes of one field are the same.
+"""Scan: reads the samples of a pack once, has every field measured, and finds duplicates.
 
 The index holds a crc32 of every value: only those that share one are read, and told apart by sha256. The same picture
 in another file form, or with other metadata, is no duplicate here.
@@ -34,7 +34,7 @@ def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[li
     return [group for group in groups.values() if len(group) > 1]
 
 
-# MERGED Survey: reads the samples of a pack once, and has every field measured.
+# ---- the scan
 
 _COLLECTORS: dict[str, type[Collector]] = {
     "image": ImageCollector,

@@ -1,1 +1,1 @@
-"""What can be added to any source: files beside its samples, and lists that split them. No source itself."""
+"""Extensions of any source: sidecar files, lists and shares that split, and the derived source that has them."""

@@ -1,1 +1,1 @@
-"""What sources read with: folder listings, label files, point clouds. No source itself."""
+"""What sources read with: folder listings, folder layouts, label files, point clouds, path patterns."""

@@ -1,1 +1,1 @@
-"""TO WRITE."""
+"""Advise: which way to pack a source, judged by trials with a few of its samples on this machine."""

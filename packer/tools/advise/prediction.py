@@ -1,4 +1,4 @@
-"""Prediction: what packing a whole set in one way will give, from a trial with a few samples and the machine's rates.
+"""Prediction: what packing a whole set in one way gives, from a trial with a few samples and the machine's rates.
 
 With all bytes in memory, the rate is the trial's. Beyond that, the share of the pack that the page cache cannot hold
 is read from the disk in every epoch, while other samples are decoded: the slower of the two decides. Packing reads,
@@ -126,7 +126,7 @@ def thrifty(
     return found if found is not None and _EQUAL * found.rate > (now or 0.0) else None
 
 
-# MERGED Disk: how fast files are read, cold and warm, and written; how fast memory is copied. Bytes per second, all cores.
+# ---- rates of disk and memory, in bytes per second, all cores
 
 _PROBE_BYTES = 64 << 20
 _BLOCK_BYTES = 256 << 10

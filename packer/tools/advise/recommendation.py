@@ -1,4 +1,4 @@
-"""Advise: which way to pack a source, judged by trials with a few of its samples on this machine."""
+"""Recommendation: which way to pack a source, judged by trials with a few of its samples, and the report of it."""
 
 import os
 import tempfile
@@ -216,7 +216,7 @@ def _scratch(machine: Machine) -> Iterator[Path]:
         yield Path(folder)
 
 
-# MERGED What `packer advise` says: the machine, a table of predictions, what to do and why, and the same as JSON.
+# ---- the report: the machine, a table of predictions, what to do and why, JSON
 
 _WORTH = 1.1  # times the source as it is
 _HEAD_LAST = ("first epoch", "decode ms", "GB", "convert", "in memory")

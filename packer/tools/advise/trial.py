@@ -1,7 +1,8 @@
-"""Trials: a few samples packed in several ways and loaded, the way that `packer bench` loads them.
+"""Trial: a few samples of a source packed in several ways and loaded, the way that `packer bench` loads them.
 
-Formats that hold the same values differ in nothing but how long reading them takes: the first one is loaded, and of the
-others that difference is measured, which shows in a moment what the noise of loading would hide.
+The samples are drawn at random but always the same. Formats that hold the same values differ in nothing but how long
+reading them takes: the first one is loaded, and of the others that difference is measured, which shows in a moment what
+the noise of loading would hide.
 """
 
 import os
@@ -145,7 +146,7 @@ class TrialRunner:
         return statistics.median(rates)
 
 
-# MERGED Sampling: the samples of a source that trials take, drawn at random but always the same, and what they tell of it.
+# ---- the samples that trials take
 
 _SAMPLES = 64
 _PIXEL_BYTES = 192 << 20  # of all that are drawn
