@@ -16,6 +16,7 @@ Layout of the file (torch/serialization.py: a zip archive in which every entry i
 The reader never looks into data.pkl: the k-th array of the layout is data/<k>, and its size must be exactly right.
 """
 
+import gc
 import mmap
 import sys
 from collections import deque
@@ -107,6 +108,10 @@ def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> 
             raise StorageError(f"{path}: cannot write: {reason(error)}; free space or choose another folder") from error
         if sink.error is not None:
             raise sink.error
+    if any(isinstance(content, mmap.mmap) for _, content in contents):
+        # torch 2.6 keeps what it saved in a cycle, and with it the space of the spools on the disk
+        del tensors, flat
+        gc.collect()
 
 
 class Reader(base.Reader):

@@ -1,5 +1,6 @@
 """pth parts through the back door: torch loads them as tensors; the reader takes those that torch saved."""
 
+import gc
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ import torch
 
 from packer.errors import CorruptPack, StorageError
 from packer.formats.pth import Reader, Writer
+from packer.formats.stacking import spooling
 from packer.schema import DTYPES, Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
@@ -213,6 +215,18 @@ def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_pat
         return len(Reader(path, SCHEMA, samples=1))
 
     assert child(run).value == 1
+
+
+def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, not when Python next looks for cycles, in which torch 2.6 leaves what it has saved."""
+    monkeypatch.setattr(spooling, "_MOST_BUFFERED", 300)
+    gc.disable()
+    try:
+        write(tmp_path / "a.pth", packs.records(20))
+        held = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
+    finally:
+        gc.enable()
+    assert held == []
 
 
 def test_a_part_is_refused_at_every_cut(tmp_path: Path) -> None:

@@ -191,7 +191,8 @@ def test_a_small_version_behind_a_tiff_is_no_other_picture() -> None:
 
 def test_a_tiff_in_cielab_is_refused() -> None:
     file = io.BytesIO()
-    Image.fromarray(picture_files.colours(), "LAB").save(file, "TIFF")
+    colours = picture_files.colours()
+    Image.frombytes("LAB", colours.shape[1::-1], colours.tobytes()).save(file, "TIFF")
     with pytest.raises(DamagedImage, match="its colours are CIELab"):
         decode(file.getvalue(), "image")
 

@@ -256,7 +256,7 @@ def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> N
 
 def gif_mask(values: Any) -> bytes:
     """A GIF whose palette is black and white, as masks of cars are distributed."""
-    image = Image.fromarray(values, "P")
+    image = Image.frombytes("P", values.shape[::-1], values.tobytes())
     image.putpalette([0, 0, 0, 255, 255, 255])
     file = io.BytesIO()
     image.save(file, "GIF")

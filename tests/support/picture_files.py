@@ -104,8 +104,7 @@ def with_orientation(tiff: bytes, orientation: int) -> bytes:
 def palette_png(indices: Pixels, *, bits: int = 8, seed: int = 3) -> bytes:
     """A palette PNG whose entries are colours, one of them transparent."""
     count = 1 << bits
-    picture = Image.fromarray(indices, "L").copy()
-    picture = Image.frombytes("P", picture.size, indices.tobytes())
+    picture = Image.frombytes("P", indices.shape[::-1], indices.tobytes())
     picture.putpalette(np.random.default_rng(seed).integers(0, 256, 3 * count, np.uint8).tobytes())
     file = io.BytesIO()
     picture.save(file, "PNG", bits=bits, transparency=0)
