@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_cli import run
 
 from packer.conversion.convert import convert
 from packer.conversion.options import ConversionOptions
@@ -25,6 +24,7 @@ from packer.sources import cornell as cornell_source
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.input_folder import LinkLeadsOut
 from packer.sources._parse.path_pattern import Pattern
+from tests.support.command_line import run
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
