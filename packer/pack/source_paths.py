@@ -44,7 +44,7 @@ class SourcePaths:
         elif pack.manifest.source.get("kind") != "folder" or "image" not in pack.schema:
             raise InvalidRequest(
                 f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "
-                "pack again with it, such as without --fields"
+                "pack again with it: without --preset and --fields"
             )
 
     def of(self, index: int) -> Sequence[SourcePath]:
