@@ -415,3 +415,10 @@ def test_texts_that_no_resize_moves_are_told(tmp_path: Path) -> None:
     said = "xml: kept as they are: coordinates in them are of the source's pixels, which --resize moves"
     assert said in run(*words, "--resize", "20").stderr
     assert said not in run(*words).stderr
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".JPEG", ".png"])
+def test_masks_in_jpeg_are_told(tmp_path: Path, suffix: str) -> None:
+    root = write(tmp_path, {f"{name}{end}": b"" for name in "ab" for end in (".jpg", f"_m{suffix}")})
+    note = opened(root, f"mask=_m{suffix}:mask").notes[-1]
+    assert ("JPEG blurs the values of mask around edges" in note) == (suffix != ".png")

@@ -256,7 +256,13 @@ class _Files(AddedFields):
 
 def _note(sidecars: Sequence[Sidecar]) -> str:
     fields = ", ".join(f"{sidecar.name} ({shown(sidecar.suffix)})" for sidecar in sidecars)
-    return f"fields from files beside the samples: {fields}"
+    blurred = [shown(sidecar.name) for sidecar in sidecars if sidecar.kind == "mask" and _is_jpeg(sidecar)]
+    lossy = f"; JPEG blurs the values of {', '.join(blurred)} around edges: threshold them, or convert to PNG"
+    return f"fields from files beside the samples: {fields}{lossy if blurred else ''}"
+
+
+def _is_jpeg(sidecar: Sidecar) -> bool:
+    return sidecar.suffix.lower().endswith((".jpg", ".jpeg"))
 
 
 def _relative(path: Path, root: Path) -> str:
