@@ -109,7 +109,6 @@ OPERATIONS: dict[str, Callable[[Path, Path], int]] = {
     "extract": commanded("extract", "{pack}", "{work}/tree"),
     "extract --skip-bad": commanded("extract", "{pack}", "{work}/some", "--skip-bad"),
     "index --check": commanded("index", "{pack}", "--check"),
-    "index": commanded("index", "{pack}"),
     "convert": commanded("convert", "{pack}", "{work}/copy.pack", "--on-error", "skip"),
     "view": commanded("view", "{pack}", "-o", "{work}/sheet.png"),
     "stats": commanded("stats", "{pack}", "--threads", "2"),
@@ -117,6 +116,7 @@ OPERATIONS: dict[str, Callable[[Path, Path], int]] = {
     "sample": used(sample),
     "sample of arrays": used(sample_of_arrays),
     "batches": used(batches),
+    "index": commanded("index", "{pack}"),  # the last one, for it makes a damaged index whole
 }
 
 
