@@ -443,12 +443,6 @@ def zip64(size: int) -> Callable[[Path], None]:
     return change
 
 
-def renamed(prefix: str) -> Callable[[Path], None]:
-    return lambda path: hostile_pth.zipped(
-        path, [(prefix + name.partition("/")[2], data) for name, data in entries(path)]
-    )
-
-
 def many_entries(path: Path) -> None:
     items = entries(path)
     with zipfile.ZipFile(path, "w") as archive:
@@ -483,9 +477,9 @@ PTH: dict[str, Callable[[Path], Any]] = {
     "an entry of 2^60 bytes": zip64(1 << 60),
     "an entry of 2^64 - 2 bytes": zip64((1 << 64) - 2),
     "a directory of 2^60 bytes": end_of_zip64,
-    "absolute names": renamed("/"),
-    "names above": renamed("../"),
-    "names of Windows": renamed("C:\\"),
+    "absolute names": hostile_pth.renamed("/"),
+    "names above": hostile_pth.renamed("../"),
+    "names of Windows": hostile_pth.renamed("C:\\"),
     "20,000 entries more": many_entries,
     "700 MiB compressed": deflated,
     "code in data.pkl": lambda path: hostile_pth.changed(**{"data.pkl": hostile_pth.EVIL})(path),

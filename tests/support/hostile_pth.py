@@ -70,6 +70,15 @@ def added(name: str, data: bytes = b"x") -> Callable[[Path], None]:
     return lambda path: zipped(path, [*entries(path).items(), (name, data)])
 
 
+def renamed(folder: str) -> Callable[[Path], None]:
+    """All entries in another folder."""
+
+    def change(path: Path) -> None:
+        zipped(path, [(folder + name.partition("/")[2], data) for name, data in entries(path).items()])
+
+    return change
+
+
 def patched(
     signature: bytes, offset: int, value: bytes, *, number: int = 5, before: Callable[[Path], None] | None = None
 ) -> Callable[[Path], None]:
@@ -121,6 +130,9 @@ HOSTILE: dict[str, Callable[[Path], Any]] = {
     "a name outside the folder": added("b/version"),
     "a name that leads out": added("a/../../x"),
     "an absolute name": added("/a/data/7"),
+    "absolute names": renamed("/"),
+    "names in the folder above": renamed("../"),
+    "names in this folder": renamed("./"),
     "no pickle": changed(**{"data.pkl": None}),
     "no byte order": changed(byteorder=None),
     "big-endian": changed(byteorder=b"big"),

@@ -49,6 +49,8 @@ class Archive:
             self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
             self._end = archive.start_dir
         self._root = self._infos[0].filename.partition("/")[0] + "/" if in_folder and self._infos else ""
+        if self._root in ("/", "./", "../"):  # nothing here is written by these names, but unzip may be
+            raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
 
     def _check_directory(self, most_bytes: int) -> None:
         """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
