@@ -38,9 +38,9 @@ def open(
     dct: str = "accurate",
     verify: str = "first",
     stage: str | PathLike[str] | None = None,
-) -> "PackDataset":  # noqa: A001  packer.open reads well
+) -> "PackDataset":  # packer.open reads well
     """The data set of any pack, whatever its format; arguments as of packer.datasets.PackDataset."""
-    from packer.datasets.pack_dataset import open_pack  # noqa: PLC0415  brings torch: `import packer` stays light
+    from packer.datasets.pack_dataset import open_pack  # brings torch: `import packer` stays light
 
     return open_pack(
         path,
@@ -59,7 +59,7 @@ def open(
 
 def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
     """The same batches, and at the end of the program how long the loop waited for them; options as of Monitor."""
-    from packer.tools.monitor import Monitor  # noqa: PLC0415  `import packer` stays light
+    from packer.tools.monitor import Monitor  # `import packer` stays light
 
     return Monitor(loader, **options)
 
@@ -77,11 +77,11 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"packer.{name}")
     if name == "GraspDataset":
-        from packer.grasp.dataset import GraspDataset  # noqa: PLC0415
+        from packer.grasp.dataset import GraspDataset  # brings torch
 
         return GraspDataset
     if name in __all__:
-        from packer import loading  # noqa: PLC0415
+        from packer import loading  # brings torch
 
         return getattr(loading, name)
     raise AttributeError(f"module 'packer' has no attribute {name!r}")

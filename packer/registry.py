@@ -67,7 +67,7 @@ class Registry:
 
 
 def _entry_points(group: str) -> "EntryPoints":
-    from importlib.metadata import entry_points  # noqa: PLC0415  20 ms that only a listing needs
+    from importlib.metadata import entry_points  # 20 ms that only a listing needs
 
     return entry_points(group=group)
 

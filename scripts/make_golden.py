@@ -134,7 +134,7 @@ def _npy(array: np.ndarray[Any, Any]) -> bytes:
 
 def versions() -> dict[str, str]:
     """What may show in the bytes, as installed; HDF5 itself beside h5py."""
-    import h5py  # noqa: PLC0415  only to tell its version
+    import h5py  # only to tell its version
 
     found = {"hdf5": h5py.version.hdf5_version}
     for name in LIBRARIES:
@@ -159,7 +159,7 @@ def write(format: str, folder: Path, work: Path) -> None:
 
 def main() -> None:
     """Write what is missing; refuse what is there."""
-    import tempfile  # noqa: PLC0415
+    import tempfile
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help="default: those that have none yet")

@@ -350,19 +350,64 @@ def test_no_assert_checks_input_and_nothing_is_left_to_do(path: Path) -> None:
 
 @each_file
 def test_a_late_import_says_why(path: Path) -> None:
-    """An import inside a function is there to keep another import light, and its line says so."""
+    """Imports inside a function are there to keep another import light, and a comment on one of them says so."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for node in ast.walk(TREES[path]):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for inner in ast.walk(node):
-                if isinstance(inner, (ast.Import, ast.ImportFrom)):
-                    commented = "  # " in lines[inner.lineno - 1] or "  # " in lines[(inner.end_lineno or 1) - 1]
-                    assert commented, f"{named(path)}:{inner.lineno}: import inside {node.name}"
+            late = [inner for inner in ast.walk(node) if isinstance(inner, (ast.Import, ast.ImportFrom))]
+            commented = any("  # " in lines[at - 1] for inner in late for at in (inner.lineno, inner.end_lineno or 1))
+            assert commented or not late, f"{named(path)}:{late[0].lineno}: import inside {node.name}"
 
 
 def test_the_list_of_exceptions_holds_nothing_that_is_gone() -> None:
     named_here = (*MAY_SYNC, *NOT_OF_A_PATH, *MAY_NAME_OUTPUTS)
     assert {path for path in named_here if not (ROOT / path).exists()} == set()
+
+
+# ---- one word, one thing
+
+# what each member of a plug-in folder defines under the name that its interface says
+INTERFACES = {
+    "Codec": ("codecs/",),
+    "Reader": ("formats/",),
+    "Writer": ("formats/",),
+    "Source": ("sources/",),
+    "Library": ("images/backends/",),
+}
+# a module there has the name of the format, data set or command that it is for
+PLUG_INS = ("cli", "codecs", "formats", "sources", "images/headers", "images/backends", "synthetic")
+
+
+def is_plug_in(path: Path) -> bool:
+    """Whether a file stands in a folder of plug-ins."""
+    return any(path.is_relative_to(ROOT / folder) for folder in PLUG_INS)
+
+
+def twice(places: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
+    """Names that stand in more than one place."""
+    found: dict[str, list[str]] = {}
+    for name, path in places:
+        found.setdefault(name, []).append(named(path))
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def classes() -> Iterator[tuple[str, Path]]:
+    """Every class that a module defines, apart from those of an interface."""
+    for path in FILES:
+        for node in ast.walk(TREES[path]):
+            if isinstance(node, ast.ClassDef) and not named(path).startswith(
+                INTERFACES.get(node.name, ("synthetic/",))
+            ):
+                yield node.name, path
+
+
+def test_no_class_name_stands_twice() -> None:
+    assert twice(classes()) == {}
+
+
+def test_no_module_name_stands_twice() -> None:
+    modules = ((path.stem, path) for path in FILES if path.stem != "__init__" and not is_plug_in(path))
+    assert twice(modules) == {}
 
 
 # ---- that the rules are seen to fail

@@ -44,9 +44,9 @@ def command(source: Path, **options: Any) -> None:
     SOURCE is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all
     cores, the size on disk, the time that packing takes, and whether the pack stays in memory.
     """
-    from packer.tools import output  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.advise import recommendation  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.advise.recommendation import Question, advise  # noqa: PLC0415
+    from packer.tools import output  # keeps `packer --help` light
+    from packer.tools.advise import recommendation  # keeps `packer --help` light
+    from packer.tools.advise.recommendation import Question, advise
 
     how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
     question = Question(source, *how)

@@ -137,7 +137,7 @@ class _Figures(click.Path):
         self._suffixes = suffixes
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from packer.files.save import check_savable  # noqa: PLC0415  keeps `packer --help` light
+        from packer.files.save import check_savable  # keeps `packer --help` light
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if path.suffix.lower() not in self._suffixes:
@@ -193,7 +193,7 @@ class Progress:
         self._started = self._shown = time.monotonic()
         self._bar: Any = None
         if not quiet and sys.stderr.isatty():
-            from tqdm import tqdm  # noqa: PLC0415  50 ms that a run without terminal does not pay
+            from tqdm import tqdm  # 50 ms that a run without terminal does not pay
 
             # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
             known = os.get_terminal_size(sys.stderr.fileno()).columns > 0

@@ -51,15 +51,15 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
     medians are shown with lowest and highest. Memory is the peak beyond a Python that has only imported torch.
     """
-    from packer.system.description import cores_text, worker_counts  # noqa: PLC0415
-    from packer.tools import bench, output  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.workload import settings as settings_of  # noqa: PLC0415
-    from packer.tools.workload import subjects  # noqa: PLC0415
+    from packer.system.description import cores_text, worker_counts
+    from packer.tools import bench, output  # keeps `packer --help` light
+    from packer.tools.workload import settings as settings_of
+    from packer.tools.workload import subjects
 
     if options["as_json"] and options["as_csv"]:
         raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
-        from packer.tools import plotting  # noqa: PLC0415
+        from packer.tools import plotting
 
         plotting.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])

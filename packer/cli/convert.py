@@ -227,9 +227,9 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.convert import check_target, format_of, named_format  # noqa: PLC0415
-    from packer.conversion.options import ConversionOptions  # noqa: PLC0415  keeps `packer --help` light
-    from packer.conversion.source_spec import SourceSpec, check_folder  # noqa: PLC0415
+    from packer.conversion.convert import check_target, format_of, named_format
+    from packer.conversion.options import ConversionOptions  # keeps `packer --help` light
+    from packer.conversion.source_spec import SourceSpec, check_folder
 
     quiet = options["as_json"]
     options["to"] = format_of(pack, options["to"])
@@ -281,7 +281,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
 
 def _with_preset(name: str, chosen: dict[str, Any], schema: Any) -> dict[str, Any]:
     """The options with those of the preset where the user did not say another."""
-    from packer.conversion import presets  # noqa: PLC0415
+    from packer.conversion import presets  # keeps `packer --help` light
 
     found = presets.options(name, schema, formats.load(chosen["to"]).Writer.codecs)
     codecs = {**dict(found.pop("codecs", ())), **dict(chosen["codecs"])}
@@ -292,7 +292,7 @@ def _with_preset(name: str, chosen: dict[str, Any], schema: Any) -> dict[str, An
 
 
 def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
-    from packer.conversion.convert import convert  # noqa: PLC0415
+    from packer.conversion.convert import convert  # as above
 
     existing = "overwrite" if options["overwrite"] else "refuse"
     existing = f"{existing}+restart" if options["restart"] else existing
@@ -331,7 +331,7 @@ _DATA_SETS = {"lmdb": "LMDBDataset", "hdf5": "HDF5Dataset", "pth": "PthDataset",
 
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
-    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     made = manifests.read(pack)
     name = repr(str(pack))
@@ -353,7 +353,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 
 
 def _warn_of_enlarging(source: Any, asked: Any) -> None:
-    from packer.conversion.plan import enlarged  # noqa: PLC0415
+    from packer.conversion.plan import enlarged  # as above
 
     larger, looked = enlarged(source, asked)
     if larger:
@@ -381,12 +381,12 @@ def _warn_of_texts(source: Any, asked: Any) -> None:
 
 def _dry_run(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
     """Say what would be packed, then raise what the real run would, as far as that is known before samples are read."""
-    from packer.conversion.estimate import estimate  # noqa: PLC0415
-    from packer.conversion.journal import NAMES  # noqa: PLC0415
-    from packer.conversion.pack_builder import PackBuilder  # noqa: PLC0415
-    from packer.conversion.plan import make_plan  # noqa: PLC0415
-    from packer.files.storage import free_bytes  # noqa: PLC0415
-    from packer.files.work_folder import work_folder  # noqa: PLC0415
+    from packer.conversion.estimate import estimate  # as above
+    from packer.conversion.journal import NAMES
+    from packer.conversion.pack_builder import PackBuilder
+    from packer.conversion.plan import make_plan
+    from packer.files.storage import free_bytes
+    from packer.files.work_folder import work_folder
 
     plan = make_plan(source, asked)
     size, free = estimate(plan), free_bytes(pack.absolute().parent)

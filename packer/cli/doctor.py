@@ -11,8 +11,8 @@ from packer.files.terminal import echo
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""
-    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.doctor import findings  # noqa: PLC0415
+    from packer.system.limits import Machine  # keeps `packer --help` light
+    from packer.tools.doctor import findings
 
     found = []
     for finding in findings(Machine()):

@@ -25,8 +25,8 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
     Files whose bytes were kept come back byte for byte under their names. Those that were encoded anew are counted
     apart, and get a suffix that fits their bytes. DIR appears complete or not at all.
     """
-    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
-    from packer.pack.extraction import extract  # noqa: PLC0415
+    from packer.pack import manifest as manifests  # keeps `packer --help` light
+    from packer.pack.extraction import extract
 
     with Progress(manifests.read(pack).samples, quiet=as_json) as progress:
         found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, progress=progress)

@@ -10,7 +10,7 @@ from packer.files.terminal import echo
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """List the formats, codecs and sources that are installed."""
-    from packer import codecs, formats, sources  # noqa: PLC0415  keeps `packer --help` light
+    from packer import codecs, formats, sources  # keeps `packer --help` light
 
     rooms = {"format": formats, "codec": codecs, "source": sources}
     found = {

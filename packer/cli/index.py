@@ -21,7 +21,7 @@ def command(pack: Path, *, check: bool, as_json: bool) -> None:
 
     Every part is read, and its sha256 must be the manifest's. A sound index is left as it is.
     """
-    from packer.pack.index_rebuild import reindex  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack.index_rebuild import reindex  # keeps `packer --help` light
 
     stale = reindex(pack, check=check)
     if as_json:

@@ -25,10 +25,10 @@ _DEEPEST = 6  # packs of packs whose options are shown
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(pack: Path, *, keys: bool, as_json: bool) -> None:
     """Show what is in PACK: format, fields, counts, options, skipped samples."""
-    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
+    from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     if keys:
-        from packer.pack.reader import Pack  # noqa: PLC0415
+        from packer.pack.reader import Pack
 
         opened = Pack(pack)
         hand_over(map(opened.index.key, range(len(opened))))
@@ -46,8 +46,8 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
-    from packer.pack.holes import check_holes  # noqa: PLC0415  keeps `packer --help` light
-    from packer.pack.index import Index  # noqa: PLC0415
+    from packer.pack.holes import check_holes  # keeps `packer --help` light
+    from packer.pack.index import Index
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:

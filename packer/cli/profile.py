@@ -31,9 +31,9 @@ def command(pack: Path, **options: Any) -> None:
     One thread loads samples stage by stage with the code that loaders use; the sentence says which stage limits, and
     what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
     """
-    from packer.system.parallel import usable_cores  # noqa: PLC0415
-    from packer.tools import output, profile, stage_chart  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.profile import profiled  # noqa: PLC0415
+    from packer.system.parallel import usable_cores
+    from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
+    from packer.tools.profile import profiled
 
     if options["plot"]:
         stage_chart.check(options["plot"])

@@ -37,8 +37,8 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 
 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
-    from packer.pack import manifest as manifests  # noqa: PLC0415  keeps `packer --help` light
-    from packer.staging.stager import Hooks, StageOptions, stage_or_warm, warmed  # noqa: PLC0415
+    from packer.pack import manifest as manifests  # keeps `packer --help` light
+    from packer.staging.stager import Hooks, StageOptions, stage_or_warm, warmed
 
     options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
     manifest = manifests.read(pack)
@@ -59,9 +59,9 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 
 
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
-    from packer.staging.staged_copies import copies_of  # noqa: PLC0415
-    from packer.staging.user_folder import UserFolder  # noqa: PLC0415
-    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.staged_copies import copies_of
+    from packer.staging.user_folder import UserFolder
+    from packer.system.limits import Machine  # keeps `packer --help` light
 
     place = UserFolder.of(to, Machine())
     size = count = 0
@@ -77,9 +77,9 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> No
 
 
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
-    from packer.staging.staged_copies import copies  # noqa: PLC0415
-    from packer.staging.user_folder import UserFolder  # noqa: PLC0415
-    from packer.system.limits import Machine  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.staged_copies import copies
+    from packer.staging.user_folder import UserFolder
+    from packer.system.limits import Machine  # keeps `packer --help` light
 
     found: list[dict[str, Any]] = [copy.describe() for copy in copies(UserFolder.of(to, Machine()))]
     if as_json:
@@ -104,7 +104,7 @@ def _parts(text: str | None) -> tuple[int, ...] | None:
 
 
 def _keep(text: str | None) -> Any:
-    from packer.staging.capacity import SpaceKept  # noqa: PLC0415  keeps `packer --help` light
+    from packer.staging.capacity import SpaceKept  # keeps `packer --help` light
 
     if text is None:
         return None

@@ -31,10 +31,10 @@ def command(
     threads: int | None,
 ) -> None:
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
-    from packer.inspect.statistics.scan import StatisticsScan  # noqa: PLC0415  as above
-    from packer.inspect.statistics.statistics_report import lines  # noqa: PLC0415  as above
-    from packer.pack.manifest import read  # noqa: PLC0415  keeps `packer --help` light
-    from packer.pack.verification import EVERYTHING, Subset  # noqa: PLC0415  as above
+    from packer.inspect.statistics.scan import StatisticsScan  # as above
+    from packer.inspect.statistics.statistics_report import lines  # as above
+    from packer.pack.manifest import read  # keeps `packer --help` light
+    from packer.pack.verification import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:
@@ -45,7 +45,7 @@ def command(
         survey = StatisticsScan(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
     data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
     if plot is not None:
-        from packer.inspect.statistics.statistics_plot import draw_plot  # noqa: PLC0415  as above
+        from packer.inspect.statistics.statistics_plot import draw_plot  # as above
 
         save(plot, draw_plot(survey))
     for path in outputs:
@@ -57,7 +57,7 @@ def command(
 
 def _check_plot(path: Path) -> None:
     """Raises InvalidRequest for another suffix, MissingPackage without matplotlib."""
-    from packer.registry import import_or_explain  # noqa: PLC0415  keeps `packer --help` light
+    from packer.registry import import_or_explain  # keeps `packer --help` light
 
     if path.suffix.lower() != ".png":
         raise InvalidRequest(f"{path}: expected a name that ends in .png; choose another name")

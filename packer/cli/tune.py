@@ -64,15 +64,15 @@ def command(source: Path, **options: Any) -> None:
     Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
     turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
-    from packer.system.description import cores_text  # noqa: PLC0415
-    from packer.system.parallel import usable_cores  # noqa: PLC0415
-    from packer.tools import output, page_cache, tune  # noqa: PLC0415  keeps `packer --help` light
-    from packer.tools.workload import settings, subjects  # noqa: PLC0415
+    from packer.system.description import cores_text
+    from packer.system.parallel import usable_cores
+    from packer.tools import output, page_cache, tune  # keeps `packer --help` light
+    from packer.tools.workload import settings, subjects
 
     if options["as_json"] and options["as_csv"]:
         raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
-        from packer.tools import plotting  # noqa: PLC0415
+        from packer.tools import plotting
 
         plotting.check(options["plot"])
     how = {name: options[name] for name in ("fields", "transform", "follow_links", "max_pixels")}

@@ -52,8 +52,8 @@ def command(pack: Path, *, depth: str | None, as_json: bool, **options: Any) -> 
 
 def _problems(pack: Path, depth: str, options: dict[str, Any], losses: dict[str, Any]) -> Iterator[str]:
     """The problems of the pack, then, with --source, those beside its files; fills `losses` at the end."""
-    from packer.pack.comparison import Comparison  # noqa: PLC0415  keeps `packer --help` light
-    from packer.pack.verification import EVERYTHING, Subset, problems  # noqa: PLC0415
+    from packer.pack.comparison import Comparison  # keeps `packer --help` light
+    from packer.pack.verification import EVERYTHING, Subset, problems
 
     subset = Subset.parse(options["subset"]) if options["subset"] else EVERYTHING
     yield from problems(pack, depth=depth, subset=subset, expect=options["expect"])

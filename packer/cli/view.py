@@ -38,18 +38,18 @@ def _target(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
 def command(pack: Path, *, output: Path, **wanted: Any) -> None:
     """Draw samples of PACK with their labels into FILE, a .png or a .html."""
-    from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # noqa: PLC0415  keeps `packer --help` light
+    from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # keeps `packer --help` light
 
     check_savable(output)
     names = {"samples": "count", "grasps": "most", "size": "width"}
     chosen = SheetRequest(**{names.get(name, name): value for name, value in wanted.items()})
     sheet = make_sheet(pack, chosen, threads=usable_cores())
     if output.suffix.lower() == ".png":
-        from packer.inspect.contact_sheet.png_image import draw_png  # noqa: PLC0415  as above
+        from packer.inspect.contact_sheet.png_image import draw_png  # as above
 
         data = draw_png(sheet)
     else:
-        from packer.inspect.contact_sheet.html_page import draw_html  # noqa: PLC0415  as above
+        from packer.inspect.contact_sheet.html_page import draw_html  # as above
 
         data = draw_html(sheet)
     save(output, data)

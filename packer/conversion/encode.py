@@ -201,7 +201,7 @@ class SampleEncoder:
         return codec.encode(array)
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
-        from packer.geometry.warp import warp  # noqa: PLC0415  brings OpenCV, which packing kept bytes does without
+        from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
 
         self._look_at_sidecar(field, value.shape[0], value.shape[1], picture)
         view = self._view(value.shape[0], value.shape[1], picture, field)

@@ -123,7 +123,7 @@ def probe_indices(count: int) -> list[int]:
 
 def enlarged(source: Source, options: ConversionOptions) -> tuple[int, int]:
     """How many of a few samples --resize would store larger than they are, and how many were looked at."""
-    from packer.images import sniff  # noqa: PLC0415  only a resize needs it
+    from packer.images import sniff  # only a resize needs it
 
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     if options.resize is None or main is None:
@@ -223,7 +223,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 
 def _lossy_fields(source: Source) -> frozenset[str]:
     """Image fields whose files are mostly lossy, judged from a few samples that can be read."""
-    from packer.images import sniff  # noqa: PLC0415  only a resize needs it
+    from packer.images import sniff  # only a resize needs it
 
     votes: dict[str, int] = {}
     for index in probe_indices(len(source)):

@@ -383,7 +383,7 @@ class PackDataset(Dataset[Any]):
 
         Raises BadIndex, CorruptPack.
         """
-        from packer.inspect.notebook import draw_samples  # noqa: PLC0415  training does without it
+        from packer.inspect.notebook import draw_samples  # training does without it
 
         return draw_samples(self.path, [self.key(index)])
 
@@ -396,7 +396,7 @@ class PackDataset(Dataset[Any]):
         )
 
     def _repr_html_(self) -> str:
-        from packer.inspect.notebook import html_table  # noqa: PLC0415  as above
+        from packer.inspect.notebook import html_table  # as above
 
         split = f", split {self.split}" if self.split else ""
         shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []

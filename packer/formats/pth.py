@@ -87,7 +87,7 @@ class _Sink:
 
 
 def _save(path: Path, end: bytes, contents: Sequence[tuple[Array, Content]]) -> None:
-    import torch  # noqa: PLC0415  1 s that reading must not take
+    import torch  # 1 s that reading must not take
 
     tensors = {_END: torch.frombuffer(bytearray(end), dtype=torch.uint8)}
     for array, content in contents:

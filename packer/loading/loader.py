@@ -286,7 +286,7 @@ class _Epoch:
             raise
         if self._left is not None:
             self._left -= 1
-        self._loader._advance(self._turn)  # noqa: SLF001  its iterator
+        self._loader._advance(self._turn)  # its iterator
         return batch
 
     def close(self) -> None:

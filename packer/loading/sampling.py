@@ -176,7 +176,7 @@ class _EpochSteps:
     def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
         self._epoch = epoch
         self._step = step
-        self._steps = order._steps_of(len(indices))  # noqa: SLF001  its own
+        self._steps = order._steps_of(len(indices))  # its own
         self._size = order.batch_size
         self._mine = indices[order.rank :: order.world_size]
 

@@ -149,7 +149,7 @@ class WorkerPool:
         if os.getpid() != self.pid:
             _of_parents.append(self._running)
         elif self._running is not None:  # not left to its end: a traceback may hold it, or a collection end its queues
-            self._running._shutdown_workers()  # noqa: SLF001  the one way to say so
+            self._running._shutdown_workers()  # the one way to say so
         self._loader = self._running = None
         self._tasks = _TaskSampler(self._slabs(), size=self._tasks.size)  # nobody writes into this memory
 

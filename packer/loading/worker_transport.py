@@ -43,7 +43,7 @@ class _Value:
 
     array: npt.NDArray[Any]
 
-    def tensor(self, slab: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  as _Placed has it
+    def tensor(self, slab: torch.Tensor) -> torch.Tensor:  # as _Placed has it
         """The tensor, in memory of its own."""
         return torch.from_numpy(self.array)
 

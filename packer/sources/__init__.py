@@ -33,7 +33,7 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
             return name, sentence
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
-    from packer.sources._parse import unread_pictures  # noqa: PLC0415  NumPy, which `packer --help` does without
+    from packer.sources._parse import unread_pictures  # NumPy, which `packer --help` does without
 
     unread = unread_pictures.unread_pictures(InputFolder(root, follow_links), listing.names)
     if unread:
