@@ -100,8 +100,8 @@ def main() -> None:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             one = GraspDataset(pack, 300, seed=0)
             runs[f"{name}, dataset[i]"] = lambda it=one: on_cores(1, lambda: single_rate(it, args.items))
-            for how, count in (("threads", 1), ("threads", 2), ("workers", 2)):
-                runs[f"{name}, Loader, {count} {how}"] = lambda it=one, how=how, n=count: on_cores(
+            for how, count in (("threads", 1), ("threads", 2), ("num_workers", 2)):
+                runs[f"{name}, Loader, {count} {how.removeprefix('num_')}"] = lambda it=one, how=how, n=count: on_cores(
                     n, lambda: loader_rate(it, args.items, **{how: n})
                 )
         cv2.setNumThreads(0)

@@ -46,7 +46,7 @@ def from_pack(folder: Path, scratch: Path, items: int, workers: int) -> packer.L
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     dataset = GraspDataset(pack, 300)
     indices = torch.arange(items).remainder(len(dataset)).tolist()
-    return packer.Loader(Subset(dataset, indices), BATCH, shuffle=True, drop_last=True, workers=workers)
+    return packer.Loader(Subset(dataset, indices), BATCH, shuffle=True, drop_last=True, num_workers=workers)
 
 
 def main() -> None:

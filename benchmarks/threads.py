@@ -47,7 +47,7 @@ def geometry(name: str) -> Geometry | None:
 
 
 def reads(name: str, pack: Path, **how: int) -> Callable[[], float]:
-    """images/s over whole epochs of at least some seconds. how: threads or workers of the Loader."""
+    """images/s over whole epochs of at least some seconds. how: threads or num_workers of the Loader."""
     data_set = packer.open(pack, fields=("image",))
     loader = packer.Loader(data_set, BATCH, shuffle=True, geometry=geometry(name), **how)
 
@@ -94,7 +94,7 @@ def main() -> None:
         packs = build(base.photos(args.folder, scratch, args.samples), scratch, args.only)
         for name, pack in packs.items():
             runs = {f"{count} threads": reads(name, pack, threads=count) for count in counts}
-            runs["2 workers"] = reads(name, pack, workers=2)
+            runs["2 workers"] = reads(name, pack, num_workers=2)
             runs["2 processes"] = processes(name, pack, 2)
             found = figures[name] = base.interleaved(runs, args.rounds)
             first = f"{counts[0]} threads"

@@ -69,7 +69,7 @@ class Training:
         self.items = GraspDataset(args.pack, split=train, **how)
         self.held_out = GraspDataset(args.pack, split=val, random_rotate=False, random_zoom=False, **how)
         self.loader = Loader(
-            self.items, args.batch_size, shuffle=True, seed=args.seed, drop_last=True, workers=args.workers
+            self.items, args.batch_size, shuffle=True, seed=args.seed, drop_last=True, num_workers=args.workers
         )
         self.net = GraspNet().to(self.device, memory_format=torch.channels_last)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=args.lr)

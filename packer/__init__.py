@@ -1,87 +1,79 @@
 """packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from packer.datasets.pack_dataset import PackDataset
-    from packer.geometry import Geometry
+    from packer import datasets, errors, geometry, grasp, loading
+    from packer.datasets.pack_dataset import (
+        BMPDataset,
+        HDF5Dataset,
+        LMDBDataset,
+        PackDataset,
+        PthDataset,
+    )
+    from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
-    from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, Loader
-    from packer.tools.monitor import Monitor
+    from packer.loading.background import BackgroundIterator
+    from packer.loading.loader import Loader
+    from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
+    from packer.tools.monitor import monitor
 
 __version__ = "0.1.0"
 __all__ = [
+    "BMPDataset",
     "BackgroundIterator",
     "CUDAPrefetcher",
     "DataLoaderX",
     "GraspDataset",
+    "HDF5Dataset",
+    "LMDBDataset",
     "Loader",
+    "PackDataset",
+    "PthDataset",
     "__version__",
+    "datasets",
+    "errors",
+    "geometry",
+    "grasp",
+    "loading",
     "monitor",
     "open",
 ]
 
-
-def open(
-    path: str | PathLike[str],
-    fields: Sequence[str] | None = None,
-    *,
-    split: str | None = None,
-    geometry: "Geometry | None" = None,
-    transform: Callable[[Any], Any] | None = None,
-    output: str = "torch",
-    as_tuple: Sequence[str] | None = None,
-    decoder: str = "auto",
-    dct: str = "accurate",
-    verify: str = "first",
-    stage: str | PathLike[str] | None = None,
-) -> "PackDataset":  # packer.open reads well
-    """The data set of any pack, whatever its format; arguments as of packer.datasets.PackDataset."""
-    from packer.datasets.pack_dataset import open_pack  # brings torch: `import packer` stays light
-
-    return open_pack(
-        path,
-        fields,
-        split=split,
-        geometry=geometry,
-        transform=transform,
-        output=output,
-        as_tuple=as_tuple,
-        decoder=decoder,
-        dct=dct,
-        verify=verify,
-        stage=stage,
-    )
-
-
-def monitor(loader: Iterable[Any], **options: Any) -> "Monitor":
-    """The same batches, and at the end of the program how long the loop waited for them; options as of Monitor."""
-    from packer.tools.monitor import Monitor  # `import packer` stays light
-
-    return Monitor(loader, **options)
-
-
-_MODULES = ("datasets", "errors", "geometry", "grasp", "loading")
+# public name -> module, and its name there where that is another. They are imported when they are first asked for:
+# `import packer` and `packer --help` load neither torch nor OpenCV.
+_HOMES = {
+    "BMPDataset": "packer.datasets.pack_dataset",
+    "BackgroundIterator": "packer.loading.background",
+    "CUDAPrefetcher": "packer.loading.prefetch",
+    "DataLoaderX": "packer.loading.prefetch",
+    "GraspDataset": "packer.grasp.dataset",
+    "HDF5Dataset": "packer.datasets.pack_dataset",
+    "LMDBDataset": "packer.datasets.pack_dataset",
+    "Loader": "packer.loading.loader",
+    "PackDataset": "packer.datasets.pack_dataset",
+    "PthDataset": "packer.datasets.pack_dataset",
+    "monitor": "packer.tools.monitor",
+    "open": "packer.datasets.pack_dataset:open_pack",
+}
 
 
 def __dir__() -> list[str]:
-    """What a user needs, for completion."""
-    return sorted([*__all__, *_MODULES, "__doc__"])
+    """The public names, for completion."""
+    return sorted([*__all__, "__doc__"])
 
 
-def __getattr__(name: str) -> Any:
-    """The loaders, packer.GraspDataset and the modules, which bring torch, when they are first asked for."""
-    if name in _MODULES:
-        return importlib.import_module(f"packer.{name}")
-    if name == "GraspDataset":
-        from packer.grasp.dataset import GraspDataset  # brings torch
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
-        return GraspDataset
-    if name in __all__:
-        from packer import loading  # brings torch
-
-        return getattr(loading, name)
-    raise AttributeError(f"module 'packer' has no attribute {name!r}")
+    def __getattr__(name):
+        """A public name, imported now; a module that nobody has imported yet."""
+        if name in _HOMES:
+            module, _, inner = _HOMES[name].partition(":")
+            found = getattr(importlib.import_module(module), inner or name)
+        elif name in __all__:
+            found = importlib.import_module(f"packer.{name}")
+        else:
+            raise AttributeError(f"module 'packer' has no attribute {name!r}")
+        globals()[name] = found
+        return found

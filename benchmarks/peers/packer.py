@@ -80,5 +80,5 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
     if job.variant.startswith("dataloader"):
         return stacking.shuffled(data_set, job, "image")
-    how = {"workers": job.threads} if job.variant.startswith("workers") else {"threads": job.threads}
+    how = {"num_workers": job.threads} if job.variant.startswith("workers") else {"threads": job.threads}
     return stacking.epochs(packer.Loader(data_set, job.batch_size, shuffle=True, **how), "image")

@@ -5,7 +5,7 @@ says which fields may differ in length: they are treated alike in a batch whose 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from packer.datasets.batch import Ragged
 from packer.errors import InvalidRequest
 from packer.schema import PIXEL_KINDS, Field, Schema
 
-RAGGED = ("list", "pad")
+RaggedPolicy = Literal["list", "pad"]
+RAGGED: tuple[RaggedPolicy, ...] = get_args(RaggedPolicy)
 _PICTURE_NDIM = 3
 _AS_THEY_ARE = ("text", "json", "bytes")
 
@@ -22,7 +23,9 @@ _AS_THEY_ARE = ("text", "json", "bytes")
 class Collator:
     """Puts samples together; for several threads."""
 
-    def __init__(self, ragged: str, *, schema: Schema | None = None, as_tuple: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, ragged: RaggedPolicy, *, schema: Schema | None = None, as_tuple: tuple[str, ...] | None = None
+    ) -> None:
         """ragged: "list" or "pad", for tensors that differ in their first length; raises InvalidRequest.
 
         schema: of the fields of samples that are dicts. as_tuple: the names of samples that are tuples.

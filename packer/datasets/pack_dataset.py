@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,9 @@ from packer.datasets.batch import Batch, LazySequence, as_pil, as_torch, as_tv
 from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, draw
-from packer.images import DCTS
+from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack
+from packer.pack.reader import Pack, VerifyMode
 from packer.pack.sample_reader import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
@@ -31,9 +31,11 @@ from packer.system.shared_memory import SharedMemory
 if TYPE_CHECKING:
     from packer.inspect.notebook import Drawing
 
-OUTPUTS = ("torch", "numpy", "pil", "tv")
+Output = Literal["torch", "numpy", "pil", "tv"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
+Self = TypeVar("Self", bound="PackDataset")
 Indices = Sequence[int] | npt.NDArray[np.int64]
 
 
@@ -119,11 +121,11 @@ class PackDataset(Dataset[Any]):
         split: str | None = None,
         geometry: Geometry | None = None,
         transform: Transform | None = None,
-        output: str = "torch",
+        output: Output = "torch",
         as_tuple: Sequence[str] | None = None,
-        decoder: str = "auto",
-        dct: str = "accurate",
-        verify: str = "first",
+        decoder: DecoderName = "auto",
+        dct: DCT = "accurate",
+        verify: VerifyMode = "first",
         stage: str | PathLike[str] | None = None,
     ) -> None:
         """fields: names to read, None for all that are not bookkeeping.
@@ -222,6 +224,22 @@ class PackDataset(Dataset[Any]):
         if not names or split not in names:
             raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names or ()) or 'none'}")
         return np.flatnonzero(pack.index.column("split") == names.index(split))
+
+    def close(self) -> None:
+        """Let go of the pack's files in this process; may be called twice. Reading on opens them again.
+
+        A file stays open while another data set, or a batch that a Loader is making, needs it.
+        """
+        reader, self._reader_or_none = self._reader_or_none, None
+        self._indices = self._shared = None
+        if reader is not None and reader.pack.pid == os.getpid():
+            reader.pack.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None, "_targets": None}
@@ -453,11 +471,11 @@ def open_pack(
     split: str | None = None,
     geometry: Geometry | None = None,
     transform: Transform | None = None,
-    output: str = "torch",
+    output: Output = "torch",
     as_tuple: Sequence[str] | None = None,
-    decoder: str = "auto",
-    dct: str = "accurate",
-    verify: str = "first",
+    decoder: DecoderName = "auto",
+    dct: DCT = "accurate",
+    verify: VerifyMode = "first",
     stage: str | PathLike[str] | None = None,
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""

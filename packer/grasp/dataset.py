@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,14 @@ from packer.grasp.augmentation import TurnAndZoom
 from packer.grasp.item_batch import NAMES, GraspBatchDecoder, ItemForm, normalised
 from packer.grasp.item_reader import DEPTH, RGB, GraspItem, ItemReader, label_field
 from packer.grasp.sample_splits import SPLITS, Split
-from packer.grasp.targets import max_width
+from packer.grasp.targets import Style, max_width
+from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack
+from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
 
-PIXELS = ("float32", "uint8")
-_OPTIONS = ("decoder", "dct", "verify")
+Pixels = Literal["float32", "uint8"]
+PIXELS: tuple[Pixels, ...] = get_args(Pixels)
 Number = Any  # a number, or a tensor of one
 
 
@@ -57,27 +58,25 @@ class GraspDataset(PackDataset):
         include_rgb: bool = True,
         random_rotate: bool = True,
         random_zoom: bool = True,
-        style: str = "ggcnn",
+        style: Style = "ggcnn",
         split: Split | str | None = None,
         seed: int | None = None,
-        pixels: str = "float32",
+        pixels: Pixels = "float32",
         transform: Transform | None = None,
-        **options: Any,
+        decoder: DecoderName = "auto",
+        dct: DCT = "accurate",
+        verify: VerifyMode = "first",
     ) -> None:
         """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see grasp.splits.
 
         seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
-        None: of torch's generator. transform: called with the item. options: decoder, dct, verify, as of PackDataset.
+        None: of torch's generator. transform: called with the item. decoder, dct, verify: as of PackDataset.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if not (include_depth or include_rgb):
             raise InvalidRequest("include_depth=False, include_rgb=False: expected at least one of them")
         if pixels not in PIXELS:
             raise InvalidRequest(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
-        if unknown := sorted(options.keys() - set(_OPTIONS)):
-            raise InvalidRequest(
-                f"unknown option {unknown[0]!r}: expected one of {', '.join(_OPTIONS)}; see GraspDataset"
-            )
         if not (isinstance(output_size, int) and output_size >= 1):
             raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px")
         if not (split is None or isinstance(split, (str, *SPLITS))):
@@ -99,8 +98,15 @@ class GraspDataset(PackDataset):
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
         self._means: npt.NDArray[np.float64] | None = None
         fields.append(label_field(schema, path))
-        known: dict[str, Any] = {"split": None if split is None else str(split), "as_tuple": None}
-        super().__init__(path, fields, geometry=TurnAndZoom(random_rotate, random_zoom), **known, **options)
+        super().__init__(
+            path,
+            fields,
+            split=None if split is None else str(split),
+            geometry=TurnAndZoom(random_rotate, random_zoom),
+            decoder=decoder,
+            dct=dct,
+            verify=verify,
+        )
         self.as_tuple = NAMES
         self.transform = transform
         if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):

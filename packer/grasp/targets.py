@@ -7,7 +7,7 @@ sin 2 theta and width of the grasps at each pixel. Styles are what GG-CNN and GR
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +152,8 @@ def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
 
 # ---- styles
 
-STYLES = ("ggcnn", "grconvnet")
+Style = Literal["ggcnn", "grconvnet"]
+STYLES: tuple[Style, ...] = get_args(Style)
 _WIDEST_PX = 150.0
 
 

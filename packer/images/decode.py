@@ -2,7 +2,7 @@
 
 import functools
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
 from packer.system.arrays import deliver, target
 
-NAMES = ("auto", "turbojpeg", "opencv")
-DCTS = ("accurate", "fast")
+DecoderName = Literal["auto", "turbojpeg", "opencv"]
+DCT = Literal["accurate", "fast"]
+NAMES: tuple[DecoderName, ...] = get_args(DecoderName)
+DCTS: tuple[DCT, ...] = get_args(DCT)
 
 Pixels = npt.NDArray[Any]
 

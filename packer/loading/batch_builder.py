@@ -12,12 +12,14 @@ import numpy as np
 from torch.utils.data import Dataset, Subset
 
 from packer.datasets.batch_decoder import BatchFiller, Take
-from packer.datasets.collate import Collator, bytes_of
+from packer.datasets.collate import Collator, RaggedPolicy, bytes_of
 from packer.datasets.pack_dataset import PackDataset, RandomStream
 from packer.errors import PackerError, printable
 from packer.geometry import Geometry, draw
 from packer.loading.sampling import Indices, Step, Steps
 from packer.loading.thread_engine import BatchJob
+
+Collate = Callable[[Sequence[Any]], Any]
 
 
 class BatchBuilder:
@@ -28,12 +30,16 @@ class BatchBuilder:
         dataset: Dataset[Any],
         *,
         seed: int,
-        ragged: str,
+        ragged: RaggedPolicy,
         geometry: Geometry | None,
         transform: Callable[[Any], Any] | None,
+        collate_fn: Collate | None,
         take: Take,
     ) -> None:
-        """take: where the memory of batches comes from. Raises InvalidRequest for another `ragged`."""
+        """collate_fn: makes a batch of a list of samples, None for the data set's own way.
+
+        take: where the memory of batches comes from. Raises InvalidRequest for another `ragged`.
+        """
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
         pack = self._dataset if isinstance(self._dataset, PackDataset) else None
@@ -43,7 +49,9 @@ class BatchBuilder:
         self._transform = transform
         as_tuple = pack.as_tuple if pack and not transform and not self._is_overridden else None
         self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
+        self._collate: Collate = collate_fn or self._collator.samples
         plain = pack is not None and not transform and not pack.transform and pack.output == "torch"
+        plain = plain and collate_fn is None
         self._decodes = plain and not self._is_overridden
         self._take = take
 
@@ -64,10 +72,10 @@ class BatchBuilder:
     def _job(self, step: Step) -> BatchJob:
         indices = self._of_dataset(step.indices)
         if self._is_overridden:
-            return SampleJob(indices.tolist(), self._streams(step), self._collator, get=self._own, where=self._where)
+            return SampleJob(indices.tolist(), self._streams(step), self._collate, get=self._own, where=self._where)
         random = self._random(step)
         if not self._decodes:
-            return SampleJob(indices.tolist(), random, self._collator, get=self._sample, where=self._where)
+            return SampleJob(indices.tolist(), random, self._collate, get=self._sample, where=self._where)
         dataset: Any = self._dataset
         assembly = dataset.assembly(indices, self._geometry, random=random, take=self._take)
         return DecodeJob(assembly, dataset.as_tuple, self._collator)
@@ -162,23 +170,26 @@ class DecodeJob:
 
 
 class SampleJob(Generic[Random]):
-    """Samples made by a function of (index, random numbers), put together as torch's default collate does."""
+    """Samples made by a function of (index, random numbers), then put together by another."""
 
     def __init__(
         self,
         indices: Sequence[int],
         random: Sequence[Random],
-        collator: Collator,
+        collate: Collate,
         *,
         get: Callable[[int, Random], Any],
         where: Where,
     ) -> None:
-        """get: the sample of an index and random numbers. where: what to say of an index in an error."""
+        """collate: makes a batch of the samples. get: the sample of an index and random numbers.
+
+        where: what to say of an index in an error.
+        """
         self._indices = indices
         self._random = random
         self._get = get
         self._where = where
-        self._collator = collator
+        self._collate = collate
         self._samples: list[Any] = [None] * len(indices)
         self.given_up = False
 
@@ -203,7 +214,7 @@ class SampleJob(Generic[Random]):
 
     def finish(self) -> tuple[Any, int]:
         """Dicts and tuples of tensors and numbers become batched ones; what has no one shape becomes a list."""
-        batch = self._collator.samples(self._samples)
+        batch = self._collate(self._samples)
         return batch, bytes_of(batch)
 
 

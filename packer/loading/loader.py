@@ -2,15 +2,16 @@
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec
 
 import torch
 from torch.utils.data import Dataset
 
 from packer.datasets.batch_decoder import take_from
+from packer.datasets.collate import RaggedPolicy
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
@@ -26,22 +27,36 @@ from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
 
 _OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
-    "num_workers": "threads=N makes batches in threads, workers=N in processes",
-    "collate_fn": "batches are made in place; transform= takes a function of a sample",
     "pin_memory": 'device="cuda" decodes into pinned memory and copies ahead',
+    "pin_memory_device": 'device="cuda" decodes into pinned memory and copies ahead',
     "prefetch_factor": "prefetch_bytes= says how much is made ahead",
-    "persistent_workers": "workers live on until close()",
+    "persistent_workers": "worker processes live on until close()",
     "batch_sampler": "give sampler=, an iterable of sample indices, and batch_size=",
     "worker_init_fn": "random numbers come from seed=",
     "generator": "the order comes from seed=",
     "timeout": "a batch is waited for as long as it takes",
     "multiprocessing_context": "processes start as torch's default says",
+    "in_order": "batches always come in order",
 }
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
 
 Source = ThreadEngine | WorkerPass | TransferPass  # where batches come from
+Arguments = ParamSpec("Arguments")
+
+
+def _explaining(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Raise WrongType for an argument of torch's DataLoader that Loader lacks, naming what does the same."""
+
+    @wraps(init)
+    def explained(*given: Arguments.args, **named: Arguments.kwargs) -> None:
+        for name, instead in _OF_DATALOADER.items():
+            if name in named:
+                raise WrongType(f"Loader has no {name}=: {instead}")
+        init(*given, **named)
+
+    return explained
 
 
 class Loader:
@@ -59,30 +74,25 @@ class Loader:
     same batches, however many threads there are. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
     """
 
-    def __new__(cls, *given: object, **named: object) -> "Loader":
-        """A new one; raises WrongType for a DataLoader's argument, naming what does the same here."""
-        for name, instead in _OF_DATALOADER.items():
-            if name in named:
-                raise WrongType(f"Loader has no {name}=: {instead}")
-        return super().__new__(cls)
-
+    @_explaining
     def __init__(
         self,
         dataset: Dataset[Any],
         batch_size: int = 1,
         *,
         shuffle: bool = False,
-        sampler: Any = None,
+        sampler: Iterable[int] | None = None,
         seed: int = 0,
         geometry: Geometry | None = None,
         transform: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[Sequence[Any]], Any] | None = None,
         drop_last: bool = False,
-        ragged: str = "list",
+        ragged: RaggedPolicy = "list",
         steps_per_epoch: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         threads: int | None = None,
-        workers: int = 0,
+        num_workers: int = 0,
         prefetch_bytes: int | None = None,
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
@@ -91,25 +101,27 @@ class Loader:
 
         sampler: an iterable of sample indices with a length, in place of shuffle. seed: of order and geometry.
         geometry: in place of the data set's; its random numbers depend on (seed, epoch, sample index) alone.
-        transform: called in the threads with each sample, after the data set's own.
+        transform: called in the threads with each sample, after the data set's own. collate_fn: makes a batch of a list
+        of samples, in a thread or a worker, as a DataLoader's does; samples are then decoded one by one.
         steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
         rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
         threads: by default one per core that this process may use. prefetch_bytes: of batches made ahead, 256 MiB where
-        nothing is said; two always. workers: so many processes make batches in place of threads, where Python's lock
-        would hold threads up; they live until `close`, or as long as the loader. One pass at a time then.
+        nothing is said; two always. num_workers: so many processes make batches in place of threads, where Python's
+        lock would hold threads up; they live until `close`, or as long as the loader. One pass at a time then.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises InvalidRequest for what does not go together.
         """
-        _check(dataset, threads, workers, prefetch_bytes)
+        _check(dataset, threads, num_workers, prefetch_bytes)
+        _check_collate(collate_fn, ragged)
         self.dataset = dataset
         self._pack = unwrapped(dataset)[0]
         if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
             raise InvalidRequest(
                 "geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform"
             )
-        self.threads = (threads or usable_cores()) if not workers else 0
-        self.workers = workers
+        self.threads = (threads or usable_cores()) if not num_workers else 0
+        self.num_workers = num_workers
         sized: Any = dataset
         rank, world_size = place_among_ranks(rank, world_size, given_order=sampler is not None)
         self.order = Order(
@@ -121,11 +133,18 @@ class Loader:
         )
         finish, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
         self._lane = transfer_to(wanted, finish) if wanted.type != "cpu" or finish else None
-        how: dict[str, Any] = {"seed": seed, "ragged": ragged, "geometry": geometry, "transform": transform}
-        recipe = partial(BatchBuilder, dataset, **how)
+        recipe = partial(
+            BatchBuilder,
+            dataset,
+            seed=seed,
+            ragged=ragged,
+            geometry=geometry,
+            transform=transform,
+            collate_fn=collate_fn,
+        )
         self._slabs = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
         self._recipe = recipe(take=partial(take_from, self._slabs))
-        self._crew = WorkerPool(recipe, workers, seed=seed) if workers else None
+        self._crew = WorkerPool(recipe, num_workers, seed=seed) if num_workers else None
         if self._crew is not None:  # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._crew.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else 256 << 20
@@ -136,6 +155,7 @@ class Loader:
         self._turn = 0  # number of the iterator that the state follows: the newest
         self._stream: Source | None = None
         self._end_stream: Callable[[], object] = _nothing
+        self._passes: weakref.WeakSet[_Epoch] = weakref.WeakSet()  # that have threads of their own
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -164,11 +184,13 @@ class Loader:
         if self.order.steps_per_epoch is not None:
             return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._place.step)
         self._drawn = sampling.state_of(self.order.sampler)
-        return _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
+        epoch = _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
+        self._passes.add(epoch)
+        return epoch
 
     def _running_stream(self) -> Source:
         if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
-            self.close()
+            self._stop()
         if self._stream is None:
             self._stream = self._source(0, self._place.taken)
             self._end_stream = weakref.finalize(self, self._stream.stop)
@@ -202,11 +224,26 @@ class Loader:
             self._begin_epoch(self.epoch + 1)
 
     def close(self) -> None:
-        """End the threads of an endless stream, and worker processes; the next `iter` goes on where it stood."""
+        """End all threads and worker processes, and with them the passes that are going on; may be called twice.
+
+        The next `iter` starts them again: of an endless stream, where it stood.
+        """
+        for running in list(self._passes):
+            running.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        """End what outlives a pass: the threads of an endless stream, and worker processes."""
         self._stream = None
         self._end_stream()
         if self._crew is not None:
             self._crew.close()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # ---- going on in another process
 
@@ -231,7 +268,7 @@ class Loader:
         place = state_from(state)
         place = place.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
         sampling.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
-        self.close()
+        self._stop()
         self._place, self._resumed, self._drawn = place, True, None
         self._steps = self.order.steps_after(place.before)
         self._turn += 1
@@ -255,7 +292,7 @@ class Loader:
         }
 
     def __repr__(self) -> str:
-        made = f"{self.workers} workers" if self.workers else f"{self.threads} threads"
+        made = f"{self.num_workers} workers" if self.num_workers else f"{self.threads} threads"
         return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
 
 
@@ -282,7 +319,7 @@ class _Epoch:
             if self._close is not None:
                 self._close()
             else:
-                self._loader.close()
+                self._loader._stop()  # its iterator
             raise
         if self._left is not None:
             self._left -= 1
@@ -299,20 +336,29 @@ def _nothing() -> None:
     """What ends a stream that has not begun."""
 
 
-def _check(dataset: Any, threads: int | None, workers: int, prefetch_bytes: int | None) -> None:
+def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: int | None) -> None:
     """Raises InvalidRequest."""
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads={threads}: expected at least 1")
-    if not (isinstance(workers, int) and workers >= 0):
-        raise InvalidRequest(f"workers={workers!r}: expected a whole number, 0 for threads alone")
-    if workers and (threads is not None or prefetch_bytes is not None):
+    if not (isinstance(num_workers, int) and num_workers >= 0):
+        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone")
+    if num_workers and (threads is not None or prefetch_bytes is not None):
         raise InvalidRequest(
-            "workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"
+            "num_workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"
         )
     if isinstance(dataset, (str, bytes, bytearray, os.PathLike)):  # a sequence of letters, to Python
         raise WrongType(f"dataset: expected a data set, found {dataset!r:.60}; packer.open(...) makes one of a pack")
     if not isinstance(dataset, Sized):
         raise InvalidRequest(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+
+
+def _check_collate(collate_fn: Any, ragged: str) -> None:
+    if collate_fn is None:
+        return
+    if not callable(collate_fn):
+        raise WrongType(f"collate_fn={collate_fn!r:.60}: expected a function of a list of samples")
+    if ragged != "list":
+        raise InvalidRequest(f"collate_fn and ragged={ragged!r}: the function makes the whole batch; drop one of them")
 
 
 def _is_number(value: Any) -> bool:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,8 @@ from packer.pack.manifest import Part
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 
-VERIFY = ("first", "always", "never", "open")
+VerifyMode = Literal["first", "always", "never", "open"]
+VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
 _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 
 

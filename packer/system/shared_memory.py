@@ -9,9 +9,9 @@ tensor holds one more open description of the file, through a descriptor or a ma
 to the last description (fcntl(2), F_SETLEASE). A forked child shares the descriptions of its parent and keeps them
 open.
 
-`shared`: the process that iterates Loader(workers=N) owns it, a worker fills it, and nothing is asked of the kernel for
-a batch. packer.system.buffer_pool decides, in the owner: it follows the views of its own process, and retires what was
-given out when that process is forked. To torch these tensors are not shared: what it sends to another process is a
+`shared`: the process that iterates Loader(num_workers=N) owns it, a worker fills it, and nothing is asked of the kernel
+for a batch. packer.system.buffer_pool decides, in the owner: it follows the views of its own process, and retires what
+was given out when that process is forked. To torch these tensors are not shared: what it sends to another process is a
 copy.
 
 In both, no process uses again what it inherited through a fork. What a parent or a child writes into a batch that both

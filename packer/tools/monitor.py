@@ -197,6 +197,14 @@ class Monitor:
         return f"monitor({self.loader!r})"
 
 
+def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = None) -> Monitor:
+    """The batches of `loader`, and at the end of the program a report on how long the loop waited for them.
+
+    key: where a batch that is a dict has the keys of its samples. out: where the report goes, sys.stderr by default.
+    """
+    return Monitor(loader, key=key, out=out)
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 

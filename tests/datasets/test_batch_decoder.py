@@ -33,7 +33,7 @@ def assembly(dataset: PackDataset) -> BatchDecoder:
 
 
 @pytest.mark.parametrize("sizes", [[(40, 60)] * 3, [(40, 60), (40, 60), (50, 60)]], ids=["one shape", "odd"])
-@pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 2}], ids=str)
+@pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 2}], ids=str)
 def test_a_damaged_picture_is_named_once(tmp_path: Path, sizes: list[tuple[int, int]], how: dict[str, int]) -> None:
     packed(photos(tmp_path / "photos", sizes, damaged=2), tmp_path / "set.pack", to="lmdb", validate="header")
     dataset = packer.open(tmp_path / "set.pack")

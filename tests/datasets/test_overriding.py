@@ -87,7 +87,7 @@ def collated(samples: list[Any]) -> Any:
     lambda data: DataLoader(data, 4),
     lambda data: DataLoader(data, 4, num_workers=1),
     lambda data: Loader(data, 4),
-    lambda data: Loader(data, 4, workers=1),
+    lambda data: Loader(data, 4, num_workers=1),
 ])  # fmt: skip
 def test_both_loaders_read_through_it(pack: Path, kind: Any, make: Any) -> None:
     dataset = kind(pack, fields=("image", "label"), geometry=packer.geometry.Resize((20, 30)))
@@ -229,7 +229,8 @@ def test_what_items_are_not_made_through_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"), [("num_workers", "workers=N"), ("collate_fn", "transform="), ("pin_memory", "device=")]
+    ("name", "instead"),
+    [("batch_sampler", "sampler="), ("persistent_workers", "close"), ("pin_memory", "device=")],
 )
 def test_arguments_of_a_data_loader_are_refused_with_what_does_the_same(pack: Path, name: str, instead: str) -> None:
     wrong: dict[str, Any] = {name: 2}

@@ -289,7 +289,7 @@ def test_damage_is_an_error_that_names_the_sample(made: dict[str, Path], tmp_pat
         ({"pixels": "float16"}, "float32, uint8"),
         ({"output_size": 0}, "whole number"),
         ({"style": "yolo"}, "ggcnn, grconvnet"),
-        ({"output": "numpy"}, "unknown option 'output': expected one of decoder, dct, verify"),
+        ({"decoder": "best"}, "auto, turbojpeg, opencv"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str, made: dict[str, Path]) -> None:

@@ -1,6 +1,7 @@
 """Loader: however it ends, what went wrong is told, and no thread, file or memory is left."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -297,3 +298,60 @@ def test_memory_does_not_grow_over_epochs(dataset: PackDataset) -> None:
     assert resident() - before < 30 << 20
     del _
     assert len(loader._slabs) == 0
+
+
+# ---- close and with
+
+
+@pytest.mark.parametrize("options", [{"threads": 2}, {"num_workers": 1}, {"threads": 2, "steps_per_epoch": 5}], ids=str)
+def test_closing_a_loader_leaves_no_thread_process_or_file(dataset: PackDataset, options: dict[str, Any]) -> None:
+    list(Loader(dataset, 4))  # every part is open now
+    gc.collect()
+    before = open_files()
+    with Loader(dataset, 4, **options) as loader:
+        batches = iter(loader)
+        assert len(next(batches)["key"]) == 4
+    assert not names() and not multiprocessing.active_children()
+    assert next(batches, None) is None
+    del batches
+    gc.collect()
+    assert open_files() == before
+    loader.close()
+    assert len(next(iter(loader))["key"]) == 4, "a closed loader goes on with the next iter"
+    loader.close()
+
+
+def test_closing_a_data_set_closes_its_files(path: Path) -> None:
+    gc.collect()
+    before = open_files()
+    with packer.open(path) as dataset:
+        first = dataset[0]["image"].clone()
+        assert open_files() != before
+    assert open_files() == before
+    dataset.close()
+    assert torch.equal(dataset[0]["image"], first), "reading on opens them again"
+    dataset.close()
+    assert open_files() == before
+
+
+def test_a_closed_data_set_leaves_another_ones_files_open(path: Path) -> None:
+    def parts() -> list[str]:
+        return [target for target in open_files().values() if "part-" in target]
+
+    gc.collect()
+    one, other = packer.open(path), packer.open(path)
+    for index in range(COUNT):
+        one[index], other[index]
+    opened = parts()
+    one.close()
+    assert parts() == opened != []
+    other.close()
+    assert not parts()
+
+
+def test_a_data_set_that_is_closed_under_a_running_loader_does_it_no_harm(path: Path) -> None:
+    wanted = [batch["image"].clone() for batch in Loader(packer.open(path), 4)]
+    dataset = packer.open(path)
+    for batch, expected in zip(Loader(dataset, 4, threads=2), wanted, strict=True):
+        dataset.close()
+        assert torch.equal(batch["image"], expected)

@@ -66,13 +66,13 @@ def loader(**options: Any) -> Callable[[Dataset[Any]], Iterable[Any]]:
 ENGINES: dict[str, tuple[str, Callable[[Dataset[Any]], Iterable[Any]]]] = {
     "threads": ("fork", loader(threads=2)),
     "threads, normalised": ("fork", loader(threads=2, normalize=((0.5,) * 3, (0.2,) * 3))),
-    "one worker": ("fork", loader(workers=1)),
-    "workers": ("fork", loader(workers=2)),
-    "a stream of workers": ("fork", loader(workers=2, steps_per_epoch=5)),
+    "one worker": ("fork", loader(num_workers=1)),
+    "workers": ("fork", loader(num_workers=2)),
+    "a stream of workers": ("fork", loader(num_workers=2, steps_per_epoch=5)),
     "stock": ("fork", stock("fork")),
     "stock, persistent": ("fork", stock("fork", persistent_workers=True)),
-    "workers, spawned": ("spawn", loader(workers=2)),
-    "workers, forkserver": ("forkserver", loader(workers=2)),
+    "workers, spawned": ("spawn", loader(num_workers=2)),
+    "workers, forkserver": ("forkserver", loader(num_workers=2)),
     "stock, spawned": ("spawn", stock("spawn", persistent_workers=True)),
     "stock, spawned anew": ("spawn", stock("spawn")),
     "stock, forkserver": ("forkserver", stock("forkserver", persistent_workers=True)),
@@ -138,7 +138,7 @@ def workers() -> list[int]:
 
 
 MAKERS: dict[str, Callable[[Dataset[Any]], Iterable[Any]]] = {
-    "workers": loader(workers=2),
+    "workers": loader(num_workers=2),
     "stock": stock("fork", persistent_workers=True),
 }
 
@@ -164,7 +164,7 @@ def test_a_loop_that_forks_again_and_again_needs_no_more_memory(engine: str, roo
 
 def test_a_child_that_lives_on_costs_the_batches_that_it_was_given(root: Path) -> None:
     """And one that had come back since the last one was begun; what was free or in the making goes on being used."""
-    batches = Loader(of_images(root), 2, workers=2, shuffle=True)
+    batches = Loader(of_images(root), 2, num_workers=2, shuffle=True)
     found, savers = [], list[Holder]()
     for epoch in range(6):
         for at, batch in enumerate(batches):
@@ -188,7 +188,7 @@ def test_a_child_makes_batches_of_its_own_beside_its_parent(root: Path) -> None:
         alone = Loader(of_images(root), 2, shuffle=True)
         alone.set_epoch(epoch)
         wanted += [digest(batch) for batch in alone]
-    for options in ({"threads": 2}, {"workers": 1}):
+    for options in ({"threads": 2}, {"num_workers": 1}):
         batches = Loader(of_images(root), 2, shuffle=True, **options)
         for _ in range(2):
             for batch in batches:
@@ -211,7 +211,7 @@ def test_a_child_makes_batches_of_its_own_beside_its_parent(root: Path) -> None:
 
 
 def test_a_batch_that_torch_shares_is_a_copy(root: Path) -> None:
-    batches = Loader(of_images(root), 2, workers=1, shuffle=True)
+    batches = Loader(of_images(root), 2, num_workers=1, shuffle=True)
     for batch in batches:
         del batch
     kept = [batch["image"].share_memory_() for batch in batches]

@@ -1,7 +1,7 @@
 """Loader: its batches are the data set's samples, for every kind of field, format, geometry and number of threads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +215,49 @@ def test_other_data_sets_are_read_in_threads(dataset: PackDataset) -> None:
     assert rest["index"].tolist() == list(range(7)) and rest["name"][3] == "3"
     both = ConcatDataset([dataset, dataset])
     assert [key for batch in Loader(both, 10) for key in batch["key"]] == 2 * list(dataset.keys())
+
+
+def as_lists(samples: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """A collate function that stacks nothing, for pictures of any sizes."""
+    return {name: [sample[name] for sample in samples] for name in samples[0]}
+
+
+@pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 1}], ids=str)
+def test_a_collate_function_gets_the_samples_of_a_batch(sizes: Path, how: dict[str, int]) -> None:
+    dataset = packer.open(sizes)
+    with Loader(dataset, 3, collate_fn=as_lists, **how) as loader:  # type: ignore[arg-type]
+        (batch,) = loader
+    assert [tuple(image.shape) for image in batch["image"]] == [tuple(dataset[at]["image"].shape) for at in range(3)]
+    assert all(torch.equal(batch["image"][at], dataset[at]["image"]) for at in range(3))
+
+
+def test_a_collate_function_sees_geometry_transform_and_order_of_the_loader(dataset: PackDataset) -> None:
+    options: dict[str, Any] = {"shuffle": True, "seed": 5, "geometry": RANDOM}
+    mine = Loader(dataset, 4, collate_fn=as_lists, **options)
+    for batch, wanted in zip(mine, Loader(dataset, 4, **options), strict=True):
+        assert batch["key"] == wanted["key"]
+        assert torch.equal(torch.stack(batch["image"]), wanted["image"])
+    keys = next(iter(Loader(dataset, 4, transform=lambda sample: sample["key"], collate_fn=tuple)))
+    assert keys == tuple(dataset.keys()[at] for at in range(4))
+    pairs = packer.open(dataset.path, as_tuple=("image", "label"))
+    assert next(iter(Loader(pairs, 4, collate_fn=lambda samples: [label for _, label in samples]))) == [
+        dataset[at]["label"] for at in range(4)
+    ]
+
+
+def test_what_a_collate_function_raises_reaches_the_loop(dataset: PackDataset) -> None:
+    def failing(samples: Sequence[Any]) -> Any:
+        raise ValueError(f"{len(samples)} samples")
+
+    with pytest.raises(ValueError, match="4 samples"):
+        list(Loader(dataset, 4, collate_fn=failing))
+
+
+def test_a_collate_function_beside_padding_is_refused(dataset: PackDataset) -> None:
+    with pytest.raises(InvalidRequest, match="drop one of them"):
+        Loader(dataset, 4, collate_fn=list, ragged="pad")
+    with pytest.raises(TypeError, match="collate_fn=3: expected a function"):
+        Loader(dataset, 4, collate_fn=3)  # type: ignore[arg-type]
 
 
 class Endless(IterableDataset[Any]):

@@ -77,7 +77,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
     """Three epochs: the first one's parcels travel by value, the others' in slabs."""
     options = {"shuffle": True, "seed": 5, **WAYS[way]}
-    threads, workers = Loader(dataset, 4, **options), Loader(dataset, 4, workers=2, **options)
+    threads, workers = Loader(dataset, 4, **options), Loader(dataset, 4, num_workers=2, **options)
     assert [digest_of(workers) for _ in range(3)] == [digest_of(threads) for _ in range(3)]
     assert workers._crew is not None and workers._crew._tasks.size > 0
     threads.close()
@@ -86,7 +86,7 @@ def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
 @pytest.mark.parametrize("name", formats.names())
 def test_of_every_format(root: Path, name: str) -> None:
     dataset = packer.open(root / f"{name}.pack")
-    workers = Loader(dataset, 5, workers=1)
+    workers = Loader(dataset, 5, num_workers=1)
     assert [digest_of(workers) for _ in range(2)] == [digest_of(Loader(dataset, 5))] * 2
 
 
@@ -101,7 +101,7 @@ def test_of_tuples_subsets_samplers_and_other_data_sets(root: Path) -> None:
         for workers in (0, 2):
             if "sampler" in options:
                 options["sampler"].generator.manual_seed(4)
-            found.append(list(Loader(made, 2, workers=workers, **options)))
+            found.append(list(Loader(made, 2, num_workers=workers, **options)))
         for one, other in zip(*found, strict=True):
             assert type(one) is type(other) is list
             assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     multiprocessing.set_start_method({method!r})
     dataset = packer.open({pack!r})
     options = dict(transform=test_worker_processes.brighter, geometry=test_worker_processes.RANDOM, shuffle=True)
-    found = [packer.Loader(dataset, 4, workers=workers, **options) for workers in (0, 1)]
+    found = [packer.Loader(dataset, 4, num_workers=workers, **options) for workers in (0, 1)]
     digests = [[digest_of(loader) for _ in range(2)] for loader in found]
     assert digests[0] == digests[1], digests
     for loader in found:
@@ -141,10 +141,10 @@ def test_a_state_goes_on_with_workers_and_back(dataset: PackDataset) -> None:
     options: dict[str, Any] = {"shuffle": True, "geometry": RANDOM}
     whole = [batch["image"].clone() for batch in Loader(dataset, 4, **options)]
     for first, second in ((0, 2), (2, 0), (1, 2)):
-        one = Loader(dataset, 4, workers=first, **options)
+        one = Loader(dataset, 4, num_workers=first, **options)
         batches = iter(one)
         next(batches), next(batches)
-        other = Loader(dataset, 4, workers=second, **options)
+        other = Loader(dataset, 4, num_workers=second, **options)
         other.load_state_dict(one.state_dict())
         left = [batch["image"] for batch in other]
         assert all(torch.equal(*pair) for pair in zip(left, whole[2:], strict=True))
@@ -152,7 +152,7 @@ def test_a_state_goes_on_with_workers_and_back(dataset: PackDataset) -> None:
 
 def test_the_callers_generators_stay_as_they_are(dataset: PackDataset) -> None:
     before = torch.get_rng_state()
-    list(Loader(dataset, 4, workers=1, shuffle=True))
+    list(Loader(dataset, 4, num_workers=1, shuffle=True))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -160,7 +160,7 @@ def test_the_callers_generators_stay_as_they_are(dataset: PackDataset) -> None:
 
 
 def test_memory_is_used_again_and_never_while_it_is_held(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 4, workers=2, geometry=RANDOM)
+    loader = Loader(dataset, 4, num_workers=2, geometry=RANDOM)
     wanted = [batch["image"].clone() for epoch in range(4) for batch in Loader(dataset, 4, geometry=RANDOM, seed=0)]
     del wanted[6:]
     list(loader)
@@ -179,7 +179,7 @@ def test_memory_is_used_again_and_never_while_it_is_held(dataset: PackDataset) -
 
 
 def test_a_batch_outlives_loader_and_workers(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 4, workers=1)
+    loader = Loader(dataset, 4, num_workers=1)
     list(loader)
     batch = next(iter(loader))
     del loader
@@ -188,7 +188,7 @@ def test_a_batch_outlives_loader_and_workers(dataset: PackDataset) -> None:
 
 
 def test_early_breaks_leave_nothing(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 2, workers=2, shuffle=True)
+    loader = Loader(dataset, 2, num_workers=2, shuffle=True)
     list(loader)
     list(loader)
     before = len(open_files())
@@ -218,7 +218,7 @@ def test_without_shared_memory_batches_travel_by_value(
         monkeypatch.delattr(os, "memfd_create")
     else:
         monkeypatch.setattr(shared_memory.MappedBuffers, "get", refused)
-    loader = Loader(dataset, 4, workers=1)
+    loader = Loader(dataset, 4, num_workers=1)
     assert [digest_of(loader) for _ in range(2)] == [wanted] * 2
 
 
@@ -234,7 +234,7 @@ def test_a_damaged_value_names_pack_key_and_field(tmp_path: Path) -> None:
     (part,) = folder.glob("part-*")
     value = built_packs.values(folder)[7]["image"]
     built_packs.flip(part, part.read_bytes().find(value) + len(value) // 2)
-    loader = Loader(packer.open(folder), 2, workers=2)
+    loader = Loader(packer.open(folder), 2, num_workers=2)
     found = []
     with pytest.raises(CorruptRecord, match=r"part-00000.*'scene 0007'.*'image'") as caught:
         found.extend(batch["key"] for batch in loader)
@@ -260,7 +260,7 @@ class Raising:
 def test_an_exception_in_a_transform_is_raised_where_the_batch_is_awaited(
     dataset: PackDataset, error: Any, kind: Any
 ) -> None:
-    loader = Loader(dataset, 2, workers=2, transform=Raising(error))
+    loader = Loader(dataset, 2, num_workers=2, transform=Raising(error))
     found = []
     with pytest.raises(kind, match=f"(?s){error.__name__}"):
         found.extend(batch["key"] for batch in loader)
@@ -268,7 +268,7 @@ def test_an_exception_in_a_transform_is_raised_where_the_batch_is_awaited(
 
 
 def test_a_killed_worker_is_an_error_and_the_next_pass_works(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 2, workers=2)
+    loader = Loader(dataset, 2, num_workers=2)
     batches = iter(loader)
     next(batches)
     for process in multiprocessing.active_children():
@@ -282,7 +282,7 @@ def test_an_interrupt_between_a_parcel_and_its_slab_mixes_nothing_up(
     dataset: PackDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next parcel would be read from the slab of the one that was lost."""
-    loader = Loader(dataset, 4, workers=2)
+    loader = Loader(dataset, 4, num_workers=2)
     wanted = [digest_of(loader) for _ in range(2)]
     batches = iter(loader)
     next(batches)
@@ -305,7 +305,7 @@ class Interrupted(deque[Any]):
 
 
 def test_one_pass_at_a_time(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 2, workers=1)
+    loader = Loader(dataset, 2, num_workers=1)
     first = iter(loader)
     next(first)
     second = iter(loader)
@@ -319,7 +319,7 @@ def test_one_pass_at_a_time(dataset: PackDataset) -> None:
 
 
 def test_a_forked_child_begins_its_own(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 4, workers=1)
+    loader = Loader(dataset, 4, num_workers=1)
     batches = iter(loader)
     next(batches)
     outcome = child(lambda: next(batches))
@@ -333,7 +333,7 @@ SCRIPT = """
 import sys, time
 sys.path.insert(0, {root!r})
 import packer
-loader = packer.Loader(packer.open({pack!r}), 4, workers=2)
+loader = packer.Loader(packer.open({pack!r}), 4, num_workers=2)
 print("ready", flush=True)
 while {forever}:
     for batch in loader:
@@ -358,10 +358,10 @@ def test_a_program_may_end_in_the_middle(root: Path, interrupted: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": -1}, "workers=-1"),
-        ({"workers": 1.5}, "workers=1.5"),
-        ({"workers": 2, "threads": 2}, "drop threads"),
-        ({"workers": 2, "prefetch_bytes": 5}, "drop threads"),
+        ({"num_workers": -1}, "num_workers=-1"),
+        ({"num_workers": 1.5}, "num_workers=1.5"),
+        ({"num_workers": 2, "threads": 2}, "drop threads"),
+        ({"num_workers": 2, "prefetch_bytes": 5}, "drop threads"),
     ],
 )
 def test_what_does_not_go_together_is_refused(dataset: PackDataset, options: dict[str, Any], message: str) -> None:
@@ -370,4 +370,4 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset, options: dic
 
 
 def test_it_says_what_makes_the_batches(dataset: PackDataset) -> None:
-    assert "6 batches, 2 workers" in repr(Loader(dataset, 4, workers=2))
+    assert "6 batches, 2 workers" in repr(Loader(dataset, 4, num_workers=2))
