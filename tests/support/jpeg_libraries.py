@@ -6,6 +6,7 @@
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +19,6 @@ from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.images.header import Buffer, Header
 
-_FIND = "_TurboJPEG__find_turbojpeg"
 ABSENT: dict[str, str] = {}  # name -> why it does not work here
 
 
@@ -37,7 +37,7 @@ def _pyturbojpeg() -> libjpeg.Library:
     except (RuntimeError, OSError):
         if path is None:
             raise
-        with mock.patch.object(turbojpeg.TurboJPEG, _FIND, lambda self: str(path)):
+        with mock.patch.object(turbojpeg, "TurboJPEG", partial(turbojpeg.TurboJPEG, str(path))):
             found = turbojpeg_backend.Library()
     if path is not None and str(path) in Path("/proc/self/maps").read_text():
         found.binary = path.name

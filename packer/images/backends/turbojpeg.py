@@ -1,8 +1,11 @@
 """PyTurboJPEG 1.x with the system's libjpeg-turbo.
 
-Decoding calls the functions of the library that PyTurboJPEG has loaded, which takes a quarter of the time that the
-interpreter is busy in PyTurboJPEG's own method. Each call makes a libjpeg handle of its own, in 0.4 us: a handle that
-is used again remembers the quantisation and Huffman tables of the file before, and gives them to one that has none.
+PyTurboJPEG finds and loads the library. Decoding calls the library's C functions, declared here, which takes a quarter
+of the time that the interpreter is busy in PyTurboJPEG's own method. Each call makes a libjpeg handle of its own, in
+0.4 us: a handle that is used again remembers the quantisation and Huffman tables of the file before, and gives them to
+one that has none.
+
+Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD), where they are the same.
 """
 
 import ctypes
@@ -17,25 +20,38 @@ import turbojpeg
 from packer.images.backends.libjpeg import is_left_over
 from packer.images.header import Buffer, Header, damaged
 
-_EIGHTH = (1, 8)
-_REPORT, _MESSAGE = "_TurboJPEG__report_error", "_TurboJPEG__get_error_string"
-_Request = tuple[Any, int, int, int, int, int, int, int]  # of decompress, without the handle
-_INT, _POINTER, _SIZE = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong
+_Request = tuple[Any, int, int, int, int, int, int, int]  # of tjDecompress2, without the handle
+_INT, _POINTER, _SIZE, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_char_p
 # what takes microseconds keeps the interpreter (PYFUNCTYPE); decoding lets go of it (CFUNCTYPE)
-_INIT = ctypes.PYFUNCTYPE(_POINTER)
-_DESTROY = ctypes.PYFUNCTYPE(_INT, _POINTER)
-_READ_HEADER = ctypes.PYFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, *[_POINTER] * 4)
-_DECOMPRESS = ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, _POINTER, *[_INT] * 5)
+_DECLARED = {
+    # tjhandle tjInitDecompress(void)
+    "tjInitDecompress": ctypes.PYFUNCTYPE(_POINTER),
+    # int tjDestroy(tjhandle)
+    "tjDestroy": ctypes.PYFUNCTYPE(_INT, _POINTER),
+    # int tjDecompressHeader3(tjhandle, const unsigned char *jpegBuf, unsigned long jpegSize,
+    #                         int *width, int *height, int *jpegSubsamp, int *jpegColorspace)
+    "tjDecompressHeader3": ctypes.PYFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, *[_POINTER] * 4),
+    # int tjDecompress2(tjhandle, const unsigned char *jpegBuf, unsigned long jpegSize, unsigned char *dstBuf,
+    #                   int width, int pitch, int height, int pixelFormat, int flags)
+    "tjDecompress2": ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _SIZE, _POINTER, *[_INT] * 5),
+    # char *tjGetErrorStr2(tjhandle), from libjpeg-turbo 2.0 on
+    "tjGetErrorStr2": ctypes.PYFUNCTYPE(_TEXT, _POINTER),
+    # char *tjGetErrorStr(void), of the thread
+    "tjGetErrorStr": ctypes.PYFUNCTYPE(_TEXT),
+}
 
 
-class _Strict(turbojpeg.TurboJPEG):  # type: ignore[misc]
-    """Raises DamagedImage where libjpeg fails or warns; the method replaced here makes a Python warning of a warning.
+def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
+    """The functions above, by name, of the library that PyTurboJPEG has loaded.
 
-    May be shared by threads: each call makes a libjpeg handle of its own.
+    They are found by their C names among what it holds, whatever it calls them itself.
     """
-
-    def _TurboJPEG__report_error(self, handle: Any) -> None:
-        raise damaged("jpeg", getattr(self, _MESSAGE)(handle))
+    held = {getattr(value, "__name__", ""): value for value in vars(found).values()}
+    return {
+        name: declared(ctypes.cast(held[name], _POINTER).value or 0)
+        for name, declared in _DECLARED.items()
+        if name in held
+    }
 
 
 def _address(buffer: Buffer) -> int:
@@ -59,18 +75,16 @@ class Library:
     binary = "libturbojpeg"
 
     def __init__(self) -> None:
-        if not (hasattr(turbojpeg.TurboJPEG, _REPORT) and hasattr(turbojpeg.TurboJPEG, _MESSAGE)):
-            raise RuntimeError(f"{self.name} has no {_REPORT}, expected release 1.8")
-        self._library = _Strict()
-        self._init = _INIT(self._address("init_decompress"))
-        self._destroy = _DESTROY(self._address("destroy"))
-        self._read_header = _READ_HEADER(self._address("decompress_header"))
-        self._decompress = _DECOMPRESS(self._address("decompress"))
-
-    def _address(self, name: str) -> int:
-        """Where a function of the library lies; PyTurboJPEG keeps it under its own name for it."""
-        function = getattr(self._library, f"_TurboJPEG__{name}")
-        return ctypes.cast(function, _POINTER).value or 0
+        functions = _functions(turbojpeg.TurboJPEG())
+        missing = _DECLARED.keys() - functions.keys() - {"tjGetErrorStr2"}
+        if missing:
+            raise RuntimeError(f"{self.name} does not hold the function {min(missing)}, expected release 1.8")
+        self._init = functions["tjInitDecompress"]
+        self._destroy = functions["tjDestroy"]
+        self._read_header = functions["tjDecompressHeader3"]
+        self._decompress = functions["tjDecompress2"]
+        self._error_of_handle = functions.get("tjGetErrorStr2")
+        self._error_of_thread = functions["tjGetErrorStr"]
 
     def decode(
         self,
@@ -111,19 +125,38 @@ class Library:
 
     def _check_header(self, handle: int, request: _Request, eighths: int) -> None:
         source, size, _, width, _, height, _, _ = request
+        found = self._size(handle, source, size)
+        if (-(-found[1] * eighths // 8), -(-found[0] * eighths // 8)) != (height, width):
+            raise damaged("jpeg", f"libjpeg-turbo finds {found[0]}x{found[1]} px, the header another size")
+
+    def _size(self, handle: int, source: Any, size: int) -> tuple[int, int]:
+        """Width and height, as the library reads them from the file's header."""
         told = (_INT * 4)()
         at = ctypes.addressof(told)
         if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
-            raise damaged("jpeg", getattr(self._library, _MESSAGE)(handle))
-        if (-(-told[1] * eighths // 8), -(-told[0] * eighths // 8)) != (height, width):
-            raise damaged("jpeg", f"libjpeg-turbo finds {told[0]}x{told[1]} px, the header another size")
+            raise damaged("jpeg", self._message(handle))
+        return told[0], told[1]
 
     def _decompressed(self, handle: int, request: _Request, goes_on: bool) -> None:
         if self._decompress(handle, *request):
-            message = getattr(self._library, _MESSAGE)(handle)
+            message = self._message(handle)
             if not (goes_on and is_left_over(message)):
                 raise damaged("jpeg", message)
 
+    def _message(self, handle: int) -> str:
+        """What the library says of its last failure or warning."""
+        raw = self._error_of_thread() if self._error_of_handle is None else self._error_of_handle(handle)
+        text: str = raw.decode()
+        return text
+
     def check(self, buffer: Buffer, found: Header) -> None:
-        form = turbojpeg.TJPF_CMYK if found.cmyk else turbojpeg.TJPF_GRAY
-        self._library.decode(buffer, pixel_format=form, scaling_factor=_EIGHTH)
+        form, channels = (turbojpeg.TJPF_CMYK, 4) if found.cmyk else (turbojpeg.TJPF_GRAY, 1)
+        source = buffer if type(buffer) is bytes else _address(buffer)
+        handle = self._init()
+        try:
+            width, height = (-(-side // 8) for side in self._size(handle, source, len(buffer)))
+            pixels = np.empty(width * height * channels, np.uint8)
+            request = (source, len(buffer), pixels.ctypes.data, width, 0, height, form, 0)
+            self._decompressed(handle, request, False)
+        finally:
+            self._destroy(handle)

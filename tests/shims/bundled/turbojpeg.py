@@ -12,7 +12,7 @@ if _real is None or _real.loader is None:
 _real.loader.exec_module(sys.modules[__name__])
 
 
-def _bundled(_: object) -> str:
+def _bundled() -> str:
     spec = importlib.util.find_spec("pylibjxl")
     for folder in (spec.submodule_search_locations if spec is not None else None) or ():
         for path in Path(folder).glob("_pylibjxl*.so"):
@@ -20,4 +20,5 @@ def _bundled(_: object) -> str:
     raise RuntimeError("Unable to locate turbojpeg library automatically: pylibjxl is not installed")
 
 
-setattr(globals()["TurboJPEG"], "_TurboJPEG__find_turbojpeg", _bundled)  # noqa: B010  a private name of its class
+_load = globals()["TurboJPEG"].__init__
+globals()["TurboJPEG"].__init__ = lambda self, lib_path=None: _load(self, lib_path or _bundled())
