@@ -440,6 +440,7 @@ def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch, tm
 SHARING = ("memfd_create", "MAP_SHARED", "share_memory_", "shared_memory", "SharedMemory", "_new_shared", "shm_open")
 SHARERS = {
     "system/shared_memory.py": "the one owner of such memory, with the rule for using it again",
+    "system/_torch_private.py": "how torch makes a storage over it, for packer.system.shared_memory",
     "datasets/pack_dataset.py": "asks packer.system.shared_memory for it",
     "loading/worker_processes.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
@@ -449,6 +450,22 @@ SHARERS = {
         ("staging/user_folder.py", "staging/capacity.py", "staging/stager.py", "staging/open_staged.py"), "that folder"
     ),
 }
+
+
+# private names of torch that packer uses
+OF_TORCH = ("_new_shared", "_new_shared_fd_cpu", "_shutdown_workers")
+
+
+@each_file
+def test_one_module_names_what_is_private_to_torch(path: Path) -> None:
+    """It says which versions were read: see packer.system._torch_private."""
+    if path.name == "_torch_private.py":
+        return
+    nodes = [node for node in ast.walk(TREES[path]) if isinstance(node, ast.Attribute)]
+    found = [node.attr for node in nodes if node.attr in OF_TORCH]
+    found += [text for node in nodes if (text := dotted(node)).startswith("torch.") and "._" in text]
+    found += [name for name in imports(path) if name.startswith("torch.") and "._" in name]
+    assert not found, f"{named(path)}: {found}"
 
 
 @each_file

@@ -12,11 +12,11 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from packer.errors import InvalidRequest
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
+from packer.system._torch_private import register_collate
 
 
 class BatchRow(dict[str, Any]):
@@ -91,8 +91,8 @@ def _collate(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return torch.utils.data.default_collate([kind(row) for row in batch])
 
 
-default_collate_fn_map[BatchRow] = _collate
-default_collate_fn_map[TupleRow] = _collate
+register_collate(BatchRow, _collate)
+register_collate(TupleRow, _collate)
 
 
 def as_torch(field: Field, value: Any) -> Any:

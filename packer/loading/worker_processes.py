@@ -18,6 +18,7 @@ from packer.errors import InvalidRequest, PackerError
 from packer.loading.batch_builder import BatchBuilder
 from packer.loading.sampling import Step, Steps
 from packer.loading.worker_transport import BatchLayout, PackedBatch
+from packer.system._torch_private import end_workers
 from packer.system.buffer_pool import BufferPool, Bytes
 from packer.system.shared_memory import Address, MappedBuffers, address_of, shared
 
@@ -149,7 +150,7 @@ class WorkerPool:
         if os.getpid() != self.pid:
             _of_parents.append(self._running)
         elif self._running is not None:  # not left to its end: a traceback may hold it, or a collection end its queues
-            self._running._shutdown_workers()  # the one way to say so
+            end_workers(self._running)
         self._loader = self._running = None
         self._tasks = _TaskSampler(self._slabs(), size=self._tasks.size)  # nobody writes into this memory
 

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from packer.system._torch_private import new_shared_storage, storage_over_file
 from packer.system.buffer_pool import Bytes
 
 _MOST_SLABS = 6  # what a loader keeps on the way from one worker with its usual prefetch_factor, and one in the making
@@ -119,9 +120,7 @@ class _SharedBuffer:
         """A storage over the first `size` bytes, with a description and a mapping of its own."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            storages: Any = torch.UntypedStorage
-            storage: torch.UntypedStorage = storages._new_shared_fd_cpu(descriptor, size)  # as torch receives one
-            return storage
+            return storage_over_file(descriptor, size)
         finally:
             os.close(descriptor)
 
@@ -136,8 +135,7 @@ class _SharedBuffer:
 
 
 def _fresh(size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
-    make: Any = torch.UntypedStorage._new_shared
-    storage: torch.UntypedStorage = make(size, device="cpu")
+    storage = new_shared_storage(size)
     return storage, torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
 
 
