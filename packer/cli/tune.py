@@ -66,7 +66,7 @@ def command(source: Path, **options: Any) -> None:
     """
     from packer.system.description import cores_text
     from packer.system.parallel import usable_cores
-    from packer.tools import output, page_cache, tune  # keeps `packer --help` light
+    from packer.tools import cold_files, output, tune  # keeps `packer --help` light
     from packer.tools.workload import settings, subjects
 
     if options["as_json"] and options["as_csv"]:
@@ -82,7 +82,7 @@ def command(source: Path, **options: Any) -> None:
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
     echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
-    drop = partial(page_cache.drop, subject.files()) if options["cold"] else None
+    drop = partial(cold_files.drop, subject.files()) if options["cold"] else None
     tell = partial(echo, err=True)
     rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
     echo(*tune.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])

@@ -105,7 +105,7 @@ class Header(NamedTuple):
 
 def _check_memory(needed: int) -> None:
     machine = Machine()
-    for limit in filter(None, (machine.memory(), *machine.cgroup_memory())):
+    for limit in machine.memory_limits():
         if needed > limit.free_bytes:
             raise OutOfMemory(
                 f"a picture of {needed:,} bytes does not fit into {limit.name}, of which {limit.free_bytes:,} are "

@@ -29,6 +29,7 @@ from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import Part
 from packer.registry import import_or_explain
 from packer.schema import Buffer
+from packer.system.limits import Machine
 
 VerifyMode = Literal["first", "always", "never", "open"]
 VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
@@ -45,14 +46,21 @@ class Pack:
     """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
 
     def __init__(
-        self, folder: Path, *, verify: str = "first", apart: bool = False, copies: Mapping[str, Path] = _NOWHERE
+        self,
+        folder: Path,
+        *,
+        verify: str = "first",
+        apart: bool = False,
+        copies: Mapping[str, Path] = _NOWHERE,
+        on_close: Callable[[], object] | None = None,
     ) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
         "open" is "first", and hashes each part by plain reads before its first value is read, so that a damaged one or
         a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
         process of its own, for what is still sound in it. copies: by the name of a part or of the index folder, where
-        it is read instead, because it was copied to a faster place.
+        it is read instead, because it was copied to a faster place. on_close: called once, after the readers were given
+        back; not where opening the pack fails.
         Raises InvalidRequest where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
@@ -75,9 +83,14 @@ class Pack:
         self._damaged: dict[int, Reader] = {}
         self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
-        self._readahead = sum(part.bytes for part in self.manifest.parts) < available_bytes() // 2
+        free = Machine().free_memory()
+        self._readahead = free is None or sum(part.bytes for part in self.manifest.parts) < free // 2
         reader_cache.table.own(self._keys)
-        self.close: Callable[[], object] = weakref.finalize(self, _disown, self._keys, self.pid, self._apart)
+        self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
+
+    def close(self) -> None:
+        """Give the readers back; may be called twice, and is called when nobody has the pack any more."""
+        self._closing()
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -256,20 +269,14 @@ def check_part(path: Path, part: Part, *, is_folder: bool = False) -> reader_cac
     return status.st_dev, status.st_ino
 
 
-def available_bytes() -> int:
-    """Memory that the system can still give, MemAvailable of /proc/meminfo; a large number where it does not tell."""
+def _close(
+    keys: list[reader_cache.Key], pid: int, apart: ReaderProcess | None, on_close: Callable[[], object] | None
+) -> None:
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return 1 << 62
-
-
-def _disown(keys: list[reader_cache.Key], pid: int, apart: ReaderProcess | None) -> None:
-    if pid == os.getpid():  # a child after fork has a table of its own
-        reader_cache.table.disown(keys)
-        if apart is not None:
-            apart.close()
+        if pid == os.getpid():  # a child after fork has a table of its own
+            reader_cache.table.disown(keys)
+            if apart is not None:
+                apart.close()
+    finally:
+        if on_close is not None:
+            on_close()

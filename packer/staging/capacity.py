@@ -60,7 +60,7 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
 
 def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
     """Bytes that the page cache may take; a large number where the system does not tell."""
-    limits = [limit for limit in (machine.memory(), *machine.cgroup_memory()) if limit is not None]
+    limits = machine.memory_limits()
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
 
@@ -81,9 +81,8 @@ def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tu
     if there is not None:
         yield there, (keep or (DEFAULT if _is_shared_memory(base, machine) else SpaceKept())).of(there)
     if mount is not None and mount.in_memory:
-        for limit in (machine.memory(), *machine.cgroup_memory()):
-            if limit is not None:
-                yield limit, (keep or DEFAULT).of(limit)
+        for limit in machine.memory_limits():
+            yield limit, (keep or DEFAULT).of(limit)
 
 
 def _is_shared_memory(base: Path, machine: Machine) -> bool:

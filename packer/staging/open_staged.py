@@ -2,8 +2,7 @@
 
 import os
 import warnings
-import weakref
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from packer.errors import CorruptPack, UnsafePath, printable
@@ -37,16 +36,11 @@ def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pa
     if descriptor is None:
         return Pack(folder, verify=verify)
     try:
-        pack = Pack(folder, verify=verify, copies=copy.found(manifest))
+        pack = Pack(folder, verify=verify, copies=copy.found(manifest), on_close=partial(os.close, descriptor))
     except BaseException:
         os.close(descriptor)
         raise
-    pack.close = weakref.finalize(pack, _close, pack.close, descriptor)
     if pack.manifest != manifest:
+        pack.close()
         raise CorruptPack(f"{folder}: another pack took its place while it was opened; open it again")
     return pack
-
-
-def _close(close_pack: Callable[[], object], descriptor: int) -> None:
-    close_pack()
-    os.close(descriptor)

@@ -1,12 +1,8 @@
 """Warming: parts of a pack read into the page cache, and how much of them the cache holds."""
 
-import ctypes
-import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from packer.files.digest import entries, opened_folder
 from packer.files.open_beneath import open_beneath
@@ -15,6 +11,7 @@ from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
 from packer.pack.reader import check_part
 from packer.staging.staged_copies import StagedFile, parts_of
+from packer.system.page_cache import resident_bytes
 
 _BLOCK_BYTES = 1 << 20
 
@@ -79,32 +76,9 @@ def _read_all(path: Path, descriptor: int) -> None:
 def _resident(path: Path, part: StagedFile) -> int | None:
     total = 0
     for descriptor in _descriptors(path, part):
-        found = resident_bytes(path, descriptor)
+        with failing(path, "map"):
+            found = resident_bytes(descriptor)
         if found is None:
             return None
         total += found
     return total
-
-
-def resident_bytes(path: Path, descriptor: int) -> int | None:
-    """Bytes of an open file that are in memory, by mincore(2); raises StorageError.
-
-    None where the system has no such call, or the file is another's: the kernel then says that all of it is.
-    """
-    status = os.fstat(descriptor)
-    if os.geteuid() not in (0, status.st_uid):
-        return None
-    if not status.st_size:
-        return 0
-    mincore = getattr(ctypes.CDLL(None, use_errno=True), "mincore", None)
-    if mincore is None:
-        return None
-    with failing(path, "map"), mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped:
-        pages = np.zeros(-(-len(mapped) // mmap.PAGESIZE), np.uint8)
-        view = np.frombuffer(mapped, np.uint8)
-        address, size = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(len(mapped))
-        failed = mincore(address, size, ctypes.c_void_p(pages.ctypes.data))
-        del view  # else the file could not be unmapped
-        if failed:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return min(int((pages & 1).sum()) * mmap.PAGESIZE, status.st_size)

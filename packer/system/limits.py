@@ -52,6 +52,15 @@ class Machine:
     cgroup: Path = Path("/sys/fs/cgroup")
     shared_memory: Path = Path("/dev/shm")
 
+    def memory_limits(self) -> list[Limit]:
+        """Everything that memory is taken from: that of the machine, where the system tells it, and of the cgroups."""
+        whole = self.memory()
+        return ([] if whole is None else [whole]) + self.cgroup_memory()
+
+    def free_memory(self) -> int | None:
+        """Bytes that this process can still get within all of them; None where the system tells of none."""
+        return min((limit.free_bytes for limit in self.memory_limits()), default=None)
+
     def memory(self) -> Limit | None:
         """All memory, and what the system can still give of it (MemAvailable); None where it does not tell."""
         values = {}

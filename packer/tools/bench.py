@@ -14,8 +14,8 @@ from torch.utils.data import Dataset
 
 from packer.errors import PackerError
 from packer.system.process_usage import cpu_seconds
-from packer.tools import page_cache
-from packer.tools.page_cache import WARM_SHARE
+from packer.tools import cold_files
+from packer.tools.cold_files import WARM_SHARE
 from packer.tools.repeated_runs import table
 from packer.tools.runner import Answer, RunnerProcess
 from packer.tools.workload import STOCK, LoaderSetting, Subject, pictures, samples_in
@@ -102,7 +102,7 @@ def run(
             say(f"round {number + 1} of {rounds}")
             for line, player, passes in players:
                 if cold:
-                    _cold_turn(line, page_cache.drop(files[line.subject]))
+                    _cold_turn(line, cold_files.drop(files[line.subject]))
                 else:
                     line.turns.append(_turn(player, passes))
     return lines
@@ -127,7 +127,7 @@ def _warm_up(player: RunnerProcess, line: BenchRow) -> int:
     return min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))
 
 
-def _cold_turn(line: BenchRow, left: page_cache.Residency) -> None:
+def _cold_turn(line: BenchRow, left: cold_files.Residency) -> None:
     line.warm_share.append(left.share)
     with RunnerProcess(line.name, prepare, line.subject.open, line.setting) as fresh:
         line.turns.append(_turn(fresh, 1))

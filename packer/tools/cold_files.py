@@ -1,7 +1,6 @@
-"""Caching: which pages of files the system keeps in memory, and asking it to let go of them. Linux.
+"""Cold files: files dropped from the page cache before a measurement, and how much of them is still in memory.
 
-posix_fadvise(2) is a wish: pages that wait to be written, that a process has mapped, or that lie on a file system in
-memory (tmpfs) stay. So what is left is counted afterwards, with mincore(2), over a mapping of which no page is touched.
+Dropping is a wish (packer.system.page_cache), so what is left is counted afterwards.
 """
 
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.files.storage import failing, sync_file_system
-from packer.staging.warm import resident_bytes
+from packer.system.page_cache import drop_pages, resident_bytes
 
 WARM_SHARE = 0.05  # of the bytes left in memory, beyond which files are not cold
 
@@ -35,8 +34,7 @@ def drop(files: Iterable[Path]) -> Residency:
         sync_file_system(path.parent)  # dirty pages would stay
     for path in paths:
         with _opened(path) as descriptor:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            drop_pages(descriptor)
     return residency(paths)
 
 
@@ -59,5 +57,5 @@ def _opened(path: Path) -> Iterator[int]:
 
 def _resident_pages(path: Path) -> int | None:
     """Bytes of one file that are in memory; None where the system does not tell."""
-    with _opened(path) as descriptor:
-        return resident_bytes(path, descriptor)
+    with _opened(path) as descriptor, failing(path, "map"):
+        return resident_bytes(descriptor)

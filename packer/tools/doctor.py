@@ -176,7 +176,7 @@ def cores(machine: Machine) -> Finding:
 
 def memory(machine: Machine) -> Finding:
     """Memory of the machine and of the process's cgroups."""
-    limits = [limit for limit in (machine.memory(), *machine.cgroup_memory()) if limit is not None]
+    limits = machine.memory_limits()
     text = "; ".join(f"{limit.name}: {_gb(limit.free_bytes)} of {_gb(limit.total_bytes)} GB free" for limit in limits)
     tight = [limit for limit in limits if limit.free_bytes < limit.total_bytes // 20]
     if tight:

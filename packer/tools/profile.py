@@ -33,7 +33,7 @@ from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.pack.sample_reader import Look
 from packer.schema import PIXEL_KINDS, Field
-from packer.tools import page_cache
+from packer.tools import cold_files
 from packer.tools.repeated_runs import table
 from packer.tools.workload import subjects
 
@@ -258,7 +258,7 @@ def profiled(
     (chosen,) = subjects((pack,), geometry, **subject)
     if not chosen.is_pack:
         raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
-    told = _dropped(page_cache.drop(chosen.files())) if cold else ""
+    told = _dropped(cold_files.drop(chosen.files())) if cold else ""
     dataset: Any = chosen.open()
     indices = np.random.default_rng(0).permutation(len(dataset))[:samples].tolist()
     device = "cuda" if torch.cuda.is_available() else None
@@ -268,10 +268,10 @@ def profiled(
     return profile(dataset, indices, **how), told
 
 
-def _dropped(left: page_cache.Residency) -> str:
+def _dropped(left: cold_files.Residency) -> str:
     if left.share is None:
         return "The page cache was asked to drop the pack; this system does not tell whether it did (mincore)."
-    if left.share > page_cache.WARM_SHARE:
+    if left.share > cold_files.WARM_SHARE:
         return f"NOT cold: {left.share:.0%} of the pack stayed in memory: a file system in memory, or another reader."
     return f"Cold: {left.share:.1%} of the pack was in memory."
 

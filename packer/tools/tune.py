@@ -22,7 +22,7 @@ from torch import zeros
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.errors import InvalidRequest
-from packer.tools import page_cache
+from packer.tools import cold_files
 from packer.tools.repeated_runs import table
 from packer.tools.runner import Answer, RunnerProcess
 from packer.tools.workload import OURS, STOCK, LoaderSetting, Subject, evenly, load_function
@@ -112,7 +112,7 @@ def sweep(
     plan: SweepPlan,
     *,
     rounds: int,
-    drop: Callable[[], page_cache.Residency] | None = None,
+    drop: Callable[[], cold_files.Residency] | None = None,
     say: Callable[[str], object],
 ) -> list[TuneRow]:
     """Every setting once per round, in turn, each run in a new process; raises what goes wrong there.

@@ -55,6 +55,13 @@ def test_no_limit_is_none(tmp_path: Path) -> None:
     assert made_up(tmp_path / "4", files={"memory.max": "77", "memory.current": "no number"}).cgroup_memory() == []
 
 
+def test_free_memory_is_that_of_the_tightest_limit(tmp_path: Path) -> None:
+    files = {"memory.max": str(2 * GB), "memory.current": str(GB)}
+    assert made_up(tmp_path / "tight", total=64 * GB, available=20 * GB, files=files).free_memory() == GB
+    assert made_up(tmp_path / "wide", total=64 * GB, available=GB // 2, files=files).free_memory() == GB // 2
+    assert Machine(tmp_path / "none").free_memory() is None
+
+
 def test_what_is_used_beyond_a_limit_leaves_nothing_free(tmp_path: Path) -> None:
     files = {"memory.max": "100", "memory.current": "150"}
     (limit,) = made_up(tmp_path / "m", files=files).cgroup_memory()

@@ -144,7 +144,7 @@ def test_files_that_stay_in_memory_have_no_cold_rate(tmp_path: Path, monkeypatch
     files = sorted(tmp_path.iterdir())
     for share, cold in ((0, 6000.0), (3000, None), (None, None)):
         monkeypatch.setattr(
-            prediction.page_cache, "drop", lambda _, share=share: prediction.page_cache.Residency(share, 3000)
+            prediction.cold_files, "drop", lambda _, share=share: prediction.cold_files.Residency(share, 3000)
         )
         assert measure_files(files, threads=2, clock=Ticking()) == FileReadSpeed(cold, 6000.0)
     assert measure_copying(clock=Ticking()) == (64 << 20) / 0.5

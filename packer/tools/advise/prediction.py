@@ -17,8 +17,9 @@ import numpy as np
 from packer.errors import StorageError
 from packer.files.storage import failing, free_bytes, sync
 from packer.sources.base import read_file
+from packer.system.page_cache import expect_random_reads
 from packer.system.parallel import ordered_map
-from packer.tools import page_cache
+from packer.tools import cold_files
 from packer.tools.advise.candidates import Candidate
 
 _EQUAL = 0.9  # of the best rate: what lies so near is as fast
@@ -163,9 +164,8 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
         file.flush()
         sync(Path(file.name))
         write = _PROBE_BYTES / _seconds(clock, begun)
-        left = page_cache.drop([Path(file.name)])
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+        left = cold_files.drop([Path(file.name)])
+        expect_random_reads(file.fileno())
         places = np.random.default_rng(1).permutation(_PROBE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
         begun = clock()
         for _ in ordered_map(
@@ -178,7 +178,7 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
 
 def measure_files(files: Sequence[Path], *, threads: int, clock: Clock = time.perf_counter) -> FileReadSpeed:
     """Every file read twice, after it was dropped from the page cache; raises BadInput, StorageError."""
-    left = page_cache.drop(files)
+    left = cold_files.drop(files)
     found = []
     for _ in range(2):
         begun = clock()
@@ -204,5 +204,5 @@ def _seconds(clock: Clock, begun: float) -> float:
     return max(clock() - begun, 1e-9)
 
 
-def _is_cold(left: page_cache.Residency) -> bool:
-    return left.share is not None and left.share <= page_cache.WARM_SHARE
+def _is_cold(left: cold_files.Residency) -> bool:
+    return left.share is not None and left.share <= cold_files.WARM_SHARE
