@@ -22,7 +22,7 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _MOST_OF_NONE = 1 << 40
 _HEADER = re.compile(
     rb"\{'descr': '(\|[uib]1|<[ui][248]|<f[248])', 'fortran_order': False, "
-    rb"'shape': \((\d{1,18}),(?: (\d{1,18}))?\), \} *\n"
+    rb"'shape': \((0|[1-9]\d{0,17}),(?: (0|[1-9]\d{0,17}))?\), \} *\n"
 )
 
 

@@ -36,6 +36,7 @@ HOSTILE = {
     "three dimensions": header(GOOD.replace("(5,)", "(5, 1, 1)")),
     "negative": header(GOOD.replace("(5,)", "(-5,)")),
     "a fraction": header(GOOD.replace("(5,)", "(5.0,)")),
+    "a zero in front": header(GOOD.replace("(5,)", "(05,)")),
     "beyond 64 bits": header(GOOD.replace("(5,)", "(99999999999999999999999,)")),
     "a product beyond 64 bits": header(GOOD.replace("(5,)", "(999999999999999999, 999999999999999999)")),
     "a product that wraps to the size": header(GOOD.replace("(5,)", "(435604692427987383, 338556884537746467)")),

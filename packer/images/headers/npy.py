@@ -13,8 +13,10 @@ from packer.schema import DTYPES, Value
 
 MAGIC = b"\x93NUMPY"
 
+_LENGTH = rb"(?:0|[1-9]\d{0,17})"  # as Python has it, which NumPy reads it with: no zeros in front
 _HEADER = re.compile(
-    rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,60})\), ?\} *\n?"
+    rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), "
+    rb"'shape': \((%b(?:, ?%b)*,?)\), ?\} *\n?" % (_LENGTH, _LENGTH)
 )
 _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
@@ -39,7 +41,7 @@ def _read(buffer: Buffer) -> tuple[int, np.dtype[Value], bool, tuple[int, ...], 
     if match is None or match[2].decode() not in _CODES:
         raise damaged("npy", "its header does not describe an array of numbers")
     order, code, fortran, shape = (part.decode() for part in match.groups())
-    lengths = tuple(int(part) for part in shape.replace(" ", "").split(",") if part)
+    lengths = tuple(int(part) for part in shape.split(",") if part)
     return start + length, np.dtype(order + code), fortran == "True", lengths, _CODES[code]
 
 
