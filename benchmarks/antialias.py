@@ -14,7 +14,7 @@ from PIL import Image
 
 from packer.geometry import RandomResizedCrop, View, draw
 from packer.geometry.warp.axis_aligned import place
-from packer.images import Decoder
+from packer.images import DecodeOptions, Decoder
 
 Pixels = npt.NDArray[np.uint8]
 SIDE = 224
@@ -34,7 +34,7 @@ def crops(file: bytes, view: View) -> dict[str, float]:
         raise SystemExit("a random crop is not a box of whole pixels")
     cut = np.ascontiguousarray(whole[placement.rows, placement.columns])
     wanted = np.asarray(Image.fromarray(cut).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
-    fast = Decoder("image", dct="fast")(file)[placement.rows, placement.columns]
+    fast = Decoder("image", DecodeOptions(dct="fast"))(file)[placement.rows, placement.columns]
     found = {
         "packer, antialias=True": Decoder("image")(file, view),
         "packer, antialias=False": Decoder("image")(file, view._replace(antialias=False)),

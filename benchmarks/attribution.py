@@ -61,8 +61,7 @@ def shares(pack: Path, samples: int, seconds: float) -> dict[str, float]:
             if stage == "read":
                 patches.enter_context(delay.before(lmdb.Reader, "read"))
             elif stage == "decode":
-                for name in ("decode", "prepare"):  # at once, or in two steps
-                    patches.enter_context(delay.before(libjpeg.library(), name))
+                patches.enter_context(delay.before(libjpeg.library(), "decode"))
             slow = profile(transforming(pack, delay if stage == "transform" else None), indices, batch_size=8)
         found[stage] = (slow.of(stage) - plain.of(stage)) * samples / 1e3 / delay.slept
     step = Delay(seconds)

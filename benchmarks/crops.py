@@ -24,7 +24,7 @@ import numpy as np
 import simplejpeg
 
 from packer import codecs
-from packer.images import Header, decode, sniff
+from packer.images import DecodeOptions, Header, decode, sniff
 from packer.images.backends import libjpeg, turbojpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.jpeg_crop import Box
@@ -34,6 +34,7 @@ from packer.schema import Field
 SIZES = ((500, 375), (1000, 750), (2000, 1333), (3000, 2000))
 AREAS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 0.9, 1.0)
 BOXES = 24
+TRUSTED = DecodeOptions(trusted=True, interval_tables=True)
 
 File = tuple[bytes, Header]
 
@@ -74,7 +75,7 @@ def once(chosen: list[File], wanted: list[Box], *, eighths: int = 8) -> float:
     started = time.thread_time()
     for number, box in enumerate(wanted):
         file, found = chosen[number % len(chosen)]
-        decode_region(file, found, box=box, eighths=eighths, vouched=True, table=True)
+        decode_region(file, found, box=box, eighths=eighths, options=TRUSTED)
     return (time.thread_time() - started) / len(wanted) * 1e6
 
 
@@ -140,7 +141,7 @@ def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]
     for name, library in libraries().items():
         with without_decoding(library), mock.patch.object(libjpeg, "library", lambda library=library: library):
             found[f"whole into out, {name}"] = best(lambda: decode_region(plain, plain_header, out=out))
-            found[f"crop, {name}"] = best(lambda: decode_region(file, header, box=box, table=True))
+            found[f"crop, {name}"] = best(lambda: decode_region(file, header, box=box, options=TRUSTED))
             found[f"crop, no table, {name}"] = best(lambda: decode_region(bare, bare_header, box=box))
     return found
 

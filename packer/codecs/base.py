@@ -9,18 +9,28 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
   did not write.
 * `out`, where given, is C-contiguous with exactly the dtype and shape of the result, and is returned; anything else
   raises InvalidRequest.
-* `view` asks for the picture through a View (image, depth and mask only). `header` is what `look` found in these very
-  bytes, where the caller has looked: nothing is parsed twice then.
+* `view` asks for the picture through a View (image, depth and mask only). `header` is what `read_header` found in
+  these very bytes, where the caller has asked: nothing is parsed twice then.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 from packer.errors import InvalidRequest
 from packer.geometry import View
-from packer.images import Decoder, Header
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
 from packer.schema import Buffer as Buffer
 from packer.schema import Field, Shape
+
+
+class StoredPicture(NamedTuple):
+    """What is known of a picture before it is decoded.
+
+    shape: of its pixels as stored. header: of its file; None where the codec stores bare pixels.
+    """
+
+    shape: tuple[int, ...]
+    header: Header | None
 
 
 class Codec(ABC):
@@ -31,10 +41,10 @@ class Codec(ABC):
     lossy: ClassVar[bool] = False
     has_table: ClassVar[bool] = False  # whether `encode` says where parts of a value are, so that they decode alone
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        """field: what is stored; how: decoder, strict, check_data, dct, vouched, table: see packer.images.Decoder."""
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        """field: what is stored. options: how its pictures are decoded."""
         self.field = field
-        self.pixels = Decoder(field.kind, invalid=field.invalid, max_pixels=field.pixel_limit, **how)
+        self.pixels = Decoder(field.kind, options, invalid=field.invalid, max_pixels=field.pixel_limit)
         name, _, argument = field.codec.partition(":")
         self.argument = argument or None
         if field.kind not in self.kinds:
@@ -62,9 +72,9 @@ class Codec(ABC):
         """
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
-    def look(self, buffer: Buffer) -> tuple[Shape, Header | None]:
-        """Shape of what `decode(buffer)` gives, and for a picture file its header, to be handed to `decode`."""
-        return self.shape(buffer), None
+    def read_header(self, buffer: Buffer) -> StoredPicture:
+        """Shape of what `decode(buffer)` gives for a picture, and its file's header, to be handed to `decode`."""
+        return StoredPicture(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of a picture are known
 
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""

@@ -24,7 +24,7 @@ from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View, upright
 from packer.geometry.warp import warp
-from packer.images import Header
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field, Shape
 from packer.system.arrays import deliver, form, target
 
@@ -42,8 +42,8 @@ class Codec(base.Codec):
 
     kinds = ("image", "mask")
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):

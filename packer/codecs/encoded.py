@@ -10,7 +10,7 @@ from typing import Any
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
 from packer.schema import PIXEL_KINDS, Field, Shape
 
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
@@ -22,8 +22,8 @@ class Codec(base.Codec):
     kinds = (*PIXEL_KINDS, "bytes")
     is_file = True
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'encoded' takes no argument, found {self.argument!r}")
 
@@ -56,13 +56,14 @@ class Codec(base.Codec):
             raise InvalidRequest(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
         return bytes(buffer)
 
-    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
         if self.field.kind == "bytes":
-            return super().shape(buffer), None
-        found = self.pixels.look(buffer)
-        return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
+            return super().read_header(buffer)
+        found = self.pixels.read_header(buffer)
+        size = found.height, found.width
+        return base.StoredPicture((*size, 3) if self.field.kind == "image" else size, found)
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """As `look` has it."""
-        return self.look(buffer)[0]
+        """As `read_header` has it."""
+        return super().shape(buffer) if self.field.kind == "bytes" else self.read_header(buffer).shape

@@ -20,7 +20,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
 from packer.images.restart_intervals import check_table, with_table
 from packer.schema import Field, Shape
 from packer.system.arrays import form
@@ -42,8 +42,8 @@ class Codec(base.Codec):
     lossy = True
     has_table = True
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         text = _DEFAULT_QUALITY if self.argument is None else self.argument
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
             raise InvalidRequest(
@@ -88,16 +88,16 @@ class Codec(base.Codec):
         return self.pixels(buffer, view, out, header=header)
 
     def check(self, buffer: base.Buffer) -> None:
-        check_table(buffer, self.pixels.look(buffer))
+        check_table(buffer, self.pixels.read_header(buffer))
 
-    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
         """(H, W, 3), and the header that says so."""
-        found = self.pixels.look(buffer)
-        return (found.height, found.width, 3), found
+        found = self.pixels.read_header(buffer)
+        return base.StoredPicture((found.height, found.width, 3), found)
 
     def shape(self, buffer: base.Buffer) -> Shape:
         """(H, W, 3), from the header."""
-        return self.look(buffer)[0]
+        return self.read_header(buffer).shape
 
 
 def _interval(row: int, mcu_px: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
-from packer.images import Header
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field
 
 
@@ -16,8 +16,8 @@ class Codec(base.Codec):
 
     kinds = ("json",)
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
 

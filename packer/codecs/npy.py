@@ -12,7 +12,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
-from packer.images import Header, decode, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, decode, sniff
 from packer.schema import DTYPES, Field, Shape
 from packer.system.arrays import form
 
@@ -22,8 +22,8 @@ class Codec(base.Codec):
 
     kinds = ("depth",)
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
 

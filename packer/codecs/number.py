@@ -8,7 +8,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
-from packer.images import Header
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field, Shape
 from packer.system.arrays import cast_exactly, deliver, read_numbers
 
@@ -18,8 +18,8 @@ class Codec(base.Codec):
 
     kinds = ("number",)
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
         if field.dtype is None or field.shape is None or None in field.shape:

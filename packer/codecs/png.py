@@ -9,7 +9,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
 from packer.schema import PIXEL_KINDS, Field, Shape
 from packer.system.arrays import form
 
@@ -23,8 +23,8 @@ class Codec(base.Codec):
     kinds = PIXEL_KINDS
     is_file = True
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
         if field.dtype is not None and field.dtype not in _DTYPES[field.kind]:
@@ -63,11 +63,12 @@ class Codec(base.Codec):
         """The pixels in the dtype that was encoded."""
         return self.pixels(buffer, view, out, header=header)
 
-    def look(self, buffer: base.Buffer) -> tuple[Shape, Header | None]:
+    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the header that says so."""
         found = sniff(buffer, self.field.pixel_limit)
-        return ((found.height, found.width, 3) if self.field.kind == "image" else (found.height, found.width)), found
+        size = found.height, found.width
+        return base.StoredPicture((*size, 3) if self.field.kind == "image" else size, found)
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """As `look` has it."""
-        return self.look(buffer)[0]
+        """As `read_header` has it."""
+        return self.read_header(buffer).shape

@@ -15,7 +15,7 @@ from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import warp
-from packer.images import Header
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape
 from packer.system.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 
@@ -30,8 +30,8 @@ class Codec(base.Codec):
 
     kinds = (*PIXEL_KINDS, "points", "boxes", "number")
 
-    def __init__(self, field: Field, **how: Any) -> None:
-        super().__init__(field, **how)
+    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(field, options)
         described = self.complete(field)
         name, dtype, shape = field.name, described.dtype, described.shape
         if self.argument is not None and self.argument not in DTYPES:

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from packer.codecs.base import Buffer
+from packer.codecs.base import Buffer, StoredPicture
 from packer.datasets.batch import Ragged, as_torch, channels_first
 from packer.errors import BadInput, CorruptRecord
 from packer.formats.base import Record
 from packer.geometry import Geometry, View
-from packer.pack.sample_reader import Look, SampleReader
+from packer.pack.sample_reader import SampleReader
 from packer.schema import PIXEL_KINDS, Field
 from packer.system.buffer_pool import BufferPool, Bytes
 
@@ -85,9 +85,9 @@ class BatchDecoder:
             for field in reader.schema
             if field.kind in PIXEL_KINDS
         }
-        self._gathered = [field for field in reader.schema if geometry is None and reader.is_bare(field)]
-        bare = {field.name for field in self._gathered}
-        self._read = [name for name in reader.stored if name not in bare]
+        self._gathered = [field for field in reader.schema if geometry is None and reader.is_fixed_size(field)]
+        gathered = {field.name for field in self._gathered}
+        self._read = [name for name in reader.stored if name not in gathered]
         self._lists: dict[str, list[Any]] = {
             name: [None] * len(places) for name in self._read if name not in self._slots
         }
@@ -120,13 +120,13 @@ class BatchDecoder:
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
         """What decodes the pictures of a sample; its other values are put into their lists."""
         reader = self._reader
-        looks = {name: reader.look(index, name, record[name]) for name in self._slots if name in record}
+        stored = {name: reader.stored_picture(index, name, record[name]) for name in self._slots if name in record}
         random = self._random[position] if len(self._random) else ()
-        main, others = reader.views(index, self._geometry, looks, random)
+        main, others = reader.views(index, self._geometry, stored, random)
         for name, value in record.items():
             view = others.get(name, main)
             if name in self._slots:
-                yield self._slots[name].prepared(position, index, value, look=looks[name], view=view)
+                yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)
             else:
                 field = reader.schema[name]
                 self._lists[name][position] = as_torch(field, reader.decode(index, field, value, view=view))
@@ -160,17 +160,17 @@ class _FieldBatch:
         self._decoder = reader.decoder(field) if field.name in reader.stored else None
 
     def prepared(
-        self, position: int, index: int, value: Buffer, *, look: Look, view: View | None
+        self, position: int, index: int, value: Buffer, *, stored: StoredPicture, view: View | None
     ) -> Callable[[], object]:
         """What decodes one picture into its place."""
-        shape = look[0] if view is None else (*view.size, *look[0][2:])
+        shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
-            decode = partial(self._reader.decode, index, self._field, value, look=look, view=view)
+            decode = partial(self._reader.decode, index, self._field, value, stored=stored, view=view)
             return partial(self._put_odd, position, decode)
         if self._decoder is None:
-            return partial(self._reader.decode, index, self._field, value, arrays[position], look=look, view=view)
-        prepare = partial(self._decoder.prepare, value, view, arrays[position], header=look[1])
+            return partial(self._reader.decode, index, self._field, value, arrays[position], stored=stored, view=view)
+        prepare = partial(self._decoder.prepare, value, view, arrays[position], header=stored.header)
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:

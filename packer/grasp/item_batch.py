@@ -84,11 +84,11 @@ class GraspBatchDecoder:
             for at, (item, rot, zoom) in enumerate(zip(items, rots.tolist(), zooms.tolist(), strict=True), start):
                 if self.given_up:
                     return
-                if DEPTH in item.looks:
+                if DEPTH in item.pictures:
                     reader.depth(item, rot, zoom, self._float_arrays[at, 0])
                 if self._form.bytes:
                     reader.rgb(item, rot, zoom, self._byte_arrays[at])
-                elif RGB in item.looks:
+                elif RGB in item.pictures:
                     pixels = _pixels.pixels(self._form.size, self._form.size, 3)
                     reader.rgb(item, rot, zoom, pixels)
                     normalised(pixels, self._float_arrays[at, -3:])

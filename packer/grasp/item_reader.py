@@ -7,12 +7,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from packer.codecs.base import StoredPicture
 from packer.errors import BadInput, InvalidRequest
 from packer.formats.base import Record
 from packer.geometry import View, stretched
 from packer.grasp import item_warp, targets
 from packer.grasp.item_warp import ItemView, SourcePicture
-from packer.pack import sample_reader
 from packer.pack.sample_reader import SampleReader
 from packer.schema import Schema
 from packer.system.arrays import read_numbers
@@ -43,7 +43,7 @@ class GraspItem(NamedTuple):
 
     place: int
     record: Record
-    looks: dict[str, sample_reader.Look]
+    pictures: dict[str, StoredPicture]
     points: Any
     frame: targets.Frame
     scene: SourcePicture
@@ -71,8 +71,8 @@ class ItemReader:
     def item(self, place: int, record: Record) -> GraspItem:
         """The item of a record; raises CorruptRecord, BadInput for a Jacquard picture that is not square."""
         reader = self.reader
-        looks = {name: reader.look(place, name, record[name]) for name in reader.pictures}
-        first = looks[reader.pictures[0]][0][:2]
+        pictures = {name: reader.stored_picture(place, name, record[name]) for name in reader.pictures}
+        first = pictures[reader.pictures[0]].shape[:2]
         height, width = map(int, self._sizes[place]) if self._sizes is not None else first
         field, value = reader.schema[self._label], record[self._label]
         if self._label == ROWS:
@@ -86,8 +86,8 @@ class ItemReader:
             points = targets.of_corners(reader.as_stored(place, field, value))
             frame = targets.around_grasps(points, height, width, self._size)
             scene = item_warp.around_grasps(frame, height, width)
-        stored = {name: self._stored(place, first, look[0][:2]) for name, look in looks.items()}
-        return GraspItem(place, record, looks, points, frame, scene, stored)
+        stored = {name: self._stored(place, first, picture.shape[:2]) for name, picture in pictures.items()}
+        return GraspItem(place, record, pictures, points, frame, scene, stored)
 
     def _stored(self, place: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
         """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
@@ -101,39 +101,39 @@ class ItemReader:
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
         """Fill uint8 (S, S, 3) with the picture, RGB."""
-        look = item_warp.look(item.scene, item.stored[RGB], rot, zoom, (self._size, self._size))
-        array, origin = self._part(item, RGB, look)
-        item_warp.seen(array, look, out, origin=origin)
+        shown = item_warp.item_view(item.scene, item.stored[RGB], rot, zoom, (self._size, self._size))
+        array, origin = self._part(item, RGB, shown)
+        item_warp.seen(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
         """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
-        look = item_warp.look(item.scene, item.stored[DEPTH], rot, zoom, (self._size, self._size))
-        mean = self._means[item.place, look.quarters] if _is_exact(look) else np.nan
+        shown = item_warp.item_view(item.scene, item.stored[DEPTH], rot, zoom, (self._size, self._size))
+        mean = self._means[item.place, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
             array, origin = self._whole(item, DEPTH), (0, 0)
             mean = self._mean(item, array, rot)
-            if _is_exact(look):
-                self._means[item.place, look.quarters] = mean
+            if _is_exact(shown):
+                self._means[item.place, shown.quarters] = mean
         else:
-            array, origin = self._part(item, DEPTH, look)
-        item_warp.seen(array, look, out, origin=origin)
+            array, origin = self._part(item, DEPTH, shown)
+        item_warp.seen(array, shown, out, origin=origin)
         np.subtract(out, np.float32(mean), out=out)
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
         """Of the window as it is turned, before the zoom."""
         height, width = item.scene.window[2:]
-        look = item_warp.look(item.scene, item.stored[DEPTH], rot, 1.0, (height, width))
-        if height == width and item.scene == item_warp.whole(height, width) and _is_exact(look):
+        shown = item_warp.item_view(item.scene, item.stored[DEPTH], rot, 1.0, (height, width))
+        if height == width and item.scene == item_warp.whole(height, width) and _is_exact(shown):
             return cv2.mean(array)[0]  # every turn shows all of it
         seen = np.empty((height, width), np.float32)
-        item_warp.seen(array, look, seen)
+        item_warp.seen(array, shown, seen)
         return cv2.mean(seen)[0]
 
-    def _part(self, item: GraspItem, name: str, look: ItemView) -> tuple[Any, tuple[int, int]]:
-        """What the look needs of a stored picture, and its first row and column; valid as long as the record."""
-        shape = item.looks[name][0]
-        box = item_warp.part(look, shape[0], shape[1])
+    def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
+        """What the view needs of a stored picture, and its first row and column; valid as long as the record."""
+        shape = item.pictures[name].shape
+        box = item_warp.part(shown, shape[0], shape[1])
         if box is None or box[2:] == shape[:2]:
             return self._whole(item, name), (0, 0)
         top, left, height, width = box
@@ -149,16 +149,16 @@ class ItemReader:
 
     def _in_place(self, item: GraspItem, name: str) -> Any:
         """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
-        field, shape = self.reader.schema[name], item.looks[name][0]
+        field, shape = self.reader.schema[name], item.pictures[name].shape
         if field.codec.partition(":")[0] != "raw":
             return None
         dtype, value = np.dtype(field.dtype), item.record[name]
-        offset = len(value) - prod(shape) * dtype.itemsize  # `look` has compared the number of bytes
+        offset = len(value) - prod(shape) * dtype.itemsize  # `read_header` has compared the number of bytes
         return read_numbers(value, dtype, offset=offset).reshape(shape)
 
     def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
         field = self.reader.schema[name]
-        return self.reader.as_stored(item.place, field, item.record[name], view=view, look=item.looks[name])
+        return self.reader.as_stored(item.place, field, item.record[name], view=view, stored=item.pictures[name])
 
 
 def _as_kind(name: str, found: Any) -> Any:
@@ -169,7 +169,7 @@ def _as_kind(name: str, found: Any) -> Any:
     return found if name == RGB else found.astype(np.float32, copy=False)
 
 
-def _is_exact(look: ItemView) -> bool:
+def _is_exact(shown: ItemView) -> bool:
     """Whether the picture is turned by quarters alone."""
-    _, b, _, d, *_ = look.view.matrix
+    _, b, _, d, *_ = shown.view.matrix
     return b == d == 0

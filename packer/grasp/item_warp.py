@@ -61,7 +61,7 @@ def whole(height: int, width: int) -> SourcePicture:
     return SourcePicture(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
-def look(scene: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
+def item_view(scene: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
     """How the scene is seen.
 
     stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
@@ -86,7 +86,7 @@ def look(scene: SourcePicture, stored: View | None, rot: float, zoom: float, siz
 
 
 def seen(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
-    """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the look shows.
+    """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the view shows.
 
     whole_or_part: the stored picture, or the part from `origin` (row, column) on that `part` names.
     """

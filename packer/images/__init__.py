@@ -14,7 +14,17 @@ The wall between damaged and sound is libjpeg's: a flipped byte that it does not
 every decoder. That is why packs have a crc32 per record.
 """
 
-from packer.images.decode import DCT, DCTS, NAMES, DecoderName, decode, describe, validate
+from packer.images.decode import (
+    DCT,
+    DCTS,
+    DEFAULT_OPTIONS,
+    NAMES,
+    DecodeOptions,
+    DecoderName,
+    decode,
+    describe,
+    validate,
+)
 from packer.images.field_decoder import Decoder
 from packer.images.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 from packer.images.headers.detection import sniff
@@ -22,11 +32,13 @@ from packer.images.headers.detection import sniff
 __all__ = [
     "DCT",
     "DCTS",
+    "DEFAULT_OPTIONS",
     "MAX_DECODED_BYTES",
     "MAX_PIXELS",
     "MAX_SCANS",
     "MAX_SCAN_PIXELS",
     "NAMES",
+    "DecodeOptions",
     "Decoder",
     "DecoderName",
     "Header",

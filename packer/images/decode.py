@@ -1,8 +1,9 @@
 """Decode: the pixels of each kind from each format, image as RGB, depth and mask as stored; and validation."""
 
 import functools
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +27,43 @@ DCTS: tuple[DCT, ...] = get_args(DCT)
 Pixels = npt.NDArray[Any]
 
 
-class _DecodeRequest(NamedTuple):
-    """What `decode` was asked for, besides the pixels."""
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How pictures are decoded. One object serves all pictures of a field; raises InvalidRequest for an unknown name.
 
-    opencv: bool
-    strict: bool
-    check_data: bool
-    fast_dct: bool
+    decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
+      in speed only, and only for JPEG.
+    dct: "fast" is libjpeg's quicker inverse DCT (JDCT_IFAST), whose pixels differ by a few levels; for JPEG by
+      libjpeg-turbo only, at its full size.
+    strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
+      decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+    check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
+      packer.images.strict_check. False looks at their ends only.
+    trusted: the bytes are those of a file that was decoded strictly once, says a checksum. A JPEG without restart
+      markers may then be truncated below the part that is wanted.
+    interval_tables: a table of restart intervals in the file has passed packer.images.restart_intervals.check_table.
+    """
+
+    decoder: DecoderName = "auto"
+    dct: DCT = "accurate"
+    strict: bool = True
+    check_data: bool = True
+    trusted: bool = False
+    interval_tables: bool = False
+
+    def __post_init__(self) -> None:
+        if self.decoder not in NAMES:
+            raise InvalidRequest(f"unknown decoder {self.decoder!r}; expected one of {', '.join(NAMES)}")
+        if self.dct not in DCTS:
+            raise InvalidRequest(f"unknown dct {self.dct!r}; expected one of {', '.join(DCTS)}")
+
+    @property
+    def fast_dct(self) -> bool:
+        """Whether libjpeg's quicker inverse DCT is wanted."""
+        return self.dct == "fast"
+
+
+DEFAULT_OPTIONS = DecodeOptions()
 
 
 @functools.cache
@@ -45,10 +76,7 @@ def decode(
     buffer: Buffer,
     kind: str,
     *,
-    decoder: str = "auto",
-    strict: bool = True,
-    check_data: bool = True,
-    dct: str = "accurate",
+    options: DecodeOptions = DEFAULT_OPTIONS,
     view: View | None = None,
     invalid: float | None = None,
     header: Header | None = None,
@@ -60,30 +88,20 @@ def decode(
       depth gives (H, W) in the stored dtype, every value and NaN as it is.
       mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette PNG as its indices, 2 and 4 bit gray scaled
       to 0-255, three channels only if they are equal.
-    decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
-      in speed only, and only for JPEG.
-    strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
-      decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
-    check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
-      packer.images.strict_check. False looks at their ends only.
-    dct: "fast" is libjpeg's quicker inverse DCT, whose pixels differ by a few levels; for JPEG by libjpeg-turbo only.
     header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
     out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
       where a JPEG turns out to be damaged.
-    Raises DamagedImage; BadInput for a picture that is no such kind; InvalidRequest for a wrong `out`, kind or decoder.
+    Raises DamagedImage; BadInput for a picture that is no such kind; InvalidRequest for a wrong `out` or kind.
     """
-    if decoder not in NAMES:
-        raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
     found = header or sniff(buffer)
     check_kind(found, kind)
     read = _jpeg if found.format == "jpeg" else _other
-    how = _DecodeRequest(decoder == "opencv", strict, strict and check_data, dct == "fast")
     if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
-        return read(buffer, found, kind, how=how, out=out)
+        return read(buffer, found, kind, options=options, out=out)
     from packer.geometry.warp import warp  # loads OpenCV
 
-    pixels = read(buffer, found, kind, how=how, out=None)
+    pixels = read(buffer, found, kind, options=options, out=None)
     return warp(pixels, view, kind, invalid=invalid, out=out)
 
 
@@ -113,28 +131,28 @@ def check_kind(found: Header, kind: str) -> None:
         )
 
 
-def _jpeg(buffer: Buffer, found: Header, kind: str, *, how: _DecodeRequest, out: Any) -> Pixels:
+def _jpeg(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, out: Any) -> Pixels:
     in_colour = kind == "image" or found.channels > 1
-    if found.cmyk or how.opencv:
-        if how.strict:
+    if found.cmyk or options.decoder == "opencv":
+        if options.strict:
             buffer = libjpeg.check(buffer, found)
         pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
         return deliver(_as_kind(pixels, kind), out=out)
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels, fast_dct=how.fast_dct)
+        libjpeg.decode(buffer, found, pixels, fast_dct=options.fast_dct)
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=how.fast_dct)
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.fast_dct)
     return pixels if out is None else out
 
 
-def _other(buffer: Buffer, found: Header, kind: str, *, how: _DecodeRequest, out: Any) -> Pixels:
-    if how.strict:
+def _other(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, out: Any) -> Pixels:
+    if options.strict:
         check_end(buffer, found)
-    if how.check_data:
-        check_all_data(buffer, found)
+        if options.check_data:
+            check_all_data(buffer, found)
     if found.format == "npy":
         pixels = npy.decode(buffer, found)
         if out is None:

@@ -5,8 +5,8 @@
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
 | row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.jpeg_crop; where they are says packer's own table,   |
 |                                                 | in foreign files they are looked for                               |
-| JPEG of one scan without any, its bytes vouched | the rows down to the end of the box, see                           |
-| for by a checksum: the usual `encoded` ones     | packer.images.jpeg_crop                                            |
+| JPEG of one scan without any, its bytes trusted | the rows down to the end of the box, see                           |
+| for their checksum: the usual `encoded` ones    | packer.images.jpeg_crop                                            |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
 | CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
 
@@ -32,11 +32,10 @@ from packer.geometry.warp import image
 from packer.geometry.warp.axis_aligned import needed, place, shrinking
 from packer.images import jpeg_crop
 from packer.images.backends import libjpeg
-from packer.images.decode import NAMES, decode
+from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from packer.images.header import Buffer, Header
 from packer.images.jpeg_crop import FEWEST_PX, Box, TopRows, Window
-from packer.registry import import_or_explain
-from packer.system.arrays import deliver, target
+from packer.system.arrays import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[np.uint8]
@@ -63,9 +62,17 @@ class Region:
     eighths: int
 
 
-def decode_region(buffer: Buffer, found: Header, **how: Any) -> Region:
+def decode_region(
+    buffer: Buffer,
+    found: Header,
+    *,
+    box: Box | None = None,
+    eighths: int = FULL,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+    out: Any = None,
+) -> Region:
     """As `prepare_region` has it, at once."""
-    region, fill = prepare_region(buffer, found, **how)
+    region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options, out=out)
     fill()
     return region
 
@@ -76,9 +83,7 @@ def prepare_region(
     *,
     box: Box | None = None,
     eighths: int = FULL,
-    fast_dct: bool = False,
-    vouched: bool = False,
-    table: bool = False,
+    options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> tuple[Region, Callable[[], None]]:
     """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
@@ -91,9 +96,7 @@ def prepare_region(
       the box times the scale, rounded outwards.
     eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the picture are under 8 px, for
       CMYK and for what is not JPEG.
-    fast_dct: the quicker, less exact inverse DCT (JDCT_IFAST); it is of no use below 8 eighths.
-    vouched: the bytes are those of a file that was decoded strictly once, says a checksum.
-    table: a table of restart intervals in the file has passed packer.images.restart_intervals.check_table.
+    options: dct (of no use below 8 eighths), trusted and interval_tables; a JPEG is decoded by libjpeg-turbo.
     out: C-contiguous writable uint8 (h, w, 3): filled where the whole picture is decoded and has that shape, otherwise
       left alone; zeros are left in it where the picture is damaged.
     Both raise DamagedImage, as packer.images.decode, where what is decoded is damaged or a table of intervals is
@@ -104,17 +107,17 @@ def prepare_region(
         return _unscaled(buffer, found, out=out), _done
     eighths = _scale(found, eighths)
     full = _scaled((found.height, found.width), eighths)
-    how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
     kept = jpeg_crop.window(found, box, eighths) if box is not None else None
     if kept is not None:
         region = _reserved(jpeg_crop.size(found, kept), jpeg_crop.corner(kept, eighths), full, eighths)
-        return region, partial(_fill_window, buffer, found, kept, region, table, how)
-    rows = jpeg_crop.rows(buffer, found, box, eighths) if box is not None and vouched else None
+        return region, partial(_fill_window, buffer, found, kept, region, options)
+    rows = jpeg_crop.rows(buffer, found, box, eighths) if box is not None and options.trusted else None
     if rows is not None:
         region = _reserved((rows.height, found.width), (0, 0), full, eighths)
-        return region, partial(_fill_rows, buffer, found, rows, region, how)
+        return region, partial(_fill_rows, buffer, found, rows, region, options.fast_dct)
     array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
-    return Region(array, 0, 0, full, eighths), libjpeg.prepare(buffer, found, array, **how)
+    fill = partial(libjpeg.decode, buffer, found, array, eighths=eighths, fast_dct=options.fast_dct)
+    return Region(array, 0, 0, full, eighths), fill
 
 
 def _done() -> None:
@@ -126,81 +129,35 @@ def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, i
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
-def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, table: bool, how: dict[str, Any]) -> None:
+def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, options: DecodeOptions) -> None:
     # not before it is decoded: it comes from the caches then
-    file = jpeg_crop.cut(buffer, found, kept, _scratch, table=table)
+    file = jpeg_crop.cut(buffer, found, kept, _scratch, table=options.interval_tables)
     if file is None:
-        _fill_from_whole(buffer, found, region, how)
+        _fill_from_whole(buffer, found, region, options.fast_dct)
     else:
-        libjpeg.library().decode(file, region.pixels, **how)
+        libjpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.fast_dct)
 
 
-def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, how: dict[str, Any]) -> None:
+def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fast_dct: bool) -> None:
     file = jpeg_crop.shortened(buffer, rows, _scratch)
     try:
-        libjpeg.library().decode(file, region.pixels, goes_on=True, **how)
+        libjpeg.library().decode(
+            file, region.pixels, eighths=region.eighths, fast_dct=fast_dct, allow_trailing_data=True
+        )
     except DamagedImage:
-        _fill_from_whole(buffer, found, region, how)
+        _fill_from_whole(buffer, found, region, fast_dct)
 
 
-def _fill_from_whole(buffer: Buffer, found: Header, region: Region, how: dict[str, Any]) -> None:
+def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
     """Where a part does not decode alone, the whole says what is wrong, or does."""
     whole = np.empty((*region.full, 3), np.uint8)
-    libjpeg.decode(buffer, found, whole, **how)
+    libjpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
     region.pixels[:] = whole[region.top : region.top + height, region.left : region.left + width]
 
 
 def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
     return -(-size[0] * eighths // 8), -(-size[1] * eighths // 8)
-
-
-class OpenCV:
-    """decode_region through OpenCV, for those who ask for it: the same pixels at 1, 2, 4 and 8 eighths.
-
-    Other scales are rounded up to one of these; fast_dct is not known to OpenCV and changes nothing.
-    """
-
-    def __init__(self, *, strict: bool = True) -> None:
-        """strict: see packer.images.decode."""
-        self._strict = strict
-
-    def __call__(
-        self,
-        buffer: Buffer,
-        found: Header,
-        *,
-        box: Box | None = None,
-        eighths: int = FULL,
-        fast_dct: bool = False,
-        out: Any = None,
-    ) -> Region:
-        """See decode_region; `out`, where it is not filled with the whole picture, is left alone."""
-        del fast_dct
-        _check_request(found, box, eighths)
-        if found.format != "jpeg" or found.cmyk:
-            return _unscaled(buffer, found, out=out)
-        eighths = _scale(found, 1 << (eighths - 1).bit_length())
-        full = _scaled((found.height, found.width), eighths)
-        kept = jpeg_crop.window(found, box, eighths) if box is not None else None
-        cut = jpeg_crop.cut(buffer, found, kept, _scratch) if kept is not None else None
-        file, size, (top, left) = buffer, (found.height, found.width), (0, 0)
-        if cut is not None and kept is not None:
-            file, size, (top, left) = cut, jpeg_crop.size(found, kept), jpeg_crop.corner(kept, eighths)
-        if self._strict:
-            file = libjpeg.check(file, found)
-        opencv = import_or_explain("packer.images.backends.opencv", "decoding pictures")
-        array = opencv.reduced(file, size, eighths=eighths)
-        if cut is None and out is not None and out.shape == array.shape:
-            array = deliver(array, out=out)
-        return Region(array, top, left, full, eighths)
-
-
-def chosen(decoder: str, *, strict: bool = True) -> Callable[..., Region]:
-    """decode_region of that decoder, a name of packer.images.NAMES; raises InvalidRequest for any other."""
-    if decoder not in NAMES:
-        raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
-    return OpenCV(strict=strict) if decoder == "opencv" else decode_region
 
 
 def _scale(found: Header, eighths: int) -> int:
@@ -235,14 +192,14 @@ def prepare_view(
     found: Header,
     view: View,
     *,
+    options: DecodeOptions,
     out: Any,
     decoded: Callable[[], object] | None = None,
-    **how: bool,
 ) -> Callable[[], Pixels]:
     """What makes uint8 (h, w, 3), RGB, as packer.images.decode has it, of a JPEG that is not CMYK, in this thread.
 
-    decoded: called between decoding and warping, by who wants to know how long each takes.
-    how: fast_dct, vouched and table, as packer.images.region.prepare_region has them.
+    options: as prepare_region takes them. decoded: called between decoding and warping, by who wants to know how long
+      each takes.
     """
     placement = place(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)
@@ -253,7 +210,7 @@ def prepare_view(
     eighths = FULL
     if view.antialias and (shrink := min(shrinking(view))) >= 2:
         eighths = FULL >> min(3, int(math.log2(shrink)))
-    region, fill = prepare_region(buffer, found, box=box, eighths=eighths, **how)
+    region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options)
     show: Callable[[], object]
     if placement is not None and placement.frame is None and region.eighths == FULL:
         top, left = top - region.top, left - region.left

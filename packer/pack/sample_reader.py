@@ -1,21 +1,21 @@
 """SampleReader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from packer import codecs, images
-from packer.codecs.base import Buffer, Codec
+from packer.codecs.base import Buffer, Codec, StoredPicture
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
-from packer.images import Decoder, Header
+from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field, Schema
 
 _MOVED = {"points": move_points, "boxes": move_boxes}
-Look = tuple[tuple[int, ...], Header | None]  # shape of a picture as stored, and its file's header
 Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
 _NO_VIEWS: Views = (None, {})
 
@@ -28,7 +28,7 @@ class SampleReader:
     """
 
     def __init__(
-        self, pack: Pack, names: Sequence[str] | None, *, decoder: str = "auto", dct: str = "accurate"
+        self, pack: Pack, names: Sequence[str] | None, *, decoder: DecoderName = "auto", dct: DCT = "accurate"
     ) -> None:
         """names: fields to read, None for all that are not hidden; raises UnknownKey for one that is not there."""
         if decoder not in images.NAMES:
@@ -40,9 +40,14 @@ class SampleReader:
         # a crc32 says that the bytes are those that were validated when packed
         checked = pack.verify != "never"
         # reading without a crc32 is asked for to be fast: the ends of files are looked at, not all of their data
-        how = {"decoder": decoder, "dct": dct, "strict": not checked, "check_data": False}
-        how["vouched"] = checked and pack.manifest.validated
-        self._codecs = {name: _codec(pack.schema[name], how, checked=checked) for name in self._stored}
+        options = DecodeOptions(
+            decoder=decoder,
+            dct=dct,
+            strict=not checked,
+            check_data=False,
+            trusted=checked and pack.manifest.validated,
+        )
+        self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self._stored}
         for name, codec in self._codecs.items():
             if codec.has_table:
                 pack.add_check(name, codec.check)
@@ -61,12 +66,12 @@ class SampleReader:
         """
         sample: dict[str, Any] = {}
         with self.pack.record(index, self._stored) as record:
-            looks = {name: self.look(index, name, record[name]) for name in self.pictures}
-            main, others = self.views(index, geometry, looks, random)
+            stored = {name: self.stored_picture(index, name, record[name]) for name in self.pictures}
+            main, others = self.views(index, geometry, stored, random)
             for field in self.schema:
                 if field.name in record:
-                    value, look, view = record[field.name], looks.get(field.name), others.get(field.name, main)
-                    sample[field.name] = self.decode(index, field, value, look=look, view=view)
+                    value, view = record[field.name], others.get(field.name, main)
+                    sample[field.name] = self.decode(index, field, value, stored=stored.get(field.name), view=view)
                 else:
                     sample[field.name] = self.indexed(index, field)
         return sample
@@ -82,15 +87,16 @@ class SampleReader:
         """A number column at these samples: a copy in native byte order."""
         return self._columns[name][indices].astype(self.pack.schema[name].dtype)
 
-    def look(self, index: int, name: str, value: Buffer) -> Look:
-        """Shape of a picture as stored, and its file's header; raises CorruptRecord."""
+    def stored_picture(self, index: int, name: str, value: Buffer) -> StoredPicture:
+        """Shape and header of a picture; raises CorruptRecord."""
         try:
-            shape, header = self._codecs[name].look(value)
+            return self._codecs[name].read_header(value)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, name, error) from error
-        return cast(tuple[int, ...], shape), header  # the lengths of a picture are known
 
-    def views(self, index: int, geometry: Geometry | None, looks: dict[str, Look], random: Sequence[float]) -> Views:
+    def views(
+        self, index: int, geometry: Geometry | None, stored: dict[str, StoredPicture], random: Sequence[float]
+    ) -> Views:
         """The view of a sample, made of the size of its first picture; raises BadInput, InvalidRequest without a
         picture.
 
@@ -100,16 +106,16 @@ class SampleReader:
             return _NO_VIEWS
         if not self.pictures:
             raise InvalidRequest(f"{self.pack.folder}: a geometry needs a picture among the fields; add one to fields=")
-        (height, width, *_), _ = looks[self.pictures[0]]
+        height, width, *_ = stored[self.pictures[0]].shape
         try:
             main = geometry.view(height, width, random)
         except BadInput as error:
             raise BadInput(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
-        if len(looks) == 1:
+        if len(stored) == 1:
             return main, {}
         others = {
             name: stretched(0, 0, *shape[:2], size=(height, width)).then(main)
-            for name, (shape, _) in looks.items()
+            for name, (shape, _) in stored.items()
             if shape[:2] != (height, width)
         }
         return main, others
@@ -121,16 +127,16 @@ class SampleReader:
         value: Buffer,
         out: npt.NDArray[Any] | None = None,
         *,
-        look: Look | None = None,
+        stored: StoredPicture | None = None,
         view: View | None = None,
     ) -> Any:
         """One value; depth as float32, points and boxes in px of what is returned. out: as Codec.decode wants it.
 
-        look: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
+        stored: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
         """
         if field.kind in _MOVED:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
-        header = look[1] if look is not None else None
+        header = stored.header if stored is not None else None
         if field.kind not in PIXEL_KINDS:
             view = None
         if field.kind != "depth" or field.dtype == "float32":
@@ -141,13 +147,30 @@ class SampleReader:
         out[...] = decoded
         return out
 
-    def as_stored(self, index: int, field: Field, value: Buffer, *, view: View | None = None, look: Any = None) -> Any:
-        """One value in the dtype that is stored, points and boxes in source px. view: of a picture; look: its Look."""
-        return self._decoded(index, field, value, None, view=view, header=look[1] if look is not None else None)
+    def as_stored(
+        self,
+        index: int,
+        field: Field,
+        value: Buffer,
+        *,
+        view: View | None = None,
+        stored: StoredPicture | None = None,
+    ) -> Any:
+        """One value in the dtype that is stored, points and boxes in source px. view, stored: of a picture."""
+        return self._decoded(index, field, value, None, view=view, header=stored.header if stored is not None else None)
 
-    def _decoded(self, index: int, field: Field, value: Buffer, out: Any, **how: Any) -> Any:
+    def _decoded(
+        self,
+        index: int,
+        field: Field,
+        value: Buffer,
+        out: Any,
+        *,
+        view: View | None = None,
+        header: Header | None = None,
+    ) -> Any:
         try:
-            return self._codecs[field.name].decode(value, how.get("view"), out, header=how.get("header"))
+            return self._codecs[field.name].decode(value, view, out, header=header)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, field.name, error) from error
 
@@ -172,7 +195,7 @@ class SampleReader:
             return move(decoded, (stored.then(view) if view is not None else stored).array)
         return move(decoded, view.array) if view is not None else decoded
 
-    def is_bare(self, field: Field) -> bool:
+    def is_fixed_size(self, field: Field) -> bool:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
         codec, _, argument = field.codec.partition(":")
         shape, dtype = field.shape or (None,), argument or field.dtype
@@ -185,7 +208,7 @@ class SampleReader:
         return self._stored
 
 
-def _codec(field: Field, how: dict[str, Any], *, checked: bool) -> Codec:
+def _codec(field: Field, options: DecodeOptions, *, checked: bool) -> Codec:
     """checked: whether Pack compares a value's table before it is used; of other codecs than its own none is used."""
     made: type[Codec] = codecs.load(field.codec.partition(":")[0]).Codec
-    return made(field, **how, table=checked and made.has_table)
+    return made(field, replace(options, interval_tables=checked and made.has_table))

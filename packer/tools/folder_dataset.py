@@ -17,10 +17,11 @@ from packer.datasets.batch import as_torch
 from packer.errors import UnknownKey
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
 from packer.geometry.warp import warp
-from packer.images import decode, sniff
+from packer.images import DecodeOptions, decode, sniff
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS, Field, Schema
 from packer.sources.base import Source
 
+_DECODING = DecodeOptions(decoder="opencv", strict=False)
 _MOVED = {"points": move_points, "boxes": move_boxes}
 
 
@@ -95,7 +96,7 @@ def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
     """Decoded by OpenCV, unless the source has computed it."""
     if isinstance(value, np.ndarray):
         return value
-    return decode(value, field.kind, decoder="opencv", strict=False, header=sniff(value, max_pixels))
+    return decode(value, field.kind, options=_DECODING, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:

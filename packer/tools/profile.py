@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from packer.codecs.base import StoredPicture
 from packer.datasets.batch import as_torch
 from packer.datasets.collate import Collator
 from packer.datasets.pack_dataset import PackDataset
@@ -31,7 +32,6 @@ from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
-from packer.pack.sample_reader import Look
 from packer.schema import PIXEL_KINDS, Field
 from packer.tools import cold_files
 from packer.tools.repeated_runs import table
@@ -149,16 +149,16 @@ class _ProfiledPass:
             for name, value in record.items():
                 reader.pack.compare(index, name, value)
             watch.lap("crc")
-            looks = {name: self._look(index, name, record) for name in reader.pictures}
+            stored = {name: self._read_header(index, name, record) for name in reader.pictures}
             random = torch.rand(dataset.geometry.draws).tolist() if dataset.geometry else ()
-            main, others = reader.views(index, dataset.geometry, looks, random)
+            main, others = reader.views(index, dataset.geometry, stored, random)
             watch.lap("warp")
             for each in reader.schema:
                 if each.name in record:
                     view, out = others.get(each.name, main), None
                     if each.kind in PIXEL_KINDS and dataset.transform is None:
-                        out = self._slot(each, looks[each.name], view, position=position, count=count)
-                    value = self._decoded(index, each, record, out=out, look=looks.get(each.name), view=view)
+                        out = self._slot(each, stored[each.name], view, position=position, count=count)
+                    value = self._decoded(index, each, record, out=out, stored=stored.get(each.name), view=view)
                 else:
                     value = reader.indexed(index, each)
                 sample[each.name] = as_torch(each, value)
@@ -169,14 +169,14 @@ class _ProfiledPass:
         watch.lap("transform")
         return transformed
 
-    def _look(self, index: int, name: str, record: Record) -> Look:
-        look = self._reader.look(index, name, record[name])
+    def _read_header(self, index: int, name: str, record: Record) -> StoredPicture:
+        stored = self._reader.stored_picture(index, name, record[name])
         self.watch.lap("decode", name)
-        return look
+        return stored
 
-    def _slot(self, each: Field, look: Look, view: View | None, *, position: int, count: int) -> Any:
+    def _slot(self, each: Field, stored: StoredPicture, view: View | None, *, position: int, count: int) -> Any:
         """The sample's place in the batch, whose memory is used again; None for a picture of another shape."""
-        shape = look[0] if view is None else (*view.size, *look[0][2:])
+        shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
             dtype = np.float32 if each.kind == "depth" else np.uint8
@@ -184,14 +184,14 @@ class _ProfiledPass:
         return slots[position] if slots.shape[1:] == shape else None
 
     def _decoded(
-        self, index: int, each: Field, record: Record, *, out: Any, look: Look | None, view: View | None
+        self, index: int, each: Field, record: Record, *, out: Any, stored: StoredPicture | None, view: View | None
     ) -> Any:
         """One value, what is decoding and what is warping told apart."""
         reader, watch, buffer = self._reader, self.watch, record[each.name]
         if each.kind not in PIXEL_KINDS or view is None:
-            return reader.decode(index, each, buffer, out, look=look, view=view)
+            return reader.decode(index, each, buffer, out, stored=stored, view=view)
         if each.codec.partition(":")[0] == "raw":  # warped straight from the stored pixels
-            pixels = reader.decode(index, each, buffer, out, look=look, view=view)
+            pixels = reader.decode(index, each, buffer, out, stored=stored, view=view)
             watch.lap("warp", each.name)
             return pixels
         decoder = reader.file_decoder(each)
@@ -202,12 +202,12 @@ class _ProfiledPass:
             warps.append(True)
 
         if decoder is None or (each.kind == "depth" and each.dtype != "float32"):
-            pixels = reader.decode(index, each, buffer, None, look=look)
+            pixels = reader.decode(index, each, buffer, None, stored=stored)
             decoded()
             pixels = warp(pixels, view, each.kind, invalid=each.invalid, out=out)
         else:
             try:
-                header = look[1] if look is not None else None
+                header = stored.header if stored is not None else None
                 pixels = decoder(buffer, view, out, header=header, decoded=decoded)
             except (BadInput, CorruptRecord) as error:
                 raise reader.undecodable(index, each.name, error) from error

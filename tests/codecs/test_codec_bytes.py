@@ -14,7 +14,7 @@ from PIL import Image
 from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, DamagedImage, InvalidRequest
-from packer.images import NAMES, sniff
+from packer.images import NAMES, DecodeOptions, sniff
 from packer.schema import Field
 from tests.support import picture_files
 
@@ -114,7 +114,7 @@ def test_a_lossless_picture_may_lie_in_a_jpeg_field() -> None:
     file, pixels = picture_files.lossless()["png"]
     for decoder in NAMES:
         field = Field("field", "image", "jpeg", dtype="uint8", shape=(None, None, 3))
-        assert np.array_equal(codecs.load("jpeg").Codec(field, decoder=decoder).decode(file), pixels)
+        assert np.array_equal(codecs.load("jpeg").Codec(field, DecodeOptions(decoder=decoder)).decode(file), pixels)
 
 
 def test_strictness_is_the_codecs() -> None:
@@ -129,7 +129,7 @@ def test_strictness_is_the_codecs() -> None:
         field = Field("field", "image", name)
         for decoder in NAMES:
             with pytest.raises(DamagedImage):
-                codecs.load(name).Codec(field, decoder=decoder).decode(changed)
+                codecs.load(name).Codec(field, DecodeOptions(decoder=decoder)).decode(changed)
 
 
 @pytest.mark.parametrize(

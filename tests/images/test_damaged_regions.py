@@ -1,7 +1,6 @@
 """Regions of damaged files: an error, or the pixels that are there; never pixels that the whole would not have."""
 
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,15 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packer.errors import DamagedImage
-from packer.images import decode, sniff
+from packer.images import DecodeOptions, decode, sniff
 from packer.images.jpeg_crop import Box
-from packer.images.region import OpenCV, decode_region
+from packer.images.region import decode_region
 from packer.images.restart_intervals import bounds, check_table
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import LIBRARIES
 
 WITH_TABLE = restart_jpegs.packed(96, 256)
 WITHOUT = restart_jpegs.jpeg("420", height=96, width=256, mcus=4)
+TABLE = DecodeOptions(interval_tables=True)
 FLAT = restart_jpegs.jpeg("420", height=96, width=256, mcus=4, table=True, quality=1)
 FILES = {"table": WITH_TABLE, "no table": WITHOUT, "flat": FLAT}
 BOX = (40, 70, 20, 30)
@@ -34,9 +34,9 @@ def markers(file: bytes) -> list[int]:
 def refused(file: bytes, box: Box = BOX) -> None:
     for library in LIBRARIES:
         with restart_jpegs.through(library):
-            for decoder in (decode_region, partial(decode_region, table=True), OpenCV()):
+            for options in (DecodeOptions(), TABLE):
                 with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
-                    decoder(file, sniff(file), box=box)
+                    decode_region(file, sniff(file), box=box, options=options)
 
 
 def false_table(file: bytes, box: Box = BOX) -> None:
@@ -47,10 +47,9 @@ def false_table(file: bytes, box: Box = BOX) -> None:
     for library in LIBRARIES:
         with restart_jpegs.through(library):
             with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
-                decode_region(file, sniff(file), box=box, table=True)
-            for decoder in (decode_region, OpenCV()):
-                region = decoder(file, sniff(file), box=box)
-                assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, expected, box)
+                decode_region(file, sniff(file), box=box, options=TABLE)
+            region = decode_region(file, sniff(file), box=box)
+            assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, expected, box)
 
 
 def around(file: bytes) -> list[int]:
@@ -181,7 +180,7 @@ def outcome(whole: bytes, file: bytes, box: Box, library: str) -> str:
         return "another size"
     with restart_jpegs.through(library):
         try:
-            region = decode_region(file, found, box=box, table=agrees(file))
+            region = decode_region(file, found, box=box, options=DecodeOptions(interval_tables=agrees(file)))
             region.pixels = region.pixels.copy()
         except DamagedImage:
             return "refused"

@@ -13,7 +13,7 @@ from packer import images
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.geometry import Resize, upright
 from packer.geometry.warp import warp
-from packer.images import NAMES, decode, sniff, validate
+from packer.images import NAMES, DecodeOptions, decode, sniff, validate
 from packer.system.parallel import ordered_map
 from tests.support import picture_files
 
@@ -28,7 +28,7 @@ JPEGS = picture_files.jpegs()
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_an_image_is_rgb_from_every_lossless_format(name: str, decoder: str) -> None:
     file, pixels = LOSSLESS[name]
-    found = decode(file, "image", decoder=decoder)
+    found = decode(file, "image", options=DecodeOptions(decoder=decoder))
     assert (found.dtype, found.shape) == (np.uint8, pixels.shape)
     assert np.array_equal(found, pixels)
     assert found.flags.c_contiguous and found.flags.writeable
@@ -77,10 +77,10 @@ def test_alpha_is_dropped_from_a_mask(form: str) -> None:
 def test_a_colour_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> None:
     gray = np.full((24, 40), 77, np.uint8)
     equal = picture_files.jpeg(np.dstack([gray] * 3))
-    assert np.array_equal(decode(equal, "mask", decoder=decoder), gray)
+    assert np.array_equal(decode(equal, "mask", options=DecodeOptions(decoder=decoder)), gray)
     assert validate(equal, "mask").channels == 3
     for refuse in (
-        lambda: decode(JPEGS["baseline 420"], "mask", decoder=decoder),
+        lambda: decode(JPEGS["baseline 420"], "mask", options=DecodeOptions(decoder=decoder)),
         lambda: validate(JPEGS["cmyk"], "mask"),
     ):
         with pytest.raises(BadInput, match="channels that differ is no mask"):
@@ -109,7 +109,10 @@ def test_a_name_that_is_none_is_refused() -> None:
     for kind in ("points", "text", "video"):
         with pytest.raises(InvalidRequest, match=f"kind '{kind}'"):
             decode(file, kind)
-    for wrong in (lambda: decode(file, "image", decoder="pillow"), lambda: images.describe("pillow")):
+    for wrong in (
+        lambda: decode(file, "image", options=DecodeOptions(decoder="pillow")),
+        lambda: images.describe("pillow"),
+    ):
         with pytest.raises(InvalidRequest, match="unknown decoder 'pillow'; expected one of auto, turbojpeg, opencv"):
             wrong()
 
@@ -119,7 +122,9 @@ def test_a_name_that_is_none_is_refused() -> None:
 def test_orientation_never_turns_pixels(form: str, orientation: int) -> None:
     first = decode(picture_files.oriented(1, form), "image")
     for decoder in NAMES:
-        assert np.array_equal(decode(picture_files.oriented(orientation, form), "image", decoder=decoder), first)
+        assert np.array_equal(
+            decode(picture_files.oriented(orientation, form), "image", options=DecodeOptions(decoder=decoder)), first
+        )
 
 
 @pytest.mark.parametrize("name", ["tiff", "tiff alpha", "tiff gray", "tiff lzw"])
@@ -198,7 +203,7 @@ def test_a_tiff_in_cielab_is_refused() -> None:
 
 
 def test_cmyk_is_the_same_on_every_decoder() -> None:
-    first, *others = (decode(JPEGS["cmyk"], "image", decoder=decoder) for decoder in NAMES)
+    first, *others = (decode(JPEGS["cmyk"], "image", options=DecodeOptions(decoder=decoder)) for decoder in NAMES)
     assert first.shape == (*picture_files.colours().shape[:2], 3)
     assert all(np.array_equal(first, other) for other in others)
 
@@ -206,7 +211,7 @@ def test_cmyk_is_the_same_on_every_decoder() -> None:
 def test_a_png_in_a_jpegs_clothes_is_a_png() -> None:
     file, pixels = LOSSLESS["png"]
     for decoder in NAMES:
-        assert np.array_equal(decode(file, "image", decoder=decoder), pixels)
+        assert np.array_equal(decode(file, "image", options=DecodeOptions(decoder=decoder)), pixels)
 
 
 @pytest.mark.parametrize("name", [*JPEGS, *LOSSLESS])
@@ -215,7 +220,7 @@ def test_bytes_known_to_be_good_decode_the_same_without_the_check(name: str) -> 
     endless = file[:-2] if name in JPEGS else file
     expected = decode(file, "image")
     for decoder in NAMES:
-        assert np.array_equal(decode(endless, "image", decoder=decoder, strict=False), expected)
+        assert np.array_equal(decode(endless, "image", options=DecodeOptions(decoder=decoder, strict=False)), expected)
 
 
 @pytest.mark.parametrize("decoder", NAMES)
@@ -224,7 +229,7 @@ def test_out_is_filled_and_returned(name: str, decoder: str) -> None:
     file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
     batch = np.full((3, *picture_files.colours().shape), 7, np.uint8)
     given_out = batch[1]
-    assert decode(file, "image", decoder=decoder, out=given_out) is given_out
+    assert decode(file, "image", options=DecodeOptions(decoder=decoder), out=given_out) is given_out
     assert np.array_equal(batch[1], decode(file, "image"))
     assert (batch[[0, 2]] == 7).all()
 
@@ -248,7 +253,7 @@ def test_memory_that_does_not_fit_is_refused_and_left_alone(name: str, decoder: 
     ]
     for out in wrong:
         with pytest.raises(InvalidRequest, match="^out: expected a"):
-            decode(file, "image", decoder=decoder, out=out)
+            decode(file, "image", options=DecodeOptions(decoder=decoder), out=out)
         assert not np.frombuffer(out, np.uint8).any() if isinstance(out, bytearray) else not out.any()
 
 
@@ -256,7 +261,7 @@ def test_memory_that_does_not_fit_is_refused_and_left_alone(name: str, decoder: 
 def test_a_gray_jpeg_goes_straight_into_out(kind: str) -> None:
     out = np.zeros(picture_files.grays().shape, np.uint8)
     assert decode(JPEGS["gray"], kind, out=out) is out
-    assert np.array_equal(out, decode(JPEGS["gray"], kind, decoder="opencv"))
+    assert np.array_equal(out, decode(JPEGS["gray"], kind, options=DecodeOptions(decoder="opencv")))
 
 
 @pytest.mark.parametrize("name", ["baseline 420", "gray", "png", "npy", "bmp"])
@@ -279,7 +284,7 @@ def test_a_view_is_applied_after_decoding() -> None:
     view = upright(6, *pixels.shape[:2]).then(Resize((20, 30)).view(pixels.shape[1], pixels.shape[0]))
     out = np.zeros((20, 30, 3), np.uint8)
     for decoder in NAMES:
-        assert decode(JPEGS["baseline 420"], "image", decoder=decoder, view=view, out=out) is out
+        assert decode(JPEGS["baseline 420"], "image", options=DecodeOptions(decoder=decoder), view=view, out=out) is out
         assert np.array_equal(out, warp(pixels, view, "image"))
 
 

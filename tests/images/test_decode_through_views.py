@@ -10,7 +10,7 @@ from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, Vi
 from packer.geometry.transforms.resize import stretched
 from packer.geometry.transforms.rotate import rotated
 from packer.geometry.warp import warp
-from packer.images import Decoder, decode, sniff
+from packer.images import DecodeOptions, Decoder, decode, sniff
 from packer.images.backends import libjpeg
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
@@ -44,10 +44,10 @@ def test_pixels_are_those_of_the_whole_picture_warped(name: str, view: str, deco
     file = FILES[name]
     expected = warp(decode(file, "image"), VIEWS[view], "image")
     out = np.full(expected.shape, 9, np.uint8)
-    found = Decoder("image", decoder=decoder)(file, VIEWS[view], out, header=sniff(file))
+    found = Decoder("image", DecodeOptions(decoder=decoder))(file, VIEWS[view], out, header=sniff(file))
     assert found is out
     assert np.array_equal(found, expected)
-    assert np.array_equal(decode(file, "image", view=VIEWS[view], decoder=decoder), expected)
+    assert np.array_equal(decode(file, "image", view=VIEWS[view], options=DecodeOptions(decoder=decoder)), expected)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -92,7 +92,7 @@ def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
 
 
 def test_the_fast_dct_is_another_and_near() -> None:
-    accurate, fast = Decoder("image")(FILES["kept"]), Decoder("image", dct="fast")(FILES["kept"])
+    accurate, fast = Decoder("image")(FILES["kept"]), Decoder("image", DecodeOptions(dct="fast"))(FILES["kept"])
     difference = np.abs(accurate.astype(int) - fast)
     assert 0 < difference.max() <= 24
     assert difference.mean() < 1.5

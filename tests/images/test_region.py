@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packer.errors import DamagedImage, InvalidRequest
-from packer.images import decode, sniff
+from packer.images import DecodeOptions, decode, sniff
 from packer.images.jpeg_crop import Box
-from packer.images.region import OpenCV, Region, chosen, decode_region
+from packer.images.region import Region, decode_region
 from packer.system.parallel import ordered_map
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
@@ -20,12 +20,17 @@ ANY_LIBRARY = st.sampled_from(list(LIBRARIES))
 SCALES = range(1, 9)
 
 
+FAST = DecodeOptions(dct="fast")
+
+
 def whole(file: bytes, eighths: int = 8, *, fast_dct: bool = False) -> picture_files.Pixels:
-    return decode_region(file, sniff(file), eighths=eighths, fast_dct=fast_dct).pixels.copy()
+    return decode_region(
+        file, sniff(file), eighths=eighths, options=FAST if fast_dct else DecodeOptions()
+    ).pixels.copy()
 
 
 def cut(file: bytes, box: Box, eighths: int = 8, *, fast_dct: bool = False) -> Region:
-    return decode_region(file, sniff(file), box=box, eighths=eighths, fast_dct=fast_dct)
+    return decode_region(file, sniff(file), box=box, eighths=eighths, options=FAST if fast_dct else DecodeOptions())
 
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
@@ -138,40 +143,9 @@ def test_every_kind_of_jpeg_has_regions(name: str, library: str) -> None:
 @pytest.mark.parametrize("name", ["png", "png gray", "bmp", "webp", "npy"])
 def test_other_formats_come_whole(name: str) -> None:
     file, pixels = picture_files.lossless()[name]
-    for decoder in ("auto", "opencv"):
-        region = chosen(decoder)(file, sniff(file), box=(3, 4, 5, 6), eighths=2)
-        assert (region.top, region.left, region.full, region.eighths) == (0, 0, pixels.shape[:2], 8)
-        assert np.array_equal(region.pixels, pixels)
-
-
-@pytest.mark.parametrize("sampling", restart_jpegs.NAMES)
-@pytest.mark.parametrize("strict", [True, False])
-def test_opencv_gives_the_same_at_the_scales_it_has(sampling: str, strict: bool) -> None:
-    file = restart_jpegs.jpeg(sampling, height=143, width=251, mcus=2, table=True)
-    through_opencv = chosen("opencv", strict=strict)
-    with restart_jpegs.through("simplejpeg"):
-        for eighths in SCALES:
-            used = next(scale for scale in (1, 2, 4, 8) if scale >= eighths)
-            for box in (None, *restart_jpegs.boxes(sniff(file)).values()):
-                region = through_opencv(file, sniff(file), box=box, eighths=eighths, fast_dct=True)
-                same = decode_region(file, sniff(file), box=box, eighths=used)
-                assert np.array_equal(region.pixels, same.pixels)
-                assert (region.top, region.left, region.full) == (same.top, same.left, same.full)
-                assert region.eighths == used
-        out = np.zeros((36, 63, 3), np.uint8)
-        assert through_opencv(file, sniff(file), eighths=2, out=out).pixels is out
-        assert np.array_equal(out, whole(file, 2))
-
-
-def test_a_tiny_picture_is_not_scaled_by_opencv_either() -> None:
-    file = picture_files.jpeg(picture_files.colours(height=5, width=7))
-    assert OpenCV()(file, sniff(file), eighths=2).eighths == 8
-
-
-def test_an_unknown_decoder_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="unknown decoder 'pillow'; expected one of auto, turbojpeg, opencv"):
-        chosen("pillow")
-    assert chosen("auto") is chosen("turbojpeg") is decode_region
+    region = decode_region(file, sniff(file), box=(3, 4, 5, 6), eighths=2)
+    assert (region.top, region.left, region.full, region.eighths) == (0, 0, pixels.shape[:2], 8)
+    assert np.array_equal(region.pixels, pixels)
 
 
 @pytest.mark.parametrize("box", [(-1, 0, 5, 5), (0, 0, 0, 5), (0, 0, 5, -1), (149, 0, 2, 5), (0, 226, 5, 5)])

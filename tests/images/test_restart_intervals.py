@@ -9,7 +9,7 @@ import simplejpeg
 from PIL import Image
 
 from packer.errors import DamagedImage
-from packer.images import decode, restart_intervals, sniff, validate
+from packer.images import DecodeOptions, decode, restart_intervals, sniff, validate
 from packer.images.header import Intervals
 from packer.images.region import decode_region
 from packer.images.restart_intervals import bounds, check_table, with_table
@@ -81,7 +81,9 @@ def test_markers_behind_the_last_interval_do_not_make_a_shifted_table_true(betwe
     with pytest.raises(DamagedImage, match="its table of restart intervals does not agree with its restart markers"):
         check_table(file, sniff(file))
     with restart_jpegs.through("simplejpeg"):
-        assert not restart_jpegs.shows(decode_region(file, sniff(file), box=box, table=True), expected, box)
+        assert not restart_jpegs.shows(
+            decode_region(file, sniff(file), box=box, options=DecodeOptions(interval_tables=True)), expected, box
+        )
         assert restart_jpegs.shows(decode_region(file, sniff(file), box=box), expected, box)
 
 
@@ -97,7 +99,7 @@ def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
     assert places is not None and (np.diff(places) > 1 << 16).all()
     box = (20, 100, 8, 30)
     with restart_jpegs.through("simplejpeg"):
-        region = decode_region(file, found, box=box, table=True)
+        region = decode_region(file, found, box=box, options=DecodeOptions(interval_tables=True))
         assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, decode(file, "image"), box)
 
 

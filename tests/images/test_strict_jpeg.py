@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packer.errors import DamagedImage, MissingPackage
-from packer.images import decode, describe, sniff, validate
+from packer.images import DecodeOptions, decode, describe, sniff, validate
 from packer.images.backends import libjpeg
 from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.system.parallel import ordered_map
@@ -47,14 +47,14 @@ def reference(file: bytes) -> picture_files.Pixels:
 def test_an_intact_file_decodes_whatever_follows_it(decoder: str, name: str) -> None:
     file, expected = JPEGS[name], reference(JPEGS[name])
     for tail in (b"", bytes(100), picture_files.jpeg(picture_files.colours(9)), b"junk"):
-        assert np.array_equal(decode(file + tail, "image", decoder=decoder), expected)
+        assert np.array_equal(decode(file + tail, "image", options=DecodeOptions(decoder=decoder)), expected)
         assert validate(file + tail, "image") == validate(file + tail, "image", full=False) == sniff(file + tail)
 
 
 @pytest.mark.parametrize("name", JPEGS)
 def test_a_file_without_its_end_marker_decodes(decoder: str, name: str) -> None:
     file = JPEGS[name][:-2]
-    assert np.array_equal(decode(file, "image", decoder=decoder), reference(JPEGS[name]))
+    assert np.array_equal(decode(file, "image", options=DecodeOptions(decoder=decoder)), reference(JPEGS[name]))
     assert validate(file, "image") == validate(file, "image", full=False) == sniff(JPEGS[name])
 
 
@@ -65,7 +65,7 @@ def test_a_cut_file_is_damaged_for_everyone(decoder: str, name: str, percent: in
     cut = file[: min(len(file) * percent // 100, len(file) - 40)]
     for damaged in (cut, cut + bytes(100), cut + picture_files.EOI):
         with pytest.raises(DamagedImage):
-            decode(damaged, "image", decoder=decoder)
+            decode(damaged, "image", options=DecodeOptions(decoder=decoder))
         with pytest.raises(DamagedImage):
             validate(damaged, "image")
     with pytest.raises(DamagedImage):
@@ -77,7 +77,7 @@ def test_a_cut_file_filled_up_with_zeros_is_damaged(decoder: str, name: str) -> 
     file = JPEGS[name]
     for zeros in range(2, 260):
         with pytest.raises(DamagedImage):
-            decode(file[:-150] + bytes(zeros), "image", decoder=decoder)
+            decode(file[:-150] + bytes(zeros), "image", options=DecodeOptions(decoder=decoder))
 
 
 def test_the_matrix_of_other_damage(decoder: str) -> None:
@@ -94,26 +94,26 @@ def test_the_matrix_of_other_damage(decoder: str) -> None:
         file[:-2] + noise,
     ):
         with pytest.raises(DamagedImage):
-            decode(damaged, "image", decoder=decoder)
+            decode(damaged, "image", options=DecodeOptions(decoder=decoder))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_left_alone(decoder: str, orientation: int) -> None:
     file = picture_files.oriented(orientation)
-    assert decode(file, "image", decoder=decoder).shape == picture_files.colours().shape
-    assert np.array_equal(decode(file, "image", decoder=decoder), reference(file))
+    assert decode(file, "image", options=DecodeOptions(decoder=decoder)).shape == picture_files.colours().shape
+    assert np.array_equal(decode(file, "image", options=DecodeOptions(decoder=decoder)), reference(file))
 
 
 def test_a_red_picture_stays_red(decoder: str) -> None:
     red = np.full((16, 24, 3), (250, 10, 20), np.uint8)
     for name in ("444", "420"):
-        pixels = decode(picture_files.jpeg(red, sampling=name), "image", decoder=decoder)
+        pixels = decode(picture_files.jpeg(red, sampling=name), "image", options=DecodeOptions(decoder=decoder))
         assert np.abs(pixels.astype(int) - (250, 10, 20)).max() <= 3
 
 
 @pytest.mark.parametrize("kind", ["image", "mask", "depth"])
 def test_a_gray_file_is_any_kind(decoder: str, kind: str) -> None:
-    pixels = decode(picture_files.jpeg(picture_files.grays()), kind, decoder=decoder)
+    pixels = decode(picture_files.jpeg(picture_files.grays()), kind, options=DecodeOptions(decoder=decoder))
     gray = simplejpeg.decode_jpeg(picture_files.jpeg(picture_files.grays()), "GRAY")
     assert np.array_equal(pixels, np.repeat(gray, 3, axis=2) if kind == "image" else gray[:, :, 0])
     assert pixels.flags.c_contiguous
@@ -123,9 +123,9 @@ def test_no_warning_of_a_library_reaches_the_user(decoder: str) -> None:
     file = picture_files.jpeg()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        decode(file[:-2], "image", decoder=decoder)
+        decode(file[:-2], "image", options=DecodeOptions(decoder=decoder))
         with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
-            decode(file[: len(file) // 2], "image", decoder=decoder)
+            decode(file[: len(file) // 2], "image", options=DecodeOptions(decoder=decoder))
     assert not caught
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_printed_about_damage(decoder: str, capfd: pytest.CaptureFixt
     file[-100] ^= 0xFF
     for damaged in (bytes(file), bytes(file[: len(file) // 2]), bytes(file[:-2])):
         try:
-            decode(damaged, "image", decoder=decoder)
+            decode(damaged, "image", options=DecodeOptions(decoder=decoder))
         except DamagedImage:
             continue
     assert capfd.readouterr() == ("", "")
@@ -146,20 +146,28 @@ def test_out_holds_zeros_after_a_failure(decoder: str, fraction: float) -> None:
     start = sniff(file).data_at
     out = np.full(picture_files.colours().shape, 7, np.uint8)
     with pytest.raises(DamagedImage):
-        decode(file[: start + int((len(file) - start) * fraction)], "image", decoder=decoder, out=out)
+        decode(
+            file[: start + int((len(file) - start) * fraction)],
+            "image",
+            options=DecodeOptions(decoder=decoder),
+            out=out,
+        )
     assert (out == (7 if decoder == "opencv" else 0)).all()
 
 
 def test_threads_decode_as_one_does(decoder: str) -> None:
     files = [picture_files.jpeg(picture_files.colours(seed), sampling=("444", "420")[seed % 2]) for seed in range(8)]
     files.append(files[0][:-2])
-    expected = [decode(file, "image", decoder=decoder) for file in files]
+    expected = [decode(file, "image", options=DecodeOptions(decoder=decoder)) for file in files]
     start = threading.Barrier(16)
 
     def work(thread: int) -> bool:
         start.wait()
         places = [(thread + step) % len(files) for step in range(60)]
-        return all(np.array_equal(decode(files[at], "image", decoder=decoder), expected[at]) for at in places)
+        return all(
+            np.array_equal(decode(files[at], "image", options=DecodeOptions(decoder=decoder)), expected[at])
+            for at in places
+        )
 
     assert all(ordered_map(work, range(16), threads=16, window=16))
 
@@ -275,7 +283,7 @@ def test_a_flipped_bit_is_damage_or_the_same_pixels_everywhere(name: str, place:
         try:
             if sniff(bytes(file)).height > 2000 or sniff(bytes(file)).width > 2000:
                 return
-            results.append(decode(bytes(file), "image", decoder=decoder))
+            results.append(decode(bytes(file), "image", options=DecodeOptions(decoder=decoder)))
         except DamagedImage:
             results.append(None)
     assert (results[0] is None) == (results[1] is None)

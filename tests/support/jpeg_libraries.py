@@ -65,8 +65,7 @@ EACH_LIBRARY = [
 class Noted:
     """A library that tells of each call before it makes it, once, however the library does its work inside.
 
-    It stands in for the library as `libjpeg.library` gives it out. Patching the library's own functions counts a call
-    twice where one of them makes the other: simplejpeg's `prepare` hands out its `decode`.
+    It stands in for the library as `libjpeg.library` gives it out.
     """
 
     def __init__(self, library: libjpeg.Library, note: Callable[[str, dict[str, Any]], None]) -> None:
@@ -77,10 +76,6 @@ class Noted:
     def decode(self, buffer: Buffer, pixels: Any, **how: Any) -> None:
         self._note("decode", how)
         self._library.decode(buffer, pixels, **how)
-
-    def prepare(self, buffer: Buffer, pixels: Any, **how: Any) -> Callable[[], None]:
-        self._note("prepare", how)
-        return self._library.prepare(buffer, pixels, **how)
 
     def check(self, buffer: Buffer, found: Header) -> None:
         self._note("check", {})

@@ -6,10 +6,9 @@ with the marker put back, as every viewer does.
 
 import functools
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,20 +42,16 @@ class Library(Protocol):
         *,
         eighths: int = 8,
         fast_dct: bool = False,
-        goes_on: bool = False,
+        allow_trailing_data: bool = False,
     ) -> None:
         """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
 
         eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
           file has at least 8 px: less do not tell the library which scale is meant.
         fast_dct: JDCT_IFAST, where the scale is 8/8.
-        goes_on: the scan has more rows than the frame says; that there are, see `is_left_over`, is no error.
+        allow_trailing_data: the scan has more rows than the frame says; that there are, see `is_trailing_data`, is no
+          error.
         """
-
-    def prepare(
-        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-    ) -> Callable[[], None]:
-        """What decodes so, once. All that can be done before is; this raises where the header tells of damage."""
 
     def check(self, buffer: Buffer, found: Header) -> None:
         """Raise exactly where a full decode would: entropy decoding, which is what warns, is done in full.
@@ -101,7 +96,7 @@ def describe(found: Library) -> str:
     return found.name
 
 
-def is_left_over(message: str) -> bool:
+def is_trailing_data(message: str) -> bool:
     """Whether all that libjpeg found is that data is left between the last row and the end marker.
 
     The message is that of its first warning (jerror.c of libjpeg-turbo puts out no other), and this one comes last.
@@ -109,42 +104,21 @@ def is_left_over(message: str) -> bool:
     return message.startswith("Corrupt JPEG data: ") and message.endswith(" extraneous bytes before marker 0xd9")
 
 
-def decode(buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], **how: Any) -> None:
-    """As `prepare` has it, at once."""
-    prepare(buffer, found, pixels, **how)()
-
-
-def prepare(
+def decode(
     buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-) -> Callable[[], None]:
-    """What decodes strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where it raises.
+) -> None:
+    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where this raises.
 
     eighths, fast_dct: see Library.decode.
     """
     try:
         use = library()
-        how: dict[str, Any] = {"eighths": eighths, "fast_dct": fast_dct}
-        again = partial(use.decode, pixels=pixels, **how)
-        return partial(_strictly, use.prepare(buffer, pixels, **how), buffer, found, pixels, again)
-    except DamagedImage:
-        pixels.fill(0)
-        raise
-
-
-def _strictly(
-    once: Callable[[], None],
-    buffer: Buffer,
-    found: Header,
-    pixels: npt.NDArray[np.uint8],
-    again: Callable[[Buffer], None],
-) -> None:
-    try:
         try:
-            once()
+            use.decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
         except DamagedImage:
             if not _may_lack_end(buffer, found):
                 raise
-            again(bytes(buffer) + END)
+            use.decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
     except DamagedImage:
         pixels.fill(0)
         raise

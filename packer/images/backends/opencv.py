@@ -24,17 +24,6 @@ def colour(buffer: Buffer, found: Header) -> Pixels:
     return _decode(_prepared(buffer, found), _RGB, found)
 
 
-def reduced(buffer: Buffer, size: tuple[int, int], *, eighths: int) -> Pixels:
-    """uint8 (h, w, 3), RGB, of a sound JPEG of that (height, width) at scale eighths / 8: 1, 2, 4 or 8 of them.
-
-    h, w: each side times eighths / 8, rounded up. Raises DamagedImage.
-    """
-    found = Header("jpeg", -(-size[0] * eighths // 8), -(-size[1] * eighths // 8), 3)
-    if eighths == 8:
-        return _decode(buffer, _RGB, found)
-    return cv2.cvtColor(_decode(buffer, _REDUCED[eighths] | cv2.IMREAD_IGNORE_ORIENTATION, found), cv2.COLOR_BGR2RGB)
-
-
 def stored(buffer: Buffer, found: Header) -> Pixels:
     """(H, W) or (H, W, C) in the stored dtype, colours in the order BGR; raises DamagedImage."""
     pixels = _decode(_prepared(buffer, found), _STORED, found)

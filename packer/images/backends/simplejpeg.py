@@ -1,13 +1,10 @@
 """simplejpeg with the libjpeg-turbo that its wheels bring."""
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from packer.images.backends.libjpeg import is_left_over
+from packer.images.backends.libjpeg import is_trailing_data
 from packer.images.header import Buffer, Header, damaged
 
 
@@ -24,7 +21,7 @@ class Library:
         *,
         eighths: int = 8,
         fast_dct: bool = False,
-        goes_on: bool = False,
+        allow_trailing_data: bool = False,
     ) -> None:
         height, width, channels = pixels.shape
         form = "GRAY" if channels == 1 else "RGB"
@@ -33,16 +30,11 @@ class Library:
         try:
             shape = simplejpeg.decode_jpeg(buffer, form, fast_dct, False, height, width, 1, pixels, True).shape
         except ValueError as error:
-            if not (goes_on and is_left_over(str(error))):
+            if not (allow_trailing_data and is_trailing_data(str(error))):
                 raise damaged("jpeg", str(error)) from error
             shape = (*simplejpeg.decode_jpeg_header(buffer, height, width, 1)[:2], channels)
         if shape != pixels.shape:
             raise damaged("jpeg", f"libjpeg-turbo finds shape {shape}, the header says {pixels.shape}")
-
-    def prepare(
-        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-    ) -> Callable[[], None]:
-        return partial(self.decode, buffer, pixels, eighths=eighths, fast_dct=fast_dct)
 
     def check(self, buffer: Buffer, found: Header) -> None:
         form = "CMYK" if found.cmyk else "GRAY"

@@ -9,15 +9,13 @@ Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD), where they
 """
 
 import ctypes
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import turbojpeg
 
-from packer.images.backends.libjpeg import is_left_over
+from packer.images.backends.libjpeg import is_trailing_data
 from packer.images.header import Buffer, Header, damaged
 
 _Request = tuple[Any, int, int, int, int, int, int, int]  # of tjDecompress2, without the handle
@@ -93,33 +91,13 @@ class Library:
         *,
         eighths: int = 8,
         fast_dct: bool = False,
-        goes_on: bool = False,
+        allow_trailing_data: bool = False,
     ) -> None:
         request = _request(buffer, pixels, fast_dct)
         handle = self._init()
         try:
             self._check_header(handle, request, eighths)
-            self._decompressed(handle, request, goes_on)
-        finally:
-            self._destroy(handle)
-
-    def prepare(
-        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
-    ) -> Callable[[], None]:
-        request = _request(buffer, pixels, fast_dct)
-        handle = self._init()
-        try:
-            self._check_header(handle, request, eighths)
-        finally:
-            self._destroy(handle)
-        return partial(self._decode_prepared, request, (memoryview(buffer), pixels))  # a view keeps its size, too
-
-    def _decode_prepared(self, request: _Request, held: object) -> None:
-        """held: what owns the memory that the request names."""
-        del held
-        handle = self._init()
-        try:
-            self._decompressed(handle, request, False)
+            self._decompressed(handle, request, allow_trailing_data)
         finally:
             self._destroy(handle)
 
@@ -137,10 +115,10 @@ class Library:
             raise damaged("jpeg", self._message(handle))
         return told[0], told[1]
 
-    def _decompressed(self, handle: int, request: _Request, goes_on: bool) -> None:
+    def _decompressed(self, handle: int, request: _Request, allow_trailing_data: bool) -> None:
         if self._decompress(handle, *request):
             message = self._message(handle)
-            if not (goes_on and is_left_over(message)):
+            if not (allow_trailing_data and is_trailing_data(message)):
                 raise damaged("jpeg", message)
 
     def _message(self, handle: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from packer.codecs.base import StoredPicture
 from packer.errors import InvalidRequest
 from packer.geometry import View, move_boxes, move_points, stretched
 from packer.geometry.warp.depth import is_valid
@@ -19,7 +20,7 @@ from packer.inspect.contact_sheet.overlay import ShapeCounts, draw, is_grasp
 from packer.inspect.contact_sheet.palette import GROUND
 from packer.inspect.contact_sheet.picture import Scale, alone, coloured, fit, overlaid, placing, scale_of
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import Look, SampleReader
+from packer.pack.sample_reader import SampleReader
 from packer.schema import PIXEL_KINDS, Field
 
 _AROUND = 0.3  # of the labels' extent, on every side
@@ -121,7 +122,7 @@ class _Sample(NamedTuple):
     """
 
     values: dict[str, Any]
-    looks: dict[str, Look]
+    stored: dict[str, StoredPicture]
     sizes: dict[str, tuple[int, int]]
     views: dict[str, View]
     missing: dict[str, float]
@@ -161,7 +162,7 @@ class Tiler:
         ratios = []
         for index in indices:
             with self.reader.pack.record(index, [self._main]) as record:
-                (height, wide, *_), _ = self.reader.look(index, self._main, record[self._main])
+                height, wide, *_ = self.reader.stored_picture(index, self._main, record[self._main]).shape
             ratios.append(height / max(wide, 1))
         low, high = _SHAPE_RATIOS
         return round(width * min(max(median(ratios), low), high)), width
@@ -190,9 +191,9 @@ class Tiler:
     def _sample(self, index: int, box: tuple[int, int]) -> _Sample:
         reader = self.reader
         with reader.pack.record(index, reader.stored) as record:
-            looks = {name: reader.look(index, name, record[name]) for name in reader.pictures}
+            stored = {name: reader.stored_picture(index, name, record[name]) for name in reader.pictures}
             values = {
-                field.name: reader.decode(index, field, record[field.name], look=looks.get(field.name))
+                field.name: reader.decode(index, field, record[field.name], stored=stored.get(field.name))
                 if field.name in record
                 else reader.indexed(index, field)
                 for field in reader.schema
@@ -203,7 +204,7 @@ class Tiler:
         if self._is_zoomed and (part := self._part(values, sizes, box)) is not None:
             values = self._cut(values, sizes, part)
         views = {name: placing(*_size(values[name]), box) for name in reader.pictures if values[name].size}
-        return _Sample(values, looks, sizes, views, missing)
+        return _Sample(values, stored, sizes, views, missing)
 
     def _part(self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]) -> ZoomBox | None:
         shapes = [values[field.name] for field in self.reader.schema if field.kind in _SHAPES]
@@ -227,7 +228,7 @@ class Tiler:
         if field.kind != "depth":
             return Panel(name, fitted if field.kind == "image" else alone(fitted), sample.sizes[name])
         scale = scale_of(value, field.invalid)
-        _, header = sample.looks[name]
+        header = sample.stored[name].header
         dtype = field.dtype or (header.dtype if header is not None else "float32")
         pixels = coloured(fitted, scale, invalid=field.invalid)
         return Panel(name, pixels, sample.sizes[name], scale, "m" if dtype.startswith("float") else "")

@@ -7,7 +7,7 @@ order of the samples, in one thread. `result` is plain JSON.
 from abc import ABC, abstractmethod
 from typing import Any
 
-from packer.pack.sample_reader import Look
+from packer.codecs.base import StoredPicture
 from packer.schema import Field
 
 
@@ -18,8 +18,8 @@ class Collector(ABC):
         self.field = field
 
     @abstractmethod
-    def measure(self, value: Any, look: Look | None) -> Any:
-        """What a decoded value adds; look: shape as stored and file header of a picture. Changes nothing."""
+    def measure(self, value: Any, stored: StoredPicture | None) -> Any:
+        """What a decoded value adds; stored: what is known of a picture before it is decoded. Changes nothing."""
 
     @abstractmethod
     def add(self, measured: Any) -> None:

@@ -7,11 +7,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from packer.codecs.base import StoredPicture
 from packer.geometry.warp.depth import is_valid
 from packer.images import Header
 from packer.inspect.statistics.accumulators import Lengths, Moments, exact_mean_std
 from packer.inspect.statistics.collector import Collector
-from packer.pack.sample_reader import Look
 from packer.schema import Field
 
 _COMMON = 5
@@ -38,8 +38,8 @@ class PictureCollector(Collector):
         self.sizes: Counter[tuple[int, int]] = Counter()  # height, width
         self.modes: Counter[str] = Counter()
 
-    def measure(self, value: npt.NDArray[Any], look: Look | None) -> Pixels:
-        header = look[1] if look is not None else None
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> Pixels:
+        header = stored.header if stored is not None else None
         return Pixels((int(value.shape[0]), int(value.shape[1])), _mode(self.field, header), self.pixels(value))
 
     def add(self, measured: Pixels) -> None:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from packer.codecs.base import StoredPicture
 from packer.inspect.statistics.accumulators import Lengths, Moments
 from packer.inspect.statistics.collector import Collector
-from packer.pack.sample_reader import Look
 from packer.schema import Field
 
 _MOST_TEXTS = 10_000  # distinct values that are counted one by one
@@ -32,7 +32,7 @@ class ShapeCollector(Collector):
         grasps = field.kind == "points" and field.shape is not None and field.shape[1:] == (4, 2)
         self._names = ("opening", "jaw") if grasps else ("width", "height") if field.kind == "boxes" else ()
 
-    def measure(self, value: npt.NDArray[Any], look: Look | None) -> _Shapes:
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> _Shapes:
         given = np.asarray(value, np.float64)
         sound = given[np.isfinite(given).all(axis=tuple(range(1, given.ndim)))] if given.ndim else given
         return _Shapes(len(given), len(given) - len(sound), self._lengths(sound))
@@ -68,7 +68,7 @@ class TextCollector(Collector):
         self.counts: Counter[str] = Counter()
         self._others = 0
 
-    def measure(self, value: str, look: Look | None) -> str:
+    def measure(self, value: str, stored: StoredPicture | None) -> str:
         return value
 
     def add(self, measured: str) -> None:

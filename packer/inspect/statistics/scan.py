@@ -85,8 +85,8 @@ class StatisticsScan:
             measured = {}
             for name, collector in self.collectors.items():
                 field = collector.field
-                look = reader.look(index, name, record[name]) if name in reader.pictures else None
-                measured[name] = collector.measure(reader.decode(index, field, record[name], look=look), look)
+                stored = reader.stored_picture(index, name, record[name]) if name in reader.pictures else None
+                measured[name] = collector.measure(reader.decode(index, field, record[name], stored=stored), stored)
         return sizes, measured
 
     def _result(self, folder: Path) -> dict[str, Any]:

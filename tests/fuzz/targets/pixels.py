@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import cv2
 
 from packer.errors import PackerError
-from packer.images import decode, sniff, validate
+from packer.images import DecodeOptions, decode, sniff, validate
 from tests.fuzz.target import Disagreement
 from tests.support import picture_files
 
@@ -35,7 +35,7 @@ def check(data: bytes) -> None:
     refusal: PackerError | None = None
     for kind, decoder in (("image", "auto"), ("image", "opencv"), ("depth", "auto"), ("mask", "auto")):
         try:
-            pixels = decode(data, kind, decoder=decoder)
+            pixels = decode(data, kind, options=DecodeOptions(decoder=decoder))
         except PackerError as error:
             refusal = error
             continue

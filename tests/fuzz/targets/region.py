@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.errors import PackerError
-from packer.images import decode, sniff
+from packer.images import DecodeOptions, decode, sniff
 from packer.images.region import decode_region
 from tests.fuzz.target import Disagreement
 from tests.support import picture_files, restart_jpegs
@@ -41,8 +41,10 @@ def check(data: bytes) -> None:
     except PackerError:
         whole = None
     eighths = 8 if head[4] == 8 else 1 + head[4] % 8
-    sound = whole is not None  # what is not is never vouched for
-    region = decode_region(file, found, box=(top, left, height, width), eighths=eighths, vouched=sound)
+    sound = whole is not None  # what is not is never trusted
+    region = decode_region(
+        file, found, box=(top, left, height, width), eighths=eighths, options=DecodeOptions(trusted=sound)
+    )
     if whole is None or region.eighths != 8:
         return
     at, along = top - region.top, left - region.left

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.images import sniff, validate
+from packer.images import DecodeOptions, sniff, validate
 from packer.images.region import decode_region
 from packer.images.restart_intervals import HEAD_BYTES, bounds
 from tests.fuzz.target import Disagreement
@@ -43,7 +43,7 @@ def check(data: bytes) -> None:
     top, left = data[1] * (found.height - 1) // 255, data[2] * (found.width - 1) // 255
     height, width = 1 + data[3] * (found.height - top - 1) // 255, 1 + data[4] * (found.width - left - 1) // 255
     validate(file, "image")
-    region = decode_region(file, found, box=(top, left, height, width), vouched=True)
+    region = decode_region(file, found, box=(top, left, height, width), options=DecodeOptions(trusted=True))
     shown = region.pixels[top - region.top :, left - region.left :][:height, :width]
     if not np.array_equal(shown, whole[top : top + height, left : left + width]):
         raise Disagreement(f"box {(top, left, height, width)} shows another place of {found}")
