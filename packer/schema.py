@@ -16,8 +16,9 @@
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from dataclasses import field as member
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +41,26 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 Value = Any  # what a kind's decoded value is; see the table above
 Shape = tuple[int | None, ...]
 Buffer = bytes | bytearray | memoryview  # what an encoded value may be
+FixedArray = tuple[str, tuple[int, ...]]  # NumPy name of a dtype, and a shape without None
+
+
+def parse_codec(text: str) -> tuple[str, str | None]:
+    """Name and argument of a codec as the user types it: `raw:float16` is `raw` and `float16`, `png` has none."""
+    name, _, argument = text.partition(":")
+    return name, argument or None
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """What the encoded values of a field are, as their codec says it: all that a format may know of them.
+
+    array: dtype and shape where each value is the numbers of one such array, little-endian, in C order, and nothing
+      else; None where values differ in length or hold something else.
+    suffixes: of a value, the file suffixes that fit it, the usual one first; empty where it is no file of its own.
+    """
+
+    array: FixedArray | None
+    suffixes: Callable[[Buffer], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,16 @@ class Field:
             )
 
     @property
+    def codec_name(self) -> str:
+        """The codec without its argument: `jpeg` of `jpeg:95`."""
+        return parse_codec(self.codec)[0]
+
+    @property
+    def codec_argument(self) -> str | None:
+        """What stands behind the codec's name: `95` of `jpeg:95`; None where nothing does."""
+        return parse_codec(self.codec)[1]
+
+    @property
     def pixel_limit(self) -> int:
         """The most pixels that one picture may have."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
@@ -100,10 +131,10 @@ class Field:
     def to_json(self) -> dict[str, Any]:
         """Only what differs from the defaults, so that a later version can add a member."""
         out: dict[str, Any] = {}
-        for member in fields(self):
-            value = getattr(self, member.name)
-            if member.name in ("name", "kind", "codec") or value != member.default:
-                out[member.name] = list(value) if isinstance(value, tuple) else value
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in ("name", "kind", "codec") or value != each.default:
+                out[each.name] = list(value) if isinstance(value, tuple) else value
         return out
 
     @classmethod
@@ -154,9 +185,14 @@ def _check_count(count: int) -> None:
 
 @dataclass(frozen=True)
 class Schema:
-    """The ordered fields of a pack; names are unique. Raises InvalidRequest where they are not, or more than 10 000."""
+    """The ordered fields of a pack; names are unique. Raises InvalidRequest where they are not, or more than 10 000.
+
+    form_of: what the codec of a field says of its encoded values. `packer.codecs.described` puts it in for formats,
+      which know no codec; no part of what the schema is: not compared, not in JSON.
+    """
 
     fields: tuple[Field, ...]
+    form_of: Callable[[Field], StoredForm] | None = member(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_count(len(self.fields))
@@ -175,7 +211,7 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"fields": self.fields}  # places are found again
+        return {"fields": self.fields, "form_of": self.form_of}  # places are found again
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -198,7 +234,15 @@ class Schema:
 
     def select(self, names: Sequence[str]) -> "Schema":
         """The named fields, in the order of `names`; raises UnknownKey."""
-        return Schema(tuple(self[name] for name in names))
+        return Schema(tuple(self[name] for name in names), self.form_of)
+
+    def stored_form(self, name: str) -> StoredForm:
+        """What the encoded values of a field are; raises InvalidRequest for a codec that is not there."""
+        if self.form_of is None:
+            raise InvalidRequest(
+                f"field {name!r}: its codec was not asked; formats take packer.codecs.described(schema)"
+            )
+        return self.form_of(self[name])
 
     def to_json(self) -> list[dict[str, Any]]:
         """A list of field descriptions."""

@@ -14,13 +14,19 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
+from packer.schema import DTYPES, Field, FixedArray, Shape, StoredForm
 from packer.schema import Buffer as Buffer
-from packer.schema import Field, Shape
+
+Pixels = npt.NDArray[np.generic]
 
 
 class StoredPicture(NamedTuple):
@@ -34,28 +40,60 @@ class StoredPicture(NamedTuple):
 
 
 class Codec(ABC):
-    """Base of all codecs; see the module's contract."""
+    """Base of all codecs; see the module's contract.
 
-    kinds: ClassVar[tuple[str, ...]]  # kinds of field that the codec can hold
-    is_file: ClassVar[bool] = False  # whether `decode` of a picture is `pixels`, and nothing besides
+    What others need to know of a codec it says here, each with a default that holds for most.
+
+    kinds: kinds of field that the codec can hold.
+    suffixes: file suffixes of a value that is a file of its own, as other programs open it, the usual one first; empty
+      where it is none. `packer extract` and the format bmp name files so. Where the bytes tell: override `suffixes_of`.
+    lossy: whether `decode(encode(value))` may differ from `value`.
+    any_picture: whether a value of a picture field may be a picture file of any format that packer.images reads.
+      `decode` is `self.pixels` then and nothing besides, and readers may call that instead.
+    keeps_files: whether `encode` takes the file's own bytes and gives them back, instead of taking pixels.
+    has_table: whether `encode` says where parts of a value are, so that they decode alone; see `check`.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
+    suffixes: ClassVar[tuple[str, ...]] = ()
     lossy: ClassVar[bool] = False
-    has_table: ClassVar[bool] = False  # whether `encode` says where parts of a value are, so that they decode alone
+    any_picture: ClassVar[bool] = False
+    keeps_files: ClassVar[bool] = False
+    has_table: ClassVar[bool] = False
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         """field: what is stored. options: how its pictures are decoded."""
         self.field = field
         self.pixels = Decoder(field.kind, options, invalid=field.invalid, max_pixels=field.pixel_limit)
-        name, _, argument = field.codec.partition(":")
-        self.argument = argument or None
+        self.argument = field.codec_argument
         if field.kind not in self.kinds:
             raise InvalidRequest(
-                f"field {field.name!r}: codec {name!r} cannot hold kind {field.kind!r}, only {', '.join(self.kinds)}"
+                f"field {field.name!r}: codec {field.codec_name!r} cannot hold kind {field.kind!r}, "
+                f"only {', '.join(self.kinds)}"
             )
 
     @classmethod
     def complete(cls, field: Field) -> Field:
         """The field as the manifest will describe it, dtype and shape filled in where the codec fixes them."""
         return field
+
+    @classmethod
+    def fixed_array(cls, field: Field) -> FixedArray | None:
+        """Dtype and shape of the array whose numbers each value is, little-endian, in C order, and nothing else.
+
+        None where values differ in length, or hold anything besides: a header, a compressed stream.
+        """
+        return None
+
+    @classmethod
+    def suffixes_of(cls, field: Field, value: Buffer) -> tuple[str, ...]:
+        """The file suffixes that fit one encoded value, the usual one first; empty where it is no file."""
+        return cls.suffixes
+
+    @classmethod
+    def stored_form(cls, field: Field) -> StoredForm:
+        """What formats, which know no codec, are told of the field's encoded values."""
+        return StoredForm(cls.fixed_array(field), partial(cls.suffixes_of, field))
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -64,6 +102,13 @@ class Codec(ABC):
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
         """The value; see the module's contract."""
+
+    def in_place(self, buffer: Buffer) -> Pixels | None:
+        """The array that `decode(buffer)` gives, as a view of the buffer; None where the bytes must be decoded.
+
+        The view ends with the buffer: it is for whoever warps or copies it at once. Raises as `decode` does.
+        """
+        return None
 
     def check(self, buffer: Buffer) -> None:
         """Compare a value's table of its parts with the value; raises DamagedImage where they differ.
@@ -79,3 +124,17 @@ class Codec(ABC):
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")
+
+
+def array_of(field: Field) -> FixedArray | None:
+    """The array that a field describes: the dtype of its codec's argument, else its own; None where a length is open.
+
+    Raises InvalidRequest for an argument that is no dtype.
+    """
+    dtype = field.codec_argument or field.dtype
+    if dtype is None or field.shape is None:
+        return None
+    if dtype not in DTYPES:
+        raise InvalidRequest(f"field {field.name!r}: codec {field.codec!r:.80}: expected one of {', '.join(DTYPES)}")
+    shape = tuple(length for length in field.shape if length is not None)
+    return (dtype, shape) if len(shape) == len(field.shape) else None

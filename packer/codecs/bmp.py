@@ -41,6 +41,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("image", "mask")
+    suffixes = (".bmp",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

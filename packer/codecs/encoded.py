@@ -10,7 +10,7 @@ from typing import Any
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
 from packer.schema import PIXEL_KINDS, Field, Shape
 
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
@@ -20,7 +20,8 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = (*PIXEL_KINDS, "bytes")
-    is_file = True
+    any_picture = True
+    keeps_files = True
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
@@ -32,6 +33,11 @@ class Codec(base.Codec):
         """8 bit for an image or a mask; the shape of a depth is known, its dtype only if the field has it."""
         dtype = "uint8" if field.kind in ("image", "mask") else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
+
+    @classmethod
+    def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
+        """Those of the picture's format; bytes are of no known one."""
+        return file_suffixes(value) if field.kind in PIXEL_KINDS else ()
 
     def encode(self, value: Any) -> bytes:
         """The bytes themselves; raises BadInput for a depth whose header says another dtype than the field."""

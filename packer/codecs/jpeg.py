@@ -20,7 +20,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
 from packer.images.restart_intervals import check_table, with_table
 from packer.schema import Field, Shape
 from packer.system.arrays import form
@@ -38,7 +38,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("image",)
-    is_file = True
+    any_picture = True
     lossy = True
     has_table = True
 
@@ -55,6 +55,11 @@ class Codec(base.Codec):
     def complete(cls, field: Field) -> Field:
         """uint8, and (H, W, 3) of any size where the field has no shape."""
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
+
+    @classmethod
+    def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
+        """Those of a JPEG, or of the format that a lossless picture was kept in."""
+        return file_suffixes(value)
 
     def encode(self, value: Any) -> bytes:
         """A baseline JFIF file of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else.

@@ -15,6 +15,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("json",)
+    suffixes = (".json",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

@@ -21,6 +21,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("depth",)
+    suffixes = (".npy",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

@@ -9,7 +9,7 @@ from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
-from packer.schema import Field, Shape
+from packer.schema import Field, FixedArray, Shape
 from packer.system.arrays import cast_exactly, deliver, read_numbers
 
 
@@ -29,6 +29,11 @@ class Codec(base.Codec):
         self._shape = tuple(length for length in field.shape if length is not None)
         self._dtype = np.dtype(field.dtype)
         self._size_bytes = math.prod(self._shape) * self._dtype.itemsize
+
+    @classmethod
+    def fixed_array(cls, field: Field) -> FixedArray | None:
+        """The field's own dtype and shape."""
+        return base.array_of(field)
 
     def encode(self, value: Any) -> bytes:
         """The number's bytes; raises BadInput for a value that the field's dtype or shape cannot hold exactly."""

@@ -21,7 +21,8 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = PIXEL_KINDS
-    is_file = True
+    suffixes = (".png",)
+    any_picture = True
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

@@ -16,7 +16,7 @@ from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
-from packer.schema import DTYPES, PIXEL_KINDS, Field, Shape
+from packer.schema import DTYPES, PIXEL_KINDS, Field, FixedArray, Shape
 from packer.system.arrays import cast_exactly, deliver, form, read_numbers, round_floats
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "points": "float32", "boxes": "float32"}
@@ -54,8 +54,13 @@ class Codec(base.Codec):
     @classmethod
     def complete(cls, field: Field) -> Field:
         """The dtype that was asked for, else the kind's; the shape of pictures and boxes where the field has none."""
-        dtype = field.codec.partition(":")[2] or field.dtype or _DTYPES.get(field.kind)
+        dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
+
+    @classmethod
+    def fixed_array(cls, field: Field) -> FixedArray | None:
+        """The dtype that was asked for, else the field's, and its shape where no length differs between samples."""
+        return base.array_of(field)
 
     def encode(self, value: Any) -> bytes:
         """The numbers of an array; raises InvalidRequest for a dtype, BadInput for a shape or a value that does not
@@ -74,12 +79,20 @@ class Codec(base.Codec):
     ) -> Any:
         """The array, with the dtype that is stored; raises CorruptRecord unless the number of bytes is exact."""
         field, shape = self.field, self.shape(buffer)
-        offset = 0 if self._bare else _LENGTH.itemsize * len(shape)
-        values = read_numbers(buffer, self._dtype, offset=offset).reshape(shape)
+        values = self._values(buffer, shape)
         values = values.astype(self._dtype, copy=False)  # bytes are swapped on a big-endian machine
         if view is not None:
             return warp(values, view, field.kind, invalid=field.invalid, out=out)
         return values.copy() if out is None else deliver(values, out=out)
+
+    def in_place(self, buffer: base.Buffer) -> base.Pixels | None:
+        """The numbers as they are, on a machine that stores them so."""
+        values = self._values(buffer, self.shape(buffer))
+        return values if values.dtype.isnative else None
+
+    def _values(self, buffer: base.Buffer, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        offset = 0 if self._bare else _LENGTH.itemsize * len(shape)
+        return read_numbers(buffer, self._dtype, offset=offset).reshape(shape)
 
     def shape(self, buffer: base.Buffer) -> tuple[int, ...]:
         """The array's shape, from the number of bytes or the lengths before them; raises CorruptRecord."""

@@ -12,7 +12,6 @@ from packer import formats
 from packer.conversion.journal import NAMES
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder, Progress
-from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.errors import InvalidRequest, PackerError, PackExists
 from packer.files.npy_arrays import map_file
@@ -175,7 +174,7 @@ def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str
     """How many pictures lie otherwise than their EXIF orientation says; from the index, which has it of each."""
     name = f"number-{ORIENTATION.name}.npy"
     files = [file for file in manifest.index if file.name == name]
-    if not files or isinstance(plan.source, PackSource):
+    if not files or plan.source.is_encoded:
         return []
     orientations, _ = map_file(index / name, files[0].bytes)
     turned = int(np.count_nonzero(orientations > 1))

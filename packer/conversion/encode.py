@@ -17,7 +17,7 @@ import numpy as np
 
 from packer import codecs, images
 from packer.codecs.base import Codec
-from packer.conversion.pack_source import PackSource, is_picture, load_codec
+from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
 from packer.geometry import View, identity, move_boxes, upright
@@ -112,7 +112,7 @@ class SampleEncoder:
 
     def _step(self, field: Field) -> _Step:
         """How one field's bytes come about."""
-        codec = _codec(field)
+        codec = codecs.make(field)
         if field.kind in PIXEL_KINDS:
             return partial(self._pixel, field, codec)
         if field == ORIENTATION:
@@ -181,24 +181,19 @@ class SampleEncoder:
         value = sample[field.name]
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
-        name = field.codec.partition(":")[0]
         header = picture.header if field.name == self._main and picture.header else self._look(value)
         self._look_at_sidecar(field, header.height, header.width, picture)
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
-        if name == "encoded" and view is None:
+        if codec.keeps_files and view is None:
             images.validate(value, field.kind, full=self._full, header=header)
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
         array = codec.pixels(value, view, header=header)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
-        if name == "encoded":
-            return as_file(field, array, lossy=header.lossy)
-        if name == "jpeg" and not header.lossy and field.name in self._plan.defaulted:
-            return as_file(field, array, lossy=False)  # nobody asked to make a lossless picture lossy
-        return codec.encode(array)
+        return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
@@ -207,10 +202,7 @@ class SampleEncoder:
         view = self._view(value.shape[0], value.shape[1], picture, field)
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
-        is_kept_lossless = field.codec.startswith("jpeg") and field.name in self._plan.defaulted
-        if field.codec == "encoded" or is_kept_lossless:
-            return as_file(field, value, lossy=False)
-        return codec.encode(value)
+        return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
 
 
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:
@@ -229,9 +221,15 @@ def _picture(value: Any, max_pixels: int) -> _Picture:
     return _Picture(value.shape[0], value.shape[1], 1, None)
 
 
-def _codec(field: Field) -> Codec:
-    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field)
-    return codec
+def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
+    """Pixels that were decoded, as the field stores them. lossy: whether the picture that they come from was.
+
+    A codec that keeps files gets one. So does a lossy codec that nobody asked for, where the picture was lossless.
+    """
+    unasked = codec.lossy and codec.any_picture and field.name in plan.defaulted
+    if codec.keeps_files or (unasked and not lossy):
+        return as_file(field, array, lossy=lossy)
+    return codec.encode(array)
 
 
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
@@ -243,7 +241,7 @@ def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
     codec = _LOSSY if lossy and field.kind == "image" else "png"
     shape = (None, None, 3) if field.kind == "image" else (None, None)
     try:
-        return _codec(replace(field, codec=codec, dtype="uint8", shape=shape)).encode(array)
+        return codecs.make(replace(field, codec=codec, dtype="uint8", shape=shape)).encode(array)
     except PackerError as error:
         raise BadInput(f"cannot be stored as {codec}: {error}") from error
 
@@ -293,7 +291,7 @@ class RecordEncoder:
     def _step(self, field: Field) -> _FromPack:
         """How one field's bytes come about."""
         moved = self._plan.moves_pixels
-        codec = load_codec(field)
+        codec = codecs.make(field)
         if field == MATRIX and (moved or field.name not in self._old):
             return lambda values: codec.encode(self._matrix(values).array)
         if field == SOURCE_SIZE and field.name not in self._old:
@@ -315,11 +313,9 @@ class RecordEncoder:
         if stays and field.codec == old.codec:
             return value
         array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
-        lossy = sniff(value, old.pixel_limit).lossy if is_picture(old) else False
-        is_kept_lossless = field.codec.startswith("jpeg") and not lossy and field.name in self._plan.defaulted
-        if field.codec == "encoded" or is_kept_lossless:
-            return as_file(field, array, lossy=lossy)
-        return codec.encode(array)
+        is_file = self._source.holds_files(field.name)
+        lossy = sniff(value, old.pixel_limit).lossy if is_file else self._source.codecs[field.name].lossy
+        return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
 
     def _matrix(self, values: _Values) -> View:
         """Source pixels -> new stored pixels."""
@@ -339,4 +335,4 @@ class RecordEncoder:
         """Of a pack that another program made, without the field."""
         name = self._main or ""
         old = self._old[name]
-        return sniff(values[name], old.pixel_limit).orientation if is_picture(old) else 1
+        return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1

@@ -60,7 +60,7 @@ class ConversionOptions:
         if self.resize is not None:
             Resize.parse(self.resize)
         for _, codec in self.codecs:
-            codecs.registry.check(codec.partition(":")[0])
+            codecs.check(codec)
         if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
             raise InvalidRequest(
                 f"max_pixels={self.max_pixels}: expected 1 to {MOST_PIXELS} ({MOST_PIXELS // 1_000_000}M)"

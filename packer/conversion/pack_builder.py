@@ -13,7 +13,6 @@ from packer import __version__, formats
 from packer.conversion.encode import Encoded, Failure, encoder_of
 from packer.conversion.estimate import Estimate, estimate
 from packer.conversion.journal import PACK, FinishedPart, Journal
-from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.digest import part_bytes, part_sha256
@@ -280,8 +279,9 @@ class PackBuilder:
             "bytes": self.plan.source_bytes,
             "digest": self.plan.digest,
         }
-        if isinstance(source, PackSource):
-            described = source.manifest.source  # where the samples come from does not change on the way
+        known = source.provenance()
+        if known is not None:
+            described = dict(known.origin)
         return described if left == (0, 0) else {**described, "left_behind": {"files": left[0], "bytes": left[1]}}
 
     def publish(self, manifest: Manifest, *, overwrite: bool) -> None:

@@ -4,7 +4,7 @@ It stands here and not among the sources, because these know nothing of packs: i
 sources. `--from pack` names it, and `--from auto` takes a folder with a manifest for one before it asks any source.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
-from packer.schema import PIXEL_KINDS, Field
+from packer.schema import PIXEL_KINDS, Buffer
 from packer.sources import base
 
 KIND = "pack"
-_PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
 
 
 class PackSource(base.Source):
@@ -30,6 +28,7 @@ class PackSource(base.Source):
     """
 
     kind = KIND
+    is_encoded = True
 
     def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
         """rows: only these samples of the pack, in this order; None for all.
@@ -42,7 +41,7 @@ class PackSource(base.Source):
         self.schema = self.pack.schema
         self.left_out = self.manifest.skipped
         self.notes = [f"made of: {self.manifest.source.get('kind')}; pack id {self.manifest.pack_id}"]
-        self.codecs = {field.name: load_codec(field) for field in self.schema}
+        self.codecs = {field.name: codecs.make(field) for field in self.schema}
         for name, codec in self.codecs.items():
             if codec.has_table:  # what is copied is as true in the new pack
                 self.pack.add_check(name, codec.check)
@@ -65,9 +64,13 @@ class PackSource(base.Source):
     def __getitem__(self, index: int) -> base.Sample:
         values = self.values(index, self.schema.names)
         return {
-            field.name: values[field.name] if is_picture(field) else self.codecs[field.name].decode(values[field.name])
-            for field in self.schema
+            name: values[name] if self.holds_files(name) else codec.decode(values[name])
+            for name, codec in self.codecs.items()
         }
+
+    def holds_files(self, name: str) -> bool:
+        """Whether the field's values are picture files that packer.images reads, as those of other sources are."""
+        return self.schema[name].kind in PIXEL_KINDS and self.codecs[name].any_picture
 
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
         """The named encoded values of a sample, copied; raises BadInput where one is damaged."""
@@ -90,26 +93,37 @@ class PackSource(base.Source):
     def extras(self) -> Sequence[str]:
         return list(ExtraFiles(self.root, self.manifest).sizes)
 
-    def extras_of_pack(self) -> ExtraFiles:
-        """Path and content of each file that the pack carries beside its samples; raises CorruptPack."""
-        return ExtraFiles(self.root, self.manifest)
+    def extra_sizes(self) -> Mapping[str, int]:
+        return ExtraFiles(self.root, self.manifest).sizes
+
+    def read_extras(self, names: Sequence[str]) -> Iterator[Buffer]:
+        kept = dict(ExtraFiles(self.root, self.manifest))
+        return (kept[name] for name in names)
 
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))
 
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def picture_size(self, index: int, name: str) -> tuple[int, int]:
+        shape = self.codecs[name].shape(self.values(index, (name,))[name])
+        return int(shape[0] or 0), int(shape[1] or 0)
+
+    def subset(self, rows: Sequence[int]) -> "PackSource":
+        return PackSource(self.root, rows)
+
+    def provenance(self) -> base.Provenance:
+        found = self.manifest
+        asked = {"kind": KIND, "pack_id": found.pack_id, "options": found.options}
+        return base.Provenance(
+            sizes=self._sizes(),
+            files=len(found.parts),
+            digest=found.pack_id,
+            identity=found.to_bytes(),
+            origin=found.source,  # where the samples come from does not change on the way
+            asked=asked,
+        )
+
+    def _sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of each sample: its equal share of its part, since a part does not tell more without being read."""
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
-
-
-def is_picture(field: Field) -> bool:
-    """Whether the field's values are picture files."""
-    return field.kind in PIXEL_KINDS and field.codec.partition(":")[0] in _PICTURES
-
-
-def load_codec(field: Field) -> Codec:
-    """The codec of a field."""
-    codec: Codec = codecs.load(field.codec.partition(":")[0]).Codec(field)
-    return codec

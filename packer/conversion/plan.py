@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from packer import __version__, codecs, formats
 from packer.conversion.options import ConversionOptions
-from packer.conversion.pack_source import KIND, PackSource
 from packer.conversion.unsampled_files import UnsampledFiles, choose
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
@@ -65,15 +64,15 @@ class Plan:
         if self.source.decodes:
             return False
         pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
-        if isinstance(self.source, PackSource):
+        if self.source.is_encoded:
             before = self.source.schema
             return not self.moves_pixels and all(field.codec == before[field.name].codec for field in pictures)
-        return not self.moves_pixels and all(field.codec == "encoded" for field in pictures)
+        return not self.moves_pixels and all(codecs.codec_class(field).keeps_files for field in pictures)
 
     @property
     def only_copies(self) -> bool:
         """Whether no picture is decoded at all."""
-        return self.keeps_bytes and (self.options.validate == "header" or self.source.kind == KIND)
+        return self.keeps_bytes and (self.options.validate == "header" or self.source.is_encoded)
 
     @property
     def source_bytes(self) -> int:
@@ -123,21 +122,13 @@ def probe_indices(count: int) -> list[int]:
 
 def enlarged(source: Source, options: ConversionOptions) -> tuple[int, int]:
     """How many of a few samples --resize would store larger than they are, and how many were looked at."""
-    from packer.images import sniff  # only a resize needs it
-
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     if options.resize is None or main is None:
         return 0, 0
     resize, larger, looked = Resize.parse(options.resize), 0, 0
     for index in probe_indices(len(source)):
         try:
-            if isinstance(source, PackSource):
-                shape = source.codecs[main].shape(source.values(index, (main,))[main])
-                height, width = int(shape[0] or 0), int(shape[1] or 0)
-            else:
-                value = source[index][main]
-                found = sniff(value, options.pixel_limit) if isinstance(value, bytes) else None
-                height, width = (found.height, found.width) if found is not None else value.shape[:2]
+            height, width = source.picture_size(index, main)
         except PackerError:
             continue  # the conversion itself reports bad files, all of them
         new = resize.view(height, width).size
@@ -149,7 +140,7 @@ def enlarged(source: Source, options: ConversionOptions) -> tuple[int, int]:
 def _stored_schema(source: Source, options: ConversionOptions) -> tuple[Schema, frozenset[str]]:
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)
-    if source.kind == KIND:
+    if source.is_encoded:
         _check_repacking(source, options)
     noted = (ORIENTATION, MATRIX, SOURCE_SIZE)  # a pack has them already: they are settled anew below
     wanted = [field for field in _wanted(source.schema, options.fields) if field not in noted]
@@ -171,7 +162,7 @@ def _stored_schema(source: Source, options: ConversionOptions) -> tuple[Schema, 
         stored.append(ORIENTATION)
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
-    return Schema(tuple(stored)), frozenset(defaulted)
+    return codecs.described(Schema(tuple(stored))), frozenset(defaulted)
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:
@@ -216,8 +207,8 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
         untyped = "float32" if codec == "raw" else None  # other codecs hold a dtype per value
         dtype = "uint8" if field.kind != "depth" else field.dtype or untyped
         changed = replace(changed, dtype=dtype, shape=shape)
-    completed: Field = codecs.load(codec.partition(":")[0]).Codec.complete(changed)
-    codecs.load(codec.partition(":")[0]).Codec(completed)  # refuses a kind or an argument that it cannot hold
+    completed = codecs.codec_class(changed).complete(changed)
+    codecs.make(completed)  # refuses a kind or an argument that it cannot hold
     return completed
 
 
@@ -243,9 +234,10 @@ def _measure(
 ) -> tuple[npt.NDArray[np.int64], int, str, str]:
     """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
-    if isinstance(source, PackSource):
-        identity.update(source.manifest.to_bytes())
-        return source.sizes(), len(source.manifest.parts), source.manifest.pack_id, identity.hexdigest()
+    known = source.provenance()
+    if known is not None:
+        identity.update(known.identity)
+        return known.sizes, known.files, known.digest, identity.hexdigest()
     sizes = np.zeros(len(source), np.int64)
     content = hashlib.sha256()
     count = 0

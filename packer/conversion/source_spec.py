@@ -155,8 +155,9 @@ class SourceSpec:
 
         Of a pack: its id, and the options that it was made with.
         """
-        if isinstance(source, PackSource):
-            return {"kind": KIND, "pack_id": source.manifest.pack_id, "options": source.manifest.options}
+        packed = source.provenance()
+        if packed is not None:
+            return dict(packed.asked)
         splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
         known = self._known_classes(sources.load(source.kind).Source, source.kind)
         asked: dict[str, Any] = {

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from packer.conversion.pack_source import PackSource
 from packer.sources._extend.derived import AddedFields, DerivedSource
 from packer.sources.base import Sample, Source
 
 
 def subset(source: Source, rows: Sequence[int]) -> Source:
     """The samples of these rows, in their order; each row at most once."""
-    if isinstance(source, PackSource):
-        return PackSource(source.root, rows)
+    own = source.subset(rows)
+    if own is not None:
+        return own
     return DerivedSource(source, _Nothing(), rows=rows, left_out=(), note=f"{len(rows)} of {len(source)} samples")
 
 

@@ -9,7 +9,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from packer.conversion.pack_source import PackSource
 from packer.errors import BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Buffer
@@ -33,12 +32,7 @@ class UnsampledFiles:
 
     def contents(self, source: Source) -> Iterator[Buffer]:
         """The files' bytes, in order; raises BadInput for one that changed or cannot be read."""
-        if isinstance(source, PackSource):
-            kept = dict(source.extras_of_pack())
-            yield from (kept[path] for path in self.sizes)
-            return
-        for path, size_bytes in self.sizes.items():
-            data = source.read(path)
+        for (path, size_bytes), data in zip(self.sizes.items(), source.read_extras(list(self.sizes)), strict=True):
             if len(data) != size_bytes:
                 raise BadInput(
                     f"{source.root / path}: changed while it was packed: expected {size_bytes} bytes, "
@@ -52,11 +46,13 @@ def choose(source: Source, *, most_bytes: int) -> UnsampledFiles:
 
     What is no regular file, cannot be read or has a name that extract would refuse is left behind and noted.
     """
-    if isinstance(source, PackSource):
-        sizes = {path: len(content) for path, content in source.extras_of_pack()} if most_bytes else {}
-        return _limited(UnsampledFiles(sizes), most_bytes)
+    if not most_bytes:
+        return _limited(UnsampledFiles(), most_bytes)
+    known = source.extra_sizes()
+    if known is not None:
+        return _limited(UnsampledFiles(known), most_bytes)
     sizes, odd, outside, times = {}, [], [], []
-    for path in source.extras() if most_bytes else ():
+    for path in source.extras():
         try:
             found = _state(source, path)
         except LinkLeadsOut:

@@ -23,7 +23,7 @@ from pathlib import Path
 from packer.errors import InvalidRequest, OutOfMemory
 from packer.files.open_beneath import open_beneath
 from packer.files.safe_paths import components, folded
-from packer.schema import Buffer, Field
+from packer.schema import Buffer
 from packer.system.buffer_pool import BufferPool
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
@@ -141,31 +141,6 @@ class PartFolder:
 
 
 # ---- names
-
-_OF_CODECS = {"bmp": (".bmp",), "npy": (".npy",), "png": (".png",)}
-# of files of any format, by their first bytes: the suffixes that fit, the usual one first
-_OF_FILES: tuple[tuple[bytes, tuple[str, ...]], ...] = (
-    (b"\xff\xd8\xff", (".jpg", ".jpeg", ".jpe", ".jfif")),
-    (b"\x89PNG", (".png",)),
-    (b"BM", (".bmp",)),
-    (b"II*\0", (".tiff", ".tif")),
-    (b"MM\0*", (".tiff", ".tif")),
-    (b"RIFF", (".webp",)),
-    (b"\x93NUMPY", (".npy",)),
-    *((b"P%d" % kind, (suffix, ".pnm")) for kind, suffix in ((4, ".pbm"), (5, ".pgm"), (6, ".ppm"))),
-)
-_PLAIN = (".bin",)
-
-
-def suffixes(field: Field, value: Buffer) -> tuple[str, ...]:
-    """The suffixes that a file with that value may have, the usual one first."""
-    codec = field.codec.partition(":")[0]
-    if codec in _OF_CODECS:
-        return _OF_CODECS[codec]
-    if field.kind == "bytes" or codec not in ("encoded", "jpeg"):
-        return _PLAIN
-    start = bytes(value[:8])
-    return next((found for magic, found in _OF_FILES if start.startswith(magic)), _PLAIN)
 
 
 class FileNames:

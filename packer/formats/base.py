@@ -9,6 +9,8 @@ A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base
   threads at once. A buffer that it returns is valid while the reader is open: codecs copy out of it.
 * A reader checks what it relies on and raises CorruptPack; it never returns bytes of another record. Flipped bytes
   inside a value are the business of the index's crc32.
+* A field's codec is none of a format's business. What a format may want to know of the encoded values,
+  `schema.stored_form(name)` says: whether all are numbers of one fixed shape, and which file suffix fits one.
 * What a format would like to hold, and how it takes its place on the disk, is said by class members of Writer and
   Reader, each with the default of a part that is one file and takes any value.
 """

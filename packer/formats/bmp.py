@@ -3,7 +3,7 @@
 Layout of `part-00000/`:
     <field>/<key><suffix>   the encoded value of each image, depth, mask and bytes field, as it is; <key> is the
                             relative path of the sample, the suffix tells what the file is (.bmp, .npy, .png ...;
-                            .bin for what has no format). What cannot be a file name: see filing/names.py
+                            .bin for what has no format). What cannot be a file name: see formats/_files.py
     values.npz              written last; numpy.load opens it:
         packer.json             the end record, JSON {"fields": [names in order], "samples": n}
         <field>                 [n, *shape], for other fields whose encoded values all have one size (numbers)
@@ -23,6 +23,7 @@ a value, and no link is followed. Mapping the file instead was not faster where 
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,12 +34,15 @@ from packer.formats._columns import zip_arrays
 from packer.formats._columns.layout import Array, arrays
 from packer.formats._columns.mapped import OF_THE_MACHINE, MappedRecords, mapping, opening
 from packer.formats._columns.spool import Spool
-from packer.formats._files import MOST_FILE_BYTES, FileNames, NewFolder, PartFolder, suffixes
-from packer.schema import Field, Schema
+from packer.formats._files import MOST_FILE_BYTES, FileNames, NewFolder, PartFolder
+from packer.schema import Field, FixedArray, Schema, StoredForm
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
 _TABLE = "values.npz"
 _KINDS = ("image", "depth", "mask", "bytes")  # what is a file of its own
+_NO_SUFFIX = (".bin",)  # of a value that is no file that other programs know
+_PATH = Field("path", "text", "text")  # of a file below its field's folder
+_SIZE = Field("size", "number", "number", dtype="int64", shape=())  # of a file in bytes
 
 
 class _Tables(NamedTuple):
@@ -52,14 +56,20 @@ class _Tables(NamedTuple):
     def of(cls, schema: Schema) -> "_Tables":
         files = [field.name for field in schema if field.kind in _KINDS]
         return cls(
-            Schema(tuple(field for field in schema if field.kind not in _KINDS)),
-            Schema(tuple(Field(name, "text", "text") for name in files)),
-            Schema(tuple(Field(name, "number", "number", dtype="int64", shape=()) for name in files)),
+            schema.select([field.name for field in schema if field.kind not in _KINDS]),
+            _table(_PATH, files, None),
+            _table(_SIZE, files, ("int64", ())),
         )
 
     def named(self) -> Iterator[tuple[str, Schema]]:
         """Each with what the names of its arrays begin with."""
         return zip(("", "names/", "sizes/"), self, strict=True)
+
+
+def _table(like: Field, names: Sequence[str], array: FixedArray | None) -> Schema:
+    """Fields of these names, each like the other, of values that this format makes itself."""
+    form = StoredForm(array, suffixes=lambda value: ())
+    return Schema(tuple(replace(like, name=name) for name in names), form_of=lambda field: form)
 
 
 class Writer(base.Writer):
@@ -74,7 +84,7 @@ class Writer(base.Writer):
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
-        self._in_files = [field for field in schema if field.kind in _KINDS]
+        self._in_files = {field.name: schema.stored_form(field.name) for field in schema if field.kind in _KINDS}
         self._names = FileNames()
         self._samples = 0
         self._finished = False
@@ -85,18 +95,18 @@ class Writer(base.Writer):
         except OSError as error:
             raise StorageError(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
         self._spools: tuple[list[Spool], ...] | None = tuple(
-            [Spool(field, path) for field in table] for table in _Tables.of(schema)
+            [Spool(table, name, path) for name in table.names] for table in _Tables.of(schema)
         )
 
     def write(self, record: base.Record) -> None:
         spools = self._checked()
         values = {name: bytes(record[name]) for name in self.schema.names}
-        largest = max((len(values[field.name]) for field in self._in_files), default=0)
+        largest = max((len(values[name]) for name in self._in_files), default=0)
         if largest > MOST_FILE_BYTES:
             raise InvalidRequest(
                 f"{self.path}: a value of {largest:,} bytes, expected at most {MOST_FILE_BYTES:,}; use hdf5"
             )
-        fitting = [suffixes(field, values[field.name]) for field in self._in_files]
+        fitting = [form.suffixes(values[name]) or _NO_SUFFIX for name, form in self._in_files.items()]
         names = self._names.take(values.get("key", b"%d" % self._samples), self._samples, fitting)
         gathered, named, sizes = spools
         try:
@@ -172,8 +182,8 @@ class Reader(base.Reader):
         wanted: dict[str, Array] = {
             f"{prefix}{array.name('.')}": array
             for prefix, table in tables
-            for field in table
-            for array in arrays(field, self.samples)
+            for name in table.names
+            for array in arrays(table, name, self.samples)
         }
         with (
             os.fdopen(self._folder.open(_TABLE.encode()), "rb") as file,
@@ -183,7 +193,7 @@ class Reader(base.Reader):
             found: list[MappedRecords] = []
             try:
                 for prefix, table in tables:
-                    every = (array for field in table for array in arrays(field, self.samples))
+                    every = (array for name in table.names for array in arrays(table, name, self.samples))
                     chosen = {array: places[f"{prefix}{array.name('.')}"] for array in every}
                     found.append(MappedRecords(path, mapped, schema=table, places=chosen))
             except BaseException:

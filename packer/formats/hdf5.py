@@ -158,7 +158,7 @@ class Reader(base.Reader):
                 raise self._refusal(f"{name.decode()} is a link to somewhere else")
 
     def _places(self, root: Any, field: Field) -> list[tuple[Array, ArraySpan]]:
-        wanted = arrays(field, self.samples)
+        wanted = arrays(self.schema, field.name, self.samples)
         group = root
         if wanted[0].role != "values":
             group = self._child(root, field.name, h5py.h5o.TYPE_GROUP)

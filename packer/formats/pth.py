@@ -123,7 +123,7 @@ class Reader(base.Reader):
             self._rows = MappedRecords(path, mapped, schema=schema, places=self._places(mapped, file))
 
     def _places(self, mapped: mmap.mmap, file: IO[bytes]) -> dict[Array, ArraySpan]:
-        wanted = [array for field in self.schema for array in arrays(field, self.samples)]
+        wanted = [array for name in self.schema.names for array in arrays(self.schema, name, self.samples)]
         storages = {f"data/{number}" for number in range(1 + len(wanted))}
         try:
             entries = Archive(mapped, file, wanted=storages | _WANTED, others=_OTHERS, in_folder=True).places()

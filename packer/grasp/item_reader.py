@@ -1,6 +1,5 @@
 """Items: what one training item is made of, read from the record of a pack's sample."""
 
-from math import prod
 from typing import Any, NamedTuple
 
 import cv2
@@ -15,7 +14,6 @@ from packer.grasp import item_warp, targets
 from packer.grasp.item_warp import ItemView, SourcePicture
 from packer.pack.sample_reader import SampleReader
 from packer.schema import Schema
-from packer.system.arrays import read_numbers
 
 ROWS, CORNERS = "grasp_rows", "grasps"
 RGB, DEPTH = "rgb", "depth"
@@ -149,12 +147,7 @@ class ItemReader:
 
     def _in_place(self, item: GraspItem, name: str) -> Any:
         """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
-        field, shape = self.reader.schema[name], item.pictures[name].shape
-        if field.codec.partition(":")[0] != "raw":
-            return None
-        dtype, value = np.dtype(field.dtype), item.record[name]
-        offset = len(value) - prod(shape) * dtype.itemsize  # `read_header` has compared the number of bytes
-        return read_numbers(value, dtype, offset=offset).reshape(shape)
+        return self.reader.in_place(self.reader.schema[name], item.record[name])
 
     def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
         field = self.reader.schema[name]

@@ -27,7 +27,7 @@ from packer.images.decode import (
 )
 from packer.images.field_decoder import Decoder
 from packer.images.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
-from packer.images.headers.detection import sniff
+from packer.images.headers.detection import file_suffixes, sniff
 
 __all__ = [
     "DCT",
@@ -44,6 +44,7 @@ __all__ = [
     "Header",
     "decode",
     "describe",
+    "file_suffixes",
     "sniff",
     "validate",
 ]

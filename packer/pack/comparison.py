@@ -114,8 +114,7 @@ class Comparison:
         pixels = pillow.decode(given, path, origin.field.kind)
         shape = (None, None, 3)[: pixels.ndim]
         described = replace(origin.field, codec="png", dtype="uint8", shape=shape)
-        data: bytes = codecs.load("png").Codec(described).encode(pixels)
-        return data
+        return codecs.make(described).encode(pixels)
 
     def _is_decoded(self, index: int, origin: SourcePath) -> bool:
         """Whether Pillow decoded the file when it was packed; `.png` was put behind its name then."""
@@ -173,7 +172,7 @@ class Comparison:
 
     def _codec(self, field: Field) -> Codec:
         if field.name not in self._codecs:
-            self._codecs[field.name] = codecs.load(field.codec.partition(":")[0]).Codec(field)
+            self._codecs[field.name] = codecs.make(field)
         return self._codecs[field.name]
 
     def _extras(self) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """extract: the original tree out of a pack, byte for byte where the bytes were kept.
 
 What was encoded anew when it was packed is written under a name that says what it is: the original stem and the suffix
-of the bytes (`.png`, `.jpg`), or `.npy` for numbers. All names are checked before the first file is written, and the
-folder appears complete or not at all.
+that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. All names are checked before the first file is
+written, and the folder appears complete or not at all.
 """
 
 import io
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from packer import codecs, images
+from packer import codecs
 from packer.codecs.base import Codec
-from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedImage, InvalidRequest, PackExists
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackExists
 from packer.files.safe_paths import Collisions, components
 from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
@@ -23,15 +23,10 @@ from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
-from packer.schema import MOST_PIXELS, PIXEL_KINDS, Buffer, Field
+from packer.schema import Buffer, StoredForm
 
 Progress = Callable[[int, int], None]  # samples and bytes done since the last call
-_SUFFIXES = {
-    "jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "tiff": (".tiff", ".tif"),
-    "pnm": (".pnm", ".ppm", ".pgm", ".pbm"),
-}
-_PICTURES = ("encoded", "jpeg", "png", "bmp", "npy")  # codecs whose values are picture files
+_NUMBERS = (".npy",)  # of values that are no file of their own
 _SHOWN = 20
 _TREE = "tree"
 _NAMES = {_TREE: ANYTHING}  # in the work folder
@@ -105,6 +100,7 @@ class _Extraction:
         self._only_exact = only_exact
         self._skip_bad = skip_bad
         self._codecs: dict[str, Codec] = {}
+        self._forms: dict[str, StoredForm] = {}
 
     def check_names(self) -> None:
         """Raise InvalidRequest, listing every name that is unsafe or collides with another."""
@@ -188,32 +184,31 @@ class _Extraction:
         found.reencoded += not origin.exact
 
     def _path(self, index: int, origin: SourcePath) -> str:
-        """The path that does not lie about the bytes: reads a picture's header where it was encoded anew."""
+        """The path that does not lie about the bytes: reads a value that was encoded anew, since it may tell."""
         if origin.exact or origin.field is None:
             return origin.path
-        suffixes: tuple[str, ...] = (".json",) if origin.field.kind == "json" else (".npy",)
-        if _is_picture(origin.field):
-            with self._pack.record(index, (origin.name,)) as record:
-                try:
-                    found = images.sniff(record[origin.name], MOST_PIXELS).format
-                except DamagedImage as error:
-                    raise CorruptRecord(f"{self._pack.where(index, origin.name)}: no picture: {error}") from error
-            suffixes = _SUFFIXES.get(found, (f".{found}",))
+        with self._pack.record(index, (origin.name,)) as record:
+            suffixes = self._suffixes(origin.name, record[origin.name]) or _NUMBERS
         folder, slash, name = origin.path.rpartition("/")
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in suffixes:
             return origin.path
         return f"{folder}{slash}{stem or name}{suffixes[0]}"
 
+    def _suffixes(self, name: str, value: Buffer) -> tuple[str, ...]:
+        """As the codec of the value says: empty where it is no file of its own."""
+        if name not in self._forms:
+            self._forms[name] = self._pack.schema.stored_form(name)
+        return self._forms[name].suffixes(value)
+
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
         """A value that was encoded anew, as a file."""
-        described = origin.field
-        if described is None or _is_picture(described) or described.kind == "json":
+        if self._suffixes(origin.name, value):
             return value
-        if described.name not in self._codecs:
-            self._codecs[described.name] = codecs.load(described.codec.partition(":")[0]).Codec(described)
+        if origin.name not in self._codecs:
+            self._codecs[origin.name] = codecs.make(self._pack.schema[origin.name])
         try:
-            array = np.asarray(self._codecs[described.name].decode(value))
+            array = np.asarray(self._codecs[origin.name].decode(value))
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         file = io.BytesIO()
@@ -229,7 +224,3 @@ def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:
         return [f"{folder}: a file of no sample: {error}"]
     other = seen.add(path)
     return [] if other is None else [f"{folder}: a file of no sample, {path!r}, collides with {other!r}"]
-
-
-def _is_picture(described: Field) -> bool:
-    return described.kind in PIXEL_KINDS and described.codec.partition(":")[0] in _PICTURES

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packer import formats
+from packer import codecs, formats
 from packer.errors import CorruptPack, CrashingPart, PackerError, StorageError
 from packer.formats.base import Reader, Record
 from packer.schema import Schema
@@ -141,7 +141,7 @@ def serve(pipe: PipeEnds, format: str, schema: list[dict[str, Any]]) -> None:
     """Answer until the other side is gone: the body of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the process that asks
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    module, described = formats.load(format), Schema.from_json(schema)
+    module, described = formats.load(format), codecs.described(Schema.from_json(schema))
     path, reader = "", None
     with suppress(*_GONE):
         while True:

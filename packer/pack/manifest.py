@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files.storage import failing, open_file
 from packer.pack import manifest_bounds
@@ -189,7 +190,7 @@ def _build(path: Path, data: dict[str, Any]) -> Manifest:
         manifest = Manifest(
             format=_text(data["format"]),
             samples=_count(data["samples"]),
-            schema=Schema.from_json(data["schema"]),
+            schema=codecs.described(Schema.from_json(data["schema"])),
             options=_options(data["options"]),
             source=_source(data["source"]),
             parts=_distinct([Part.from_json(item) for item in data["parts"]]),

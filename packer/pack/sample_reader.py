@@ -174,6 +174,10 @@ class SampleReader:
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, field.name, error) from error
 
+    def in_place(self, field: Field, value: Buffer) -> npt.NDArray[Any] | None:
+        """A picture that needs no decoding, as a view of `value`, which ends with it; None for any other."""
+        return self._codecs[field.name].in_place(value)
+
     def decoder(self, field: Field) -> Decoder | None:
         """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
         return self.file_decoder(field) if field.kind == "image" else None
@@ -181,7 +185,7 @@ class SampleReader:
     def file_decoder(self, field: Field) -> Decoder | None:
         """What decodes the files of a picture field; None where pixels are stored otherwise."""
         codec = self._codecs[field.name]
-        return codec.pixels if codec.is_file and field.kind in PIXEL_KINDS else None
+        return codec.pixels if codec.any_picture and field.kind in PIXEL_KINDS else None
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
         """The error for a value that does not decode."""
@@ -197,10 +201,11 @@ class SampleReader:
 
     def is_fixed_size(self, field: Field) -> bool:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
-        codec, _, argument = field.codec.partition(":")
-        shape, dtype = field.shape or (None,), argument or field.dtype
+        if field.kind not in PIXEL_KINDS:
+            return False
+        array = self.schema.stored_form(field.name).array
         wanted = "float32" if field.kind == "depth" else "uint8"
-        return field.kind in PIXEL_KINDS and codec == "raw" and dtype == wanted and all(shape)
+        return array is not None and array[0] == wanted and all(array[1])
 
     @property
     def stored(self) -> list[str]:
@@ -210,5 +215,5 @@ class SampleReader:
 
 def _codec(field: Field, options: DecodeOptions, *, checked: bool) -> Codec:
     """checked: whether Pack compares a value's table before it is used; of other codecs than its own none is used."""
-    made: type[Codec] = codecs.load(field.codec.partition(":")[0]).Codec
+    made = codecs.codec_class(field)
     return made(field, replace(options, interval_tables=checked and made.has_table))

@@ -40,7 +40,7 @@ class SourcePaths:
         given = asked_of_source(pack.manifest.options).get("options")
         self._decodes = isinstance(given, dict) and given.get("decode_with") == "pillow"
         if _NAME in pack.schema and pack.schema[_NAME].kind == "json":
-            self._codec = codecs.load("json").Codec(pack.schema[_NAME])
+            self._codec = codecs.make(pack.schema[_NAME])
         elif pack.manifest.source.get("kind") != "folder" or "image" not in pack.schema:
             raise InvalidRequest(
                 f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "

@@ -184,9 +184,7 @@ class _Parts:
         self._apart = ReaderProcess(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
-            self._codecs = {
-                field.name: codecs.load(field.codec.partition(":")[0]).Codec(field) for field in self._schema
-            }
+            self._codecs = {field.name: codecs.make(field) for field in self._schema}
 
     def close(self) -> None:
         """End what was started."""

@@ -18,17 +18,39 @@ What a source may rely on and what others rely on:
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packer.errors import BadIndex, InvalidRequest
-from packer.schema import Schema
+from packer.schema import MOST_PIXELS, Buffer, Schema
 from packer.sources._parse.input_folder import InputFolder
 from packer.sources._parse.input_folder import read_file as read_file
 from packer.sources._parse.path_pattern import stored_path
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 Sample = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a source that was packed once knows of its samples without reading them: a manifest says it.
+
+    sizes: bytes of each sample. files: how many hold them. digest: of their content. identity: bytes that change with
+    anything that a conversion depends on. origin, asked: what the manifest of the next pack says of the source, and of
+    what was asked of it.
+    """
+
+    sizes: "npt.NDArray[np.int64]"
+    files: int
+    digest: str
+    identity: bytes
+    origin: Mapping[str, Any]
+    asked: Mapping[str, Any]
 
 
 class Source(ABC):
@@ -45,6 +67,7 @@ class Source(ABC):
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
+    is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
     follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.input_folder
 
     @property
@@ -99,6 +122,24 @@ class Source(ABC):
         """One field of a sample; reads no more of its files than needed. Raises as `source[index]` does."""
         return self[index][name]
 
+    def picture_size(self, index: int, name: str) -> tuple[int, int]:
+        """Height and width in px of a picture as it is in the source; raises as `source[index]` does."""
+        from packer.images import sniff  # NumPy, which listing a folder does without
+
+        value = self.value(index, name)
+        if isinstance(value, bytes):
+            header = sniff(value, MOST_PIXELS)
+            return header.height, header.width
+        return value.shape[0], value.shape[1]
+
+    def provenance(self) -> Provenance | None:
+        """What is known of the samples without reading them; None where files must be asked."""
+        return None
+
+    def subset(self, rows: Sequence[int]) -> "Source | None":
+        """The samples of these rows, where the source makes such a one itself; None where it is to be wrapped."""
+        return None
+
     def tables(self) -> tuple[Path, ...]:
         """Every file that was read when the source was made: lists that say something of many samples."""
         return ()
@@ -106,6 +147,14 @@ class Source(ABC):
     def extras(self) -> Sequence[str]:
         """Relative POSIX paths of what else lies in the folder and belongs to the set, though to no sample of it."""
         return ()
+
+    def extra_sizes(self) -> Mapping[str, int] | None:
+        """Bytes of each of the extras where the source knows them; None where the file system must be asked."""
+        return None
+
+    def read_extras(self, names: Sequence[str]) -> Iterator[Buffer]:
+        """The bytes of some of the extras, in the order of `names`; raises BadInput."""
+        return map(self.read, names)
 
     def missing(self, index: int) -> str | None:
         """Why the sample is incomplete (an annotation that is not there), None where it is whole."""

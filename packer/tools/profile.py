@@ -190,7 +190,7 @@ class _ProfiledPass:
         reader, watch, buffer = self._reader, self.watch, record[each.name]
         if each.kind not in PIXEL_KINDS or view is None:
             return reader.decode(index, each, buffer, out, stored=stored, view=view)
-        if each.codec.partition(":")[0] == "raw":  # warped straight from the stored pixels
+        if reader.in_place(each, buffer) is not None:  # warped straight from the stored pixels
             pixels = reader.decode(index, each, buffer, out, stored=stored, view=view)
             watch.lap("warp", each.name)
             return pixels

@@ -265,7 +265,7 @@ def test_it_gives_the_samples_of_the_folder(tmp_path: Path) -> None:
         assert source.key(index) == folder.key(index)
         assert source.files(index) == (tmp_path / "a.pack/part-00000.lmdb",)
         assert source.missing(index) == folder.missing(index)
-    assert int(source.sizes().sum()) <= (tmp_path / "a.pack/part-00000.lmdb").stat().st_size
+    assert int(source.provenance().sizes.sum()) <= (tmp_path / "a.pack/part-00000.lmdb").stat().st_size
 
 
 def test_the_command_converts_packs(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from packer import codecs
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, StorageError
 from packer.files import open_beneath
 from packer.files.safe_paths import folded
@@ -21,7 +22,9 @@ from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.part_damage import check_flips, files_of, flips, small_pack
 
-SCHEMA = Schema((Field("key", "text", "text"), Field("image", "image", "bmp"), Field("blob", "bytes", "encoded")))
+SCHEMA = codecs.described(
+    Schema((Field("key", "text", "text"), Field("image", "image", "bmp"), Field("blob", "bytes", "encoded")))
+)
 
 
 def write(path: Path, keys: Sequence[bytes]) -> list[dict[str, bytes]]:

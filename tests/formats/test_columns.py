@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import packer
-from packer import formats
+from packer import codecs, formats
 from packer.datasets.pack_dataset import BMPDataset, HDF5Dataset, LMDBDataset, PthDataset
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest
-from packer.formats._columns.layout import arrays, check_end, end_record, one_value
+from packer.formats._columns.layout import arrays, check_end, end_record
 from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
@@ -200,22 +200,23 @@ def test_a_failed_write_is_made_up_for_when_there_is_space_again(module: ModuleT
     dtype=st.none() | st.sampled_from(["uint8", "int64", "float32", "bool"]),
 )
 def test_a_field_has_one_size_only_where_the_schema_says_all_of_it(codec: str, shape: Any, dtype: Any) -> None:
-    field = Field("x", "number", codec, dtype=dtype, shape=shape)
-    value = one_value(field)
+    schema = codecs.described(Schema((Field("x", "number", codec, dtype=dtype, shape=shape),)))
+    value = schema.stored_form("x").array
     known = shape is not None and None not in shape and (dtype is not None or ":" in codec)
     assert (value is not None) == (known and codec.partition(":")[0] in ("number", "raw"))
     if value is not None:
-        assert value == (np.dtype("<f2") if ":" in codec else np.dtype(dtype).newbyteorder("<"), shape)
-        (array,) = arrays(field, 5)
-        assert array.size_bytes == 5 * value[0].itemsize * int(np.prod(shape))
+        assert value == ("float16" if ":" in codec else dtype, shape)
+        (array,) = arrays(schema, "x", 5)
+        assert array.dtype == np.dtype(value[0]).newbyteorder("<")
+        assert array.size_bytes == 5 * array.dtype.itemsize * int(np.prod(shape))
     else:
-        assert [array.name(".") for array in arrays(field, 5)] == ["x.data", "x.offsets"]
+        assert [array.name(".") for array in arrays(schema, "x", 5)] == ["x.data", "x.offsets"]
 
 
 def test_an_array_of_what_is_no_number_is_refused() -> None:
     for codec in ("raw:foo", "number:O", "raw:S9", "raw:datetime64"):
         with pytest.raises(InvalidRequest, match=f"codec '{codec}': expected one of uint8"):
-            one_value(Field("x", "number", codec, shape=(2,)))
+            codecs.stored_form(Field("x", "number", codec, shape=(2,)))
 
 
 @given(found=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
@@ -228,8 +229,8 @@ def test_an_end_record_of_any_other_bytes_is_refused(found: bytes) -> None:
 @pytest.mark.parametrize(("offset", "size_bytes"), [(-8, 8), (0, 104), (96, 8), (1 << 62, 8), (200, 0)])
 def test_an_array_outside_the_file_is_refused(tmp_path: Path, offset: int, size_bytes: int) -> None:
     (tmp_path / "part").write_bytes(bytes(100))
-    schema = Schema((Field("x", "number", "number", dtype="uint8", shape=()),))
-    places = {arrays(schema["x"], size_bytes)[0]: ArraySpan(offset, size_bytes)}
+    schema = codecs.described(Schema((Field("x", "number", "number", dtype="uint8", shape=()),)))
+    places = {arrays(schema, "x", size_bytes)[0]: ArraySpan(offset, size_bytes)}
     with (
         (tmp_path / "part").open("rb") as file,
         pytest.raises(CorruptPack, match="values of field 'x' lie outside the file"),

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer import formats
+from packer.codecs import described
 from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_bytes, part_sha256
 from packer.formats.base import Reader
@@ -107,7 +108,7 @@ def test_a_part_without_samples_is_a_part(module: ModuleType, path: Path) -> Non
 
 
 def test_values_may_all_be_empty(module: ModuleType, path: Path) -> None:
-    schema = Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded")))
+    schema = described(Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded"))))
     with module.Writer(path, schema, payload_bytes=0) as writer:
         for _ in range(3):
             writer.write({"key": b"", "blob": b""})
@@ -262,7 +263,8 @@ def test_another_number_of_samples_than_the_manifest_says_is_refused(
 @pytest.mark.parametrize("names", [("key",), ("blob", "key", "label", "pair"), ("key", "blob", "label", "more")])
 def test_other_fields_than_the_manifest_says_are_refused(module: ModuleType, path: Path, names: Sequence[str]) -> None:
     write(module, path, built_packs.records(10))
-    schema = Schema(tuple(SCHEMA[name] if name in SCHEMA else Field(name, "text", "text") for name in names))
+    every = tuple(SCHEMA[name] if name in SCHEMA else Field(name, "text", "text") for name in names)
+    schema = described(Schema(every))
     with pytest.raises(CorruptPack, match=path.name):
         module.Reader(path, schema, samples=10)
 

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.formats.hdf5 import Reader, Writer
 from packer.schema import DTYPES, Field, Schema
@@ -68,7 +69,7 @@ def test_a_part_that_h5py_wrote_is_read(tmp_path: Path, count: int, options: dic
 def test_every_dtype_and_fixed_shape_is_an_array_of_that_kind(
     tmp_path: Path, dtype: str, shape: tuple[int, ...]
 ) -> None:
-    schema = Schema((Field("x", "number", "number", dtype=dtype, shape=shape),))
+    schema = codecs.described(Schema((Field("x", "number", "number", dtype=dtype, shape=shape),)))
     values = np.arange(4 * int(np.prod(shape)), dtype=np.uint8).reshape(4, *shape).astype(dtype)
     little = values.astype(values.dtype.newbyteorder("<"))
     write(tmp_path / "a.h5", [{"x": value.tobytes()} for value in little], schema)
@@ -88,7 +89,7 @@ def test_raw_pictures_of_one_size_are_one_array_in_the_stored_dtype(tmp_path: Pa
         Field("points", "points", "raw", dtype="float32", shape=(None, 2)),
     )
     record = {"image": bytes(range(60)), "depth": bytes(40), "png": b"abc", "points": bytes(24)}
-    write(tmp_path / "a.h5", [record] * 2, Schema(fields))
+    write(tmp_path / "a.h5", [record] * 2, codecs.described(Schema(fields)))
     with h5py.File(tmp_path / "a.h5") as file:
         assert (file["image"].shape, file["image"].dtype) == ((2, 4, 5, 3), np.uint8)
         assert file["image"][1].tobytes() == bytes(range(60))
@@ -207,7 +208,7 @@ def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_pat
 
 
 def test_more_field_names_than_an_attribute_holds_are_refused_at_once(tmp_path: Path) -> None:
-    schema = Schema(tuple(Field(f"{'x' * 50}{number}", "text", "text") for number in range(1100)))
+    schema = codecs.described(Schema(tuple(Field(f"{'x' * 50}{number}", "text", "text") for number in range(1100))))
     with pytest.raises(InvalidRequest, match="1100 fields"):
         Writer(tmp_path / "a.h5", schema, payload_bytes=0)
     assert os.listdir(tmp_path) == []

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from packer import codecs
 from packer.errors import CorruptPack, StorageError
 from packer.formats._columns import spool
 from packer.formats.pth import Reader, Writer
@@ -70,7 +71,7 @@ def test_a_part_that_torch_saved_is_read(tmp_path: Path, count: int, name: str) 
 def test_every_dtype_and_fixed_shape_is_a_tensor_of_that_kind(
     tmp_path: Path, dtype: str, shape: tuple[int, ...]
 ) -> None:
-    schema = Schema((Field("x", "number", "number", dtype=dtype, shape=shape),))
+    schema = codecs.described(Schema((Field("x", "number", "number", dtype=dtype, shape=shape),)))
     values = np.arange(4 * int(np.prod(shape)), dtype=np.uint8).reshape(4, *shape).astype(dtype)
     write(tmp_path / "a.pth", [{"x": value.tobytes()} for value in values], schema)
     found = loaded(tmp_path / "a.pth")["x"]
@@ -88,6 +89,7 @@ def test_fields_may_have_the_names_that_torch_and_the_layout_use(tmp_path: Path)
         + (Field("x", "text", "text"),)
     )
     record = {name: bytes([at]) for at, name in enumerate(names)} | {"x": b"text"}
+    schema = codecs.described(schema)
     write(tmp_path / "a.pth", [record], schema)
     assert [int(loaded(tmp_path / "a.pth")[name]) for name in names] == list(range(len(names)))
     reader = Reader(tmp_path / "a.pth", schema, samples=1)
@@ -98,10 +100,11 @@ def test_fields_may_have_the_names_that_torch_and_the_layout_use(tmp_path: Path)
 WRITE = """
 import sys
 from pathlib import Path
+from packer.codecs import described
 from packer.formats.pth import Writer
 from packer.schema import Field, Schema
 names = [word.lower() for word in sys.argv[2:]] if len(sys.argv[1]) % 2 else ["cpu", "storage", "x"]
-schema = Schema(tuple(Field(name, "number", "number", dtype="uint16", shape=()) for name in names))
+schema = described(Schema(tuple(Field(name, "number", "number", dtype="uint16", shape=()) for name in names)))
 writer = Writer(Path(sys.argv[1]), schema, payload_bytes=0)
 writer.write({name: b"ab" for name in names})
 writer.finish()
@@ -147,9 +150,11 @@ def test_the_hand_made_archives_are_read_when_nothing_is_wrong_with_them(tmp_pat
 READ = """
 import sys, json
 from pathlib import Path
+from packer.codecs import described
 from packer.formats.pth import Reader
 from packer.schema import Schema
-schema = Schema.from_json(json.loads(sys.argv[2]))
+schema = described(Schema.from_json(json.loads(sys.argv[2])))
+forms = [schema.stored_form(name) for name in schema.names]  # which imports the codecs
 b"x".decode("cp437")  # zipfile decodes names with it, and an import would show
 seen = []
 names = ("pickle.find_class", "exec", "compile", "os.system", "subprocess.Popen", "import", "marshal.loads")

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from packer import formats
+from packer import codecs, formats
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.open_folder import OpenFolder
 from packer.files.storage import make_folder, remove, sync, write_file
@@ -17,12 +17,14 @@ from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
 from packer.schema import Field, Schema
 
-SCHEMA = Schema(
-    (
-        Field("key", "text", "text"),
-        Field("blob", "bytes", "encoded"),
-        Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog")),
-        Field("pair", "number", "number", dtype="uint16", shape=(2,), hidden=True),
+SCHEMA = codecs.described(
+    Schema(
+        (
+            Field("key", "text", "text"),
+            Field("blob", "bytes", "encoded"),
+            Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog")),
+            Field("pair", "number", "number", dtype="uint16", shape=(2,), hidden=True),
+        )
     )
 )
 
@@ -48,7 +50,7 @@ def records(count: int) -> list[dict[str, bytes]]:
 def write_part(path: Path, samples: Sequence[Record], *, format: str = "lmdb", schema: Schema = SCHEMA) -> PartIndex:
     """A complete part; returns its index entries."""
     piece = PartIndex(schema)
-    with formats.load(format).Writer(path, schema, payload_bytes=0) as writer:
+    with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
         for sample in samples:
             writer.write(sample)
             piece.add(sample["key"], [zlib.crc32(sample[name]) for name in schema.names], sample)

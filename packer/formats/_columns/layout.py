@@ -1,9 +1,9 @@
 """Layout: the arrays that hold the fields of a part, n samples long.
 
-A field whose encoded values all have one size that the schema tells (codec `number`, or `raw` with a fixed shape) is
-one typed little-endian array [n, *shape]. Any other is `data`, uint8, its values end to end, and `offsets`, int64
-[n + 1]: value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, says which fields there are and how
-many samples.
+A field whose encoded values are, as its codec says, the numbers of one fixed shape and nothing else (codec `number`, or
+`raw` with a fixed shape) is one typed little-endian array [n, *shape]. Any other is `data`, uint8, its values end to
+end, and `offsets`, int64 [n + 1]: value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, says which
+fields there are and how many samples.
 """
 
 import json
@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import CorruptPack, InvalidRequest
-from packer.schema import DTYPES, Field, Schema
+from packer.errors import CorruptPack
+from packer.schema import Schema
 
-_BARE_CODECS = ("number", "raw")  # they store the numbers of a fixed shape and nothing else
 MOST_END_BYTES = 60_000  # an HDF5 attribute holds less than 64 KiB
 
 
@@ -46,25 +45,14 @@ class Array:
         return self.field if self.role == "values" else f"{self.field}{separator}{self.role}"
 
 
-def one_value(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Little-endian dtype and shape of every value of the field; None where its encoded values differ in size."""
-    codec, _, argument = field.codec.partition(":")
-    dtype = argument or field.dtype
-    if codec not in _BARE_CODECS or dtype is None or field.shape is None:
-        return None
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"field {field.name!r}: codec {field.codec!r:.80}: expected one of {', '.join(DTYPES)}")
-    shape = tuple(length for length in field.shape if length is not None)
-    return (np.dtype(dtype).newbyteorder("<"), shape) if len(shape) == len(field.shape) else None
-
-
-def arrays(field: Field, samples: int) -> tuple[Array, ...]:
+def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
     """The arrays of one field: values, or data and offsets."""
-    value = one_value(field)
-    if value is not None:
-        return (Array(field.name, "values", value[0], (samples, *value[1])),)
-    data = Array(field.name, "data", np.dtype("u1"), (None,))
-    return (data, Array(field.name, "offsets", np.dtype("<i8"), (samples + 1,)))
+    fixed = schema.stored_form(name).array
+    if fixed is not None:
+        dtype, shape = fixed
+        return (Array(name, "values", np.dtype(dtype).newbyteorder("<"), (samples, *shape)),)
+    data = Array(name, "data", np.dtype("u1"), (None,))
+    return (data, Array(name, "offsets", np.dtype("<i8"), (samples + 1,)))
 
 
 def reason(error: Exception) -> str:

@@ -16,9 +16,9 @@ from typing import IO
 import numpy as np
 
 from packer.errors import InvalidRequest, PackerError, StorageError
-from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, end_record, one_value, reason
+from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, end_record, reason
 from packer.formats.base import Record
-from packer.schema import Field, Schema
+from packer.schema import Schema
 
 NAME = ".spool-"  # what the names begin with that a file system gives which cannot do without
 _MOST_BUFFERED = 1 << 20
@@ -28,10 +28,10 @@ Content = bytearray | mmap.mmap
 class Spool:
     """The part's values for one field, in order."""
 
-    def __init__(self, field: Field, folder: Path) -> None:
-        value = one_value(field)
-        self.field = field
-        self.value_bytes = None if value is None else value[0].itemsize * int(np.prod(value[1], dtype=np.int64))
+    def __init__(self, schema: Schema, name: str, folder: Path) -> None:
+        self.field = schema[name]
+        self.value_bytes = arrays(schema, name, 1)[0].size_bytes  # None where values differ in length
+        self._schema = schema
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._written = 0
@@ -66,7 +66,7 @@ class Spool:
             self._flush()
             # a private mapping: writable, as torch wants it, though nobody writes to it
             content = mmap.mmap(self._file.fileno(), self._written, access=mmap.ACCESS_COPY)
-        wanted = arrays(self.field, samples)
+        wanted = arrays(self._schema, self.field.name, samples)
         every = (content, bytearray(np.asarray(self._ends, "<i8").tobytes()))
         return list(zip(wanted, every, strict=False))
 
@@ -97,7 +97,7 @@ class Spools:
             raise InvalidRequest(f"{path}: a part must be new, found a file; remove it") from error
         except OSError as error:
             raise StorageError(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
-        self._spools = [Spool(field, path.parent) for field in schema]
+        self._spools = [Spool(schema, name, path.parent) for name in schema.names]
 
     def append(self, record: Record) -> None:
         """Take one record; raises InvalidRequest for a value that has not the size its schema fixes, and

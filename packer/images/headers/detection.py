@@ -23,6 +23,17 @@ _CHECKS: dict[str, Callable[[Buffer, Header], None]] = {
     "pnm": pnm.check_end,
     "npy": npy.check_end,
 }
+_SUFFIXES: tuple[tuple[bytes | tuple[bytes, ...], tuple[str, ...]], ...] = (
+    (jpeg.MAGIC, (".jpg", ".jpeg", ".jpe", ".jfif")),
+    (png.MAGIC, (".png",)),
+    (tiff.MAGICS, (".tiff", ".tif")),
+    (bmp.MAGIC, (".bmp",)),
+    ((b"P1", b"P4"), (".pbm", ".pnm")),
+    ((b"P2", b"P5"), (".pgm", ".pnm")),
+    ((b"P3", b"P6"), (".ppm", ".pnm")),
+    (npy.MAGIC, (".npy",)),
+    (webp.MAGIC, (".webp",)),
+)
 _CUT = (struct.error, IndexError, OverflowError)  # OverflowError: a 64 bit offset
 
 
@@ -39,6 +50,12 @@ def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
         raise _cut(buffer) from error
     found.check_limits(max_pixels)
     return found
+
+
+def file_suffixes(buffer: Buffer) -> tuple[str, ...]:
+    """File suffixes that fit some bytes, the usual one first, by their magic bytes alone; empty for no known format."""
+    start = bytes(buffer[:8])
+    return next((suffixes for magic, suffixes in _SUFFIXES if start.startswith(magic)), ())
 
 
 def check_end(buffer: Buffer, found: Header) -> None:

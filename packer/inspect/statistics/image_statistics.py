@@ -155,8 +155,7 @@ def histogram(picture: npt.NDArray[np.uint8]) -> Counts:
 def _mode(field: Field, header: Header | None) -> str:
     """Form, channels and dtype of a stored picture."""
     if header is None:
-        codec = field.codec.partition(":")[0]
         channels = "colour" if field.kind == "image" else "gray"
-        return f"{codec} {channels} {field.codec.partition(':')[2] or field.dtype or 'uint8'}"
+        return f"{field.codec_name} {channels} {field.codec_argument or field.dtype or 'uint8'}"
     channels = "palette" if header.palette else _CHANNELS.get(header.channels, f"{header.channels} channels")
     return f"{header.format} {'cmyk' if header.cmyk else channels} {header.dtype}"

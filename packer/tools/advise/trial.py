@@ -174,8 +174,9 @@ class SourceSample:
     def whole(self) -> WholeSet:
         """The bytes of all files, judged from at most 2000 samples; raises BadInput for a file that vanished."""
         count = len(self.source)
-        if isinstance(self.source, PackSource):
-            total = int(self.source.sizes().sum())
+        known = self.source.provenance()
+        if known is not None:
+            total = int(known.sizes.sum())
         else:
             total = round(sum(_size(path) for path in self._files(self._order)) / len(self._order) * count)
         carried = choose(self.source, most_bytes=MOST_EXTRAS_BYTES)
@@ -211,7 +212,7 @@ class SourceSample:
     @property
     def files(self) -> list[Path]:
         """Of these samples; none of a pack, whose parts hold others too."""
-        return [] if isinstance(self.source, PackSource) else self._files(self._order[: len(self.few)])
+        return [] if self.source.is_encoded else self._files(self._order[: len(self.few)])
 
     def usual(self) -> str:
         """A geometry as many use it, as people write it: for sets with labels in px, and for others."""

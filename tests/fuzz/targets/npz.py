@@ -12,14 +12,13 @@ import numpy as np
 from packer.formats._columns import zip_arrays
 from packer.formats._columns.layout import arrays
 from packer.formats._columns.mapped import MappedRecords, mapping
-from packer.schema import Schema
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
 from tests.support import built_packs
 
 _SAMPLES = 2
-_SCHEMA = Schema(built_packs.SCHEMA.fields[:3])
-_ARRAYS = {array.name("."): array for field in _SCHEMA for array in arrays(field, _SAMPLES)}
+_SCHEMA = built_packs.SCHEMA.select(built_packs.SCHEMA.names[:3])
+_ARRAYS = {array.name("."): array for name in _SCHEMA.names for array in arrays(_SCHEMA, name, _SAMPLES)}
 TOKENS = (
     b"PK\x03\x04",
     b"PK\x01\x02",
