@@ -1,10 +1,11 @@
 """Write the golden packs, tests/golden/<format>/: one pack per format with a field of every kind, and its digests.
 
 They show that packs of this version stay readable for ever. So they are written once, when the version is new: one
-that is written again by a later packer proves nothing about packs that users have. A new format gets one of its own;
-a new version of the pack layout gets a folder of its own, and the old ones stay as they are.
+that is written again by a later packer proves nothing about packs that users have. A new format gets one of its own,
+and so does a new codec: tests/golden/codec-<name>/, an LMDB pack with a field of every kind that it holds. A new
+version of the pack layout gets a folder of its own, and the old ones stay as they are.
 
-Usage: python scripts/make_golden.py [--overwrite] [FORMAT ...]
+Usage: python scripts/make_golden.py [--overwrite] [FORMAT or codec-NAME ...]
 """
 
 import argparse
@@ -19,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from packer import formats
+from packer import codecs, formats
 from packer.conversion.convert import convert
 from packer.conversion.options import ConversionOptions
 from packer.files.storage import remove
+from packer.pack import manifest as manifests
 from packer.schema import Field, Schema
 from packer.sources import base
 
@@ -65,6 +67,9 @@ SCHEMA = Schema(
 )
 # asked for by name, so that a format which prefers another codec holds both: it has `pixels`, `ragged`, `depth`, `mask`
 _ASKED = tuple((name, SCHEMA[name].codec) for name in ("kept", "photo", "drawing", "distance"))
+# one of each kind, for the golden pack of a codec
+_FREE = ("drawing", "mask", "distance", "grasps", "boxes", "pose", "more", "blob")
+_OF_CODEC = "codec-"
 EXTRAS = {"z.txt": b"0000 0 Cup pcdb_0002\n", "lists/tr\udcffain.txt": b""}
 
 
@@ -145,13 +150,32 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write(format: str, folder: Path, work: Path) -> None:
-    """The golden pack of a format and its digests into the new folder `folder`; work: an empty folder."""
+def asked(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Format and codecs of the golden pack of that name."""
+    if not name.startswith(_OF_CODEC):
+        return name, _ASKED
+    codec = name.removeprefix(_OF_CODEC)
+    fields = {SCHEMA[field].kind: field for field in _FREE}
+    mine = {fields[kind]: codec for kind in codecs.load(codec).Codec.kinds if kind in fields}
+    return "lmdb", tuple({**dict(_ASKED), **mine}.items())
+
+
+def lacking() -> list[str]:
+    """Names of the golden packs that are to be written: of formats without one, and of codecs that are in none."""
+    found = {field.codec_name for path in GOLDEN.glob("*/pack") for field in manifests.read(path).schema}
+    return [name for name in formats.names() if not (GOLDEN / name).exists()] + [
+        f"{_OF_CODEC}{name}" for name in codecs.names() if name not in found
+    ]
+
+
+def write(name: str, folder: Path, work: Path) -> None:
+    """The golden pack of that name and its digests into the new folder `folder`; work: an empty folder."""
+    format, chosen = asked(name)
     for path, data in EXTRAS.items():
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(data)
     folder.mkdir(parents=True)
-    convert(Source(work), folder / "pack", ConversionOptions(to=format, codecs=_ASKED, part_bytes=0), threads=1)
+    convert(Source(work), folder / "pack", ConversionOptions(to=format, codecs=chosen, part_bytes=0), threads=1)
     digests = list(field_digests(folder / "pack"))
     text = json.dumps({"written_with": versions(), "sha256": digests}, indent=1, sort_keys=True)
     (folder / "digests.json").write_text(text + "\n", encoding="ascii")
@@ -162,10 +186,12 @@ def main() -> None:
     import tempfile
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help="default: those that have none yet")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a format, or codec-NAME; default: those that have none yet"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace golden packs, which were to stay for ever")
     args = parser.parse_args()
-    wanted = args.formats or [name for name in formats.names() if args.overwrite or not (GOLDEN / name).exists()]
+    wanted = args.names or (formats.names() if args.overwrite else lacking())
     for name in wanted:
         if (GOLDEN / name).exists():
             if not args.overwrite:

@@ -1,24 +1,38 @@
 """Parsing: a geometry as people write it, `RandomResizedCrop(224), RandomHorizontalFlip()`, without running any
 code.
+
+The folder `transforms` is the registry: every geometry that a file in it defines may be written by its name.
 """
 
 import ast
+import importlib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest
+from packer.geometry import transforms
 from packer.geometry.base import Geometry
 from packer.geometry.transforms.compose import Compose
-from packer.geometry.transforms.crop import CenterCrop, RandomCrop
-from packer.geometry.transforms.flip import RandomHorizontalFlip
-from packer.geometry.transforms.resize import Resize
-from packer.geometry.transforms.resized_crop import RandomResizedCrop
-from packer.geometry.transforms.rotate import RandomRotation
-from packer.geometry.transforms.zoom import RandomZoom
 
-_KNOWN: dict[str, type[Geometry]] = {
-    kind.__name__: kind
-    for kind in (CenterCrop, RandomCrop, RandomHorizontalFlip, Resize, RandomResizedCrop, RandomRotation, RandomZoom)
-}
+
+@cache
+def classes() -> dict[str, type[Geometry]]:
+    """The geometries that people write by their name; a Compose is written as a list, with commas."""
+    folder = Path(transforms.__path__[0])
+    modules = [
+        importlib.import_module(f"{transforms.__name__}.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))
+    ]
+    return {
+        name: found
+        for module in modules
+        for name, found in vars(module).items()
+        if isinstance(found, type)
+        and issubclass(found, Geometry)
+        and found.__module__ == module.__name__
+        and not name.startswith("_")
+        and found is not Compose
+    }
 
 
 def parse(text: str) -> Geometry:
@@ -37,12 +51,12 @@ def parse(text: str) -> Geometry:
 
 
 def _made(call: ast.expr, text: str) -> Geometry:
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _KNOWN):
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in classes()):
         raise _refusal(text)
     try:
         given = [ast.literal_eval(argument) for argument in call.args]
         named: dict[str, Any] = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-        return _KNOWN[call.func.id](*given, **named)
+        return classes()[call.func.id](*given, **named)
     except InvalidRequest:
         raise
     except (ValueError, TypeError) as error:
@@ -53,6 +67,6 @@ def _made(call: ast.expr, text: str) -> Geometry:
 
 def _refusal(text: str) -> InvalidRequest:
     return InvalidRequest(
-        f"geometry {text!r}: expected one or more of {', '.join(sorted(_KNOWN))}, separated by commas, such as "
+        f"geometry {text!r}: expected one or more of {', '.join(sorted(classes()))}, separated by commas, such as "
         "'RandomResizedCrop(224), RandomHorizontalFlip()'"
     )

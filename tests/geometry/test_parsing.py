@@ -1,10 +1,14 @@
 """Geometries as people write them."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from packer import geometry
 from packer.errors import InvalidRequest
-from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, RandomRotation, Resize
-from packer.geometry.parsing import parse
+from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, RandomRotation, Resize, transforms
+from packer.geometry.parsing import classes, parse
 
 
 @pytest.mark.parametrize(
@@ -40,3 +44,32 @@ def test_a_size_beyond_all_pictures_is_refused_before_it_is_divided() -> None:
         parse(f"Resize((1{'0' * 400}, 1))")
     with pytest.raises(InvalidRequest, match="a whole number of px, at least 1"):
         parse("Resize((0, 3))")
+
+
+def test_every_geometry_of_the_folder_is_parsed_and_exported() -> None:
+    for name, found in classes().items():
+        assert getattr(geometry, name, None) is found, (
+            f"packer/geometry/__init__.py does not export {name}: import it there from {found.__module__} and add it "
+            "to __all__, so that type checkers and completion know it"
+        )
+        assert name in geometry.__all__, f"packer/geometry/__init__.py: add {name} to __all__"
+    assert {"Resize", "RandomZoom"} < set(classes())
+    assert "Compose" not in classes()
+
+
+def test_a_file_dropped_into_the_folder_is_a_geometry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "turned_over.py").write_text(
+        '"""Upside down."""\n'
+        "from packer.geometry import Geometry, Resize, View\n\n\n"
+        "class TurnedOver(Geometry):\n"
+        "    def view(self, height, width, random=()):\n"
+        "        return View((1.0, 0.0, 0.0, 0.0, -1.0, height - 1.0), (height, width))\n"
+    )
+    monkeypatch.setattr(transforms, "__path__", [str(tmp_path)])
+    classes.cache_clear()
+    try:
+        assert list(classes()) == ["TurnedOver"]  # not Resize, which it only uses
+        assert parse("TurnedOver()").view(4, 6).size == (4, 6)
+    finally:
+        classes.cache_clear()
+        sys.modules.pop("packer.geometry.transforms.turned_over", None)
