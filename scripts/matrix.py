@@ -95,8 +95,7 @@ def interpreters() -> list[Interpreter]:
 
 def environment(python: Interpreter, lines: list[str], kind: str) -> Path:
     """The python of an environment with these versions; one that is there already is used again."""
-    setup = (ROOT / "setup.cfg").read_text()
-    folder = MADE / f"{python.name}-{kind}-{crc32((setup + chr(10).join(lines)).encode()):08x}"
+    folder = MADE / f"{python.name}-{kind}-{crc32(repr((requirements(), lines)).encode()):08x}"
     inside = folder / "bin/python"
     if (folder / "complete").exists():
         return inside

@@ -111,12 +111,12 @@ def faults_of(case: Case, found: dict[str, Any]) -> Iterator[str]:
 
 
 def test_hostile_packs_run_nothing(tmp_path: Path) -> None:
-    """Every twelfth pack; the others are for the full run."""
-    check(tmp_path, corpus()[::12])
+    """Every 24th pack; the others are for the full run."""
+    check(tmp_path, corpus()[::24])
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("number", range(12))
 def test_the_other_hostile_packs_run_nothing(tmp_path: Path, number: int) -> None:
     check(tmp_path, corpus()[number::12])
 

@@ -59,8 +59,8 @@ def fault_of(case: Case, found: dict[str, Any]) -> str:
 
 
 def test_bombs_are_refused_within_bounds(tmp_path: Path) -> None:
-    """A manifest and a part; the others are for the full run."""
-    wanted = ("manifest: 31 MiB of empty lists", "lmdb: a fan of three levels")
+    """A manifest, pages, and a value that does not fit; the others are for the full run."""
+    wanted = ("manifest: 900 levels", "lmdb: a fan of three levels", "lmdb: a value of 700 MiB")
     check(tmp_path, [case for case in bomb_packs.cases() if case.name in wanted])
 
 

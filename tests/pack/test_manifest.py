@@ -87,9 +87,10 @@ def test_the_pack_id_depends_on_parts_index_and_options_alone() -> None:
     assert json.loads(sealed({**data, "index": []}))["pack_id"] != data["pack_id"]
 
 
-def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.full)])
+def test_flipped_bits_are_noticed(tmp_path: Path, step: int) -> None:
     raw = MANIFEST.to_bytes()
-    for bit in range(len(raw) * 8):
+    for bit in range(0, len(raw) * 8, step):
         damaged = bytearray(raw)
         damaged[bit >> 3] ^= 1 << (bit & 7)
         with pytest.raises(CorruptPack):
