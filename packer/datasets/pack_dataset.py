@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
+_OF_IMAGE_FOLDER = ("target_transform", "loader")  # what one assigns to torchvision's, and would be passed over here
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Self = TypeVar("Self", bound="PackDataset")
@@ -86,7 +87,7 @@ class PackDataset(Dataset[Any]):
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
-    decodes_batches: ClassVar[bool] = True  # False where a subclass makes samples in its own way: then one by one
+    _of_assembly: ClassVar[tuple[object, object] | None]  # the ways to one sample that `assembly` makes batches of
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -95,8 +96,17 @@ class PackDataset(Dataset[Any]):
         def place(name: str) -> int:
             return next(place for place, each in enumerate(order) if name in vars(each))
 
-        cls.decodes_batches = place("assembly") <= min(place("__getitem__"), place("sample"))
+        is_whole = place("assembly") <= min(place("__getitem__"), place("sample"))
+        cls._of_assembly = (cls.__getitem__, cls.sample) if is_whole else None
         cls._check_overrides()
+
+    @classmethod
+    def decodes_batches(cls) -> bool:
+        """Whether batches are decoded as a whole: not where the class makes samples in its own way, then one by one.
+
+        Looked up anew for each batch: a notebook may give the class another `__getitem__` at any time.
+        """
+        return cls._of_assembly == (cls.__getitem__, cls.sample)
 
     @classmethod
     def _check_overrides(cls) -> None:
@@ -181,6 +191,14 @@ class PackDataset(Dataset[Any]):
     def split(self) -> str | None:
         """The split that was asked for when it was opened, None for all samples."""
         return self._split
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _OF_IMAGE_FOLDER and self.decodes_batches():
+            raise AttributeError(
+                f"{type(self).__name__}.{name}: nothing here would call it, unlike in torchvision's ImageFolder; give "
+                "transform= a function of the sample, or override __getitem__"
+            )
+        super().__setattr__(name, value)
 
     # ---- opening: per process, on first use
 
@@ -273,7 +291,7 @@ class PackDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
-        if not self.decodes_batches or self.transform is not None or self.output != "torch":
+        if not self.decodes_batches() or self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
         if self._shared is None and get_worker_info() is not None:
             self._shared = SharedMemory()
@@ -433,6 +451,9 @@ class PackDataset(Dataset[Any]):
                 what = f"of {len(field.classes)} classes ({', '.join(names)})"
             found.append((field.name, what, field.codec))
         return found
+
+
+PackDataset._of_assembly = PackDataset.__getitem__, PackDataset.sample
 
 
 class LMDBDataset(PackDataset):

@@ -43,17 +43,21 @@ class BatchBuilder:
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
         pack = self._dataset if isinstance(self._dataset, PackDataset) else None
-        self._is_pack = pack is not None
-        self._is_overridden = pack is not None and not pack.decodes_batches
+        self._pack = pack
         self._geometry = geometry or (pack.geometry if pack else None)
         self._transform = transform
+        schema = pack.schema if pack else None
         as_tuple = pack.as_tuple if pack and not transform and not self._is_overridden else None
-        self._collator = Collator(ragged, schema=pack.schema if pack else None, as_tuple=as_tuple)
+        self._collator = Collator(ragged, schema=schema, as_tuple=as_tuple)
         self._collate: Collate = collate_fn or self._collator.samples
-        plain = pack is not None and not transform and not pack.transform and pack.output == "torch"
-        plain = plain and collate_fn is None
-        self._decodes = plain and not self._is_overridden
+        self._collate_own: Collate = collate_fn or Collator(ragged, schema=schema).samples
+        self._is_plain = not transform and collate_fn is None
         self._take = take
+
+    @property
+    def _is_overridden(self) -> bool:
+        """Whether the data set has a `__getitem__` of its own, for this batch: classes can be changed."""
+        return self._pack is not None and not self._pack.decodes_batches()
 
     def begin(self, steps: Steps) -> Callable[[], BatchJob | None]:
         """A function that begins batch after batch."""
@@ -72,13 +76,14 @@ class BatchBuilder:
     def _job(self, step: Step) -> BatchJob:
         indices = self._of_dataset(step.indices)
         if self._is_overridden:
-            return SampleJob(indices.tolist(), self._streams(step), self._collate, get=self._own, where=self._where)
+            streams = self._streams(step)
+            return SampleJob(indices.tolist(), streams, self._collate_own, get=self._own, where=self._where)
         random = self._random(step)
-        if not self._decodes:
+        pack = self._pack
+        if pack is None or not self._is_plain or pack.transform is not None or pack.output != "torch":
             return SampleJob(indices.tolist(), random, self._collate, get=self._sample, where=self._where)
-        dataset: Any = self._dataset
-        assembly = dataset.assembly(indices, self._geometry, random=random, take=self._take)
-        return DecodeJob(assembly, dataset.as_tuple, self._collator)
+        assembly = pack.assembly(indices, self._geometry, random=random, take=self._take)
+        return DecodeJob(assembly, pack.as_tuple, self._collator)
 
     def _of_dataset(self, indices: Indices) -> Indices:
         """Indices of the data set that a Subset was cut from."""
@@ -105,12 +110,13 @@ class BatchBuilder:
     def _sample(self, index: int, random: Sequence[float]) -> Any:
         """One sample for a Python function, or of another data set."""
         dataset: Any = self._dataset
-        sample = dataset.sample(index, self._geometry, random) if self._is_pack else dataset[index]
+        pack = self._pack
+        sample = pack.sample(index, self._geometry, random) if pack is not None else dataset[index]
         return self._transform(sample) if self._transform else sample
 
     def _where(self, index: int) -> str:
         dataset: Any = self._dataset
-        if not self._is_pack or self._is_overridden:  # whose indices may be others than the pack's
+        if self._pack is None or self._is_overridden:  # whose indices may be others than the pack's
             return f"in sample {index} of {dataset!r}"
         return f"in sample {index} of {dataset.path}, key {dataset.key(index)!r}"
 

@@ -165,10 +165,54 @@ def test_an_error_in_it_names_the_sample(pack: Path) -> None:
     assert "in sample 0 of Failing" in error.value.__notes__[0]  # type: ignore[attr-defined]
 
 
+def _negative(self: Any, index: int) -> Any:
+    return -1 - index
+
+
+@pytest.mark.parametrize("make", [
+    lambda data: DataLoader(data, 4),
+    lambda data: DataLoader(data, 4, num_workers=1, multiprocessing_context="fork"),
+    lambda data: DataLoader(Subset(data, range(_COUNT)), 4),
+    lambda data: Loader(data, 4),
+])  # fmt: skip
+@pytest.mark.parametrize("place", ["its class", "LMDBDataset", "PackDataset"])
+def test_what_is_assigned_to_a_class_later_is_read_through(
+    pack: Path, monkeypatch: pytest.MonkeyPatch, make: Any, place: str
+) -> None:
+    """As a notebook's cell does it."""
+
+    class Own(LMDBDataset):
+        pass
+
+    dataset = Own(pack, as_tuple=("label",))
+    loader = make(dataset)
+    assert next(iter(loader))[0].tolist() == [dataset[index][0] for index in range(4)]
+    changed: Any = {"its class": Own, "LMDBDataset": LMDBDataset, "PackDataset": PackDataset}[place]
+    monkeypatch.setattr(changed, "__getitem__", _negative)
+    assert torch.cat(list(loader)).tolist() == [-1 - index for index in range(_COUNT)]
+
+
+def test_a_transform_that_is_set_later_is_called(pack: Path) -> None:
+    dataset = packer.open(pack, as_tuple=("label",))
+    loader = Loader(dataset, _COUNT)
+    dataset.transform = lambda label: label + 100
+    for batch in (next(iter(loader)), next(iter(DataLoader(dataset, _COUNT)))):
+        assert min(batch[0].tolist()) >= 100
+
+
+@pytest.mark.parametrize("name", ["target_transform", "loader"])
+def test_an_attribute_of_image_folder_that_nothing_would_call_is_refused(pack: Path, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"LMDBDataset\.{name}: .*transform=.*__getitem__"):
+        setattr(packer.open(pack), name, lambda label: label)
+    own = Normalised(pack)
+    setattr(own, name, len)  # whose own __getitem__ may call it
+    assert getattr(own, name) is len
+
+
 def test_packers_own_data_sets_decode_whole_batches() -> None:
-    assert LMDBDataset.decodes_batches
-    assert GraspDataset.decodes_batches
-    assert not any(kind.decodes_batches for kind in (Normalised, Twice, Mixed, Labels, Sampled))
+    assert LMDBDataset.decodes_batches()
+    assert GraspDataset.decodes_batches()
+    assert not any(kind.decodes_batches() for kind in (Normalised, Twice, Mixed, Labels, Sampled))
 
 
 def test_a_class_of_ones_own_does_not_take_the_place_of_packers(pack: Path) -> None:
