@@ -1,13 +1,14 @@
 """Encode: one sample of a source, or one record of a pack, becomes the record of a new pack.
 
 SampleEncoder makes a record of a sample, with everything that the index needs to know of it. RecordEncoder makes one of
-a record: a value whose field keeps its codec is copied as it is, its crc32 checked on the way; what --resize moves and
-what --codec names is decoded and encoded anew. Labels in pixels stay in source pixels. The matrix of the new pack leads
-from there to the new stored pixels: the old one, then the new step.
+a record of a pack: a value whose field keeps its codec is copied as it is, its crc32 checked on the way; what --resize
+moves and what --codec names is decoded and encoded anew. Labels in pixels stay in source pixels. The matrix of the new
+pack leads from there to the new stored pixels: the old one, then the new step.
 """
 
 import io
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -67,32 +68,43 @@ _SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round th
 _Step = Callable[[Sample, _Picture], bytes]
 
 
-class SampleEncoder:
-    """Encodes samples of one plan; shared by threads."""
+class Encoder(ABC):
+    """Makes the records of one plan; shared by threads. What it makes them of is for the two below to say."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._source = plan.source
-        pixels = [field.name for field in plan.schema if field.kind in PIXEL_KINDS]
-        self._main = pixels[0] if pixels else None
-        self._full = plan.options.validate == "full"
-        self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
+        self._main = next((field.name for field in plan.schema if field.kind in PIXEL_KINDS), "")
 
     def __call__(self, index: int) -> Encoded | Failure:
-        """Encode one sample; a damaged or unfitting file becomes a Failure, anything unexpected is raised."""
+        """The record of one sample; a damaged or unfitting one becomes a Failure, anything unexpected is raised."""
+        source = self._plan.source
         try:
-            sample = self._source[index]
-            record, notes = self._record(index, sample)
+            record, notes = self._record(index)
         except BadInput as error:
-            return Failure(self._source.key(index), error.message)
+            return Failure(source.key(index), error.message)
         crc32s = tuple(map(zlib.crc32, record.values()))
-        missing = self._source.missing(index)
+        missing = source.missing(index)
         incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
 
-    def _record(self, index: int, sample: Sample) -> tuple[dict[str, bytes], list[str]]:
+    @abstractmethod
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
+        """The encoded values in schema order, and what is to be noted of the sample; raises BadInput."""
+
+
+class SampleEncoder(Encoder):
+    """Encodes samples of a source."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._source = plan.source
+        self._full = plan.options.validate == "full"
+        self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
+
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
+        sample = self._source[index]
         record = {}
-        name = self._main or ""
+        name = self._main
         try:
             picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None)
             for name, step in self._steps:
@@ -252,41 +264,32 @@ _Values = dict[str, bytes]
 _FromPack = Callable[[_Values], bytes]
 
 
-def encoder_of(plan: Plan) -> "SampleEncoder | RecordEncoder":
+def encoder_of(plan: Plan) -> Encoder:
     """What makes the records of a plan."""
     return RecordEncoder(plan, plan.source) if isinstance(plan.source, PackSource) else SampleEncoder(plan)
 
 
-class RecordEncoder:
-    """Makes records of the records of a pack; shared by threads."""
+class RecordEncoder(Encoder):
+    """Makes records of the records of a pack."""
 
     def __init__(self, plan: Plan, source: PackSource) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._source = source
         self._old = source.schema
-        pixels = [field.name for field in plan.schema if field.kind in PIXEL_KINDS]
-        self._main = pixels[0] if pixels else None
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
 
-    def __call__(self, index: int) -> Encoded | Failure:
-        """Copy one sample; a damaged value becomes a Failure, anything unexpected is raised."""
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
         record = {}
         name = "key"
+        values = self._source.values(index, self._needed)
         try:
-            values = self._source.values(index, self._needed)
             for name, step in self._steps.items():
                 record[name] = step(values)
         except CorruptRecord as error:
-            return Failure(
-                self._source.key(index),
-                f"{self._source.pack.where(self._source.row(index), name)}: does not decode: {error.message}",
-            )
-        except BadInput as error:
-            return Failure(self._source.key(index), error.message)
-        crc32s = tuple(map(zlib.crc32, record.values()))
-        missing = self._source.missing(index)
-        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), missing)
+            where = self._source.pack.where(self._source.row(index), name)
+            raise BadInput(f"{where}: does not decode: {error.message}") from error
+        return record, []
 
     def _step(self, field: Field) -> _FromPack:
         """How one field's bytes come about."""
@@ -295,7 +298,7 @@ class RecordEncoder:
         if field == MATRIX and (moved or field.name not in self._old):
             return lambda values: codec.encode(self._matrix(values).array)
         if field == SOURCE_SIZE and field.name not in self._old:
-            return lambda values: codec.encode(np.asarray(self._size(self._main or "", values), np.int64))
+            return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
         if field == ORIENTATION and field.name not in self._old:
             return lambda values: codec.encode(self._orientation(values))
         if field.kind in PIXEL_KINDS and (moved or field.codec != self._old[field.name].codec):
@@ -319,7 +322,7 @@ class RecordEncoder:
 
     def _matrix(self, values: _Values) -> View:
         """Source pixels -> new stored pixels."""
-        size = self._size(self._main or "", values)
+        size = self._size(self._main, values)
         view = identity(*size)
         if MATRIX.name in self._old:
             old = np.asarray(self._source.codecs[MATRIX.name].decode(values[MATRIX.name]))
@@ -333,6 +336,6 @@ class RecordEncoder:
 
     def _orientation(self, values: _Values) -> int:
         """Of a pack that another program made, without the field."""
-        name = self._main or ""
+        name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1

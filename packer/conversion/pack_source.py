@@ -63,10 +63,13 @@ class PackSource(base.Source):
 
     def __getitem__(self, index: int) -> base.Sample:
         values = self.values(index, self.schema.names)
-        return {
-            name: values[name] if self.holds_files(name) else codec.decode(values[name])
-            for name, codec in self.codecs.items()
-        }
+        return {name: self._decoded(name, values[name]) for name in self.schema.names}
+
+    def value(self, index: int, name: str) -> Any:
+        return self._decoded(name, self.values(index, (name,))[name])
+
+    def _decoded(self, name: str, value: bytes) -> Any:
+        return value if self.holds_files(name) else self.codecs[name].decode(value)
 
     def holds_files(self, name: str) -> bool:
         """Whether the field's values are picture files that packer.images reads, as those of other sources are."""

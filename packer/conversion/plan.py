@@ -219,10 +219,10 @@ def _lossy_fields(source: Source) -> frozenset[str]:
     votes: dict[str, int] = {}
     for index in probe_indices(len(source)):
         try:
-            sample = source[index]
             for field in source.schema:
-                if field.kind == "image" and isinstance(sample[field.name], bytes):
-                    vote = 1 if sniff(sample[field.name], MOST_PIXELS).lossy else -1
+                value = source.value(index, field.name) if field.kind == "image" else None
+                if isinstance(value, bytes):
+                    vote = 1 if sniff(value, MOST_PIXELS).lossy else -1
                     votes[field.name] = votes.get(field.name, 0) + vote
         except PackerError:
             continue  # the conversion itself reports bad files, all of them

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from packer.conversion.presets import source_options
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._extend.splits import Shares, add_shares, add_splits, parse_splits
+from packer.sources._extend.splits import Shares, Split, add_shares, add_splits, parse_splits
 from packer.sources._parse import folder_layout
 from packer.sources._parse.listing import scan
 from packer.sources.base import Source, read_file
@@ -61,10 +62,14 @@ class SourceSpec:
     classes_from: Path | None = None
     checks_layout: bool = True
 
+    @cached_property
+    def _parsed_splits(self) -> "list[Split] | Shares":
+        return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
         check_folder(root)
-        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+        splits = self._parsed_splits
         if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
@@ -158,7 +163,7 @@ class SourceSpec:
         packed = source.provenance()
         if packed is not None:
             return dict(packed.asked)
-        splits = parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+        splits = self._parsed_splits
         known = self._known_classes(sources.load(source.kind).Source, source.kind)
         asked: dict[str, Any] = {
             "kind": source.kind,
