@@ -1,6 +1,7 @@
 """Rules about the code itself, checked over its syntax trees: who imports whom, and what is banned."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,6 +159,15 @@ def test_no_test_leans_on_the_jpeg_library_that_happens_to_be_here() -> None:
     for path in sorted(Path(__file__).parent.rglob("test_*.py")):
         if path.name != Path(__file__).name:
             assert "libjpeg.library()" not in path.read_text(), f"{path.name}: jpeg_libraries.LIBRARIES has each"
+
+
+@each_file
+def test_codecs_and_sources_are_asked_what_they_are(path: Path) -> None:
+    """Who takes a codec's text apart, or asks for a source's class, knows what the codec or the source should say."""
+    text = path.read_text(encoding="utf-8")
+    assert "codec.partition(" not in text, f"{named(path)}: Field.codec_name, codec_argument; packer.codecs.make"
+    if named(path) != "conversion/encode.py":  # which makes records of records, or of samples
+        assert not re.search(r"isinstance\([^()]*, PackSource\)", text), f"{named(path)}: give sources.base a method"
 
 
 def test_there_is_no_cycle() -> None:

@@ -6,6 +6,8 @@ What a source may rely on and what others rely on:
   pictures though their names do not say so) and settles the schema, the order and what is missing. It raises BadInput,
   naming all culprits, where files contradict each other. Pictures that it cannot read are in `unread`: whoever packs it
   refuses them, or lists them as skipped.
+  It raises InvalidRequest for a folder that is not there, as `_parse.listing.scan` does, and for one that holds no such
+  data set, saying what was expected in it.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
