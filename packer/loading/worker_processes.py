@@ -116,9 +116,16 @@ class WorkerPool:
     def _started(self) -> DataLoader[Any]:
         generator = torch.Generator()  # of its own: the caller's stays as it is
         generator.manual_seed(self._seed)
-        how: dict[str, Any] = {"sampler": self._tasks, "batch_size": None, "collate_fn": _as_it_is}
-        how |= {"num_workers": self._workers, "prefetch_factor": _AHEAD, "persistent_workers": True}
-        return DataLoader(self._make, generator=generator, **how)
+        return DataLoader(
+            self._make,
+            sampler=self._tasks,
+            batch_size=None,
+            collate_fn=_as_it_is,
+            generator=generator,
+            num_workers=self._workers,
+            prefetch_factor=_AHEAD,
+            persistent_workers=True,
+        )
 
     def take(self, turn: int) -> Any:
         """The next batch of that pass; raises StopIteration after the last, and what went wrong, in its turn."""

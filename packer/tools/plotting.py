@@ -78,7 +78,8 @@ def _bars(axes: Any, found: dict[tuple[str, str], BenchRow], colours: dict[str, 
         low, high = line.rate - min(line.rates), max(line.rates) - line.rate
         stock = loader == STOCK
         axes.barh(
-            *(at, line.rate),
+            at,
+            line.rate,
             xerr=([low], [high]),
             color="white" if stock else colours[name],
             edgecolor=colours[name],
@@ -101,10 +102,15 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
         ordered = sorted(lines, key=lambda line: line.setting.workers)
         workers = [line.setting.workers for line in ordered]
         stock = loader == STOCK
-        how = {"color": colours[name], "linestyle": "--" if stock else "-"}
         face = "white" if stock else colours[name]
         axes.plot(
-            workers, [line.rate for line in ordered], marker="o", mfc=face, label=f"{plot_label(name)}, {loader}", **how
+            workers,
+            [line.rate for line in ordered],
+            marker="o",
+            mfc=face,
+            label=f"{plot_label(name)}, {loader}",
+            color=colours[name],
+            linestyle="--" if stock else "-",
         )
         lowest, highest = [min(line.rates) for line in ordered], [max(line.rates) for line in ordered]
         axes.fill_between(workers, lowest, highest, color=colours[name], alpha=0.12, linewidth=0)
@@ -155,7 +161,8 @@ def _stack(axes: Any, rows: Sequence[TuneRow], plan: SweepPlan, best: TuneRow) -
     for place, row in zip(places, rows, strict=True):
         if row is best:
             axes.annotate(
-                *("recommended", (place, below[place])),
+                "recommended",
+                (place, below[place]),
                 xytext=(place, 0.97),
                 textcoords=("data", "axes fraction"),
                 ha="center",
