@@ -24,7 +24,7 @@ from packer.errors import InvalidRequest, OutOfMemory
 from packer.files.open_beneath import open_beneath
 from packer.files.safe_paths import components, folded
 from packer.schema import Buffer
-from packer.system.buffer_pool import BufferPool
+from packer.system.buffer_pool import BufferPool, pageable
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
 _MOST_FREE = 8  # pieces of memory that wait for the next file
@@ -86,7 +86,7 @@ class _Memory(threading.local):
     """What a thread reads into: its own, since that is in its core's caches."""
 
     def __init__(self) -> None:
-        self.slabs = BufferPool(_MOST_FREE)
+        self.slabs = BufferPool(_MOST_FREE, new=pageable)
 
 
 class PartFolder:
