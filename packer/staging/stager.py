@@ -73,7 +73,7 @@ def copy_folder(source: Path, target: OpenFolder, name: str, *, reserved: Path, 
     """
     digest = FolderDigest()
     left = reserved.stat().st_size
-    with opened_folder(source) as root, TreeWriter(target, name) as tree:
+    with opened_folder(source) as root, TreeWriter.inside(target, name) as tree:
         for path, size in entries(source):
             components = path.split(b"/")
             if size is None:
