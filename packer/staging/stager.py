@@ -20,7 +20,7 @@ from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.holes import check_holes
 from packer.pack.manifest import Manifest
-from packer.pack.reader import check_part
+from packer.pack.part_opener import check_part
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies
