@@ -22,7 +22,6 @@ from pathlib import Path
 from packer.errors import InvalidRequest, OutOfMemory
 from packer.files.open_beneath import open_beneath
 from packer.files.safe_paths import components, folded
-from packer.schema import Buffer
 from packer.system.buffer_pool import BufferPool, pageable
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture

@@ -9,14 +9,21 @@ from typing import Any
 from packer.errors import InvalidRequest, MissingPackage
 from packer.files.save import save as save_file
 from packer.files.text import plot_label
+from packer.inspect import okabe_ito
+from packer.inspect.okabe_ito import as_hex
 from packer.registry import import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
 from packer.tools.workload import LOADERS, OURS, STOCK
 
 BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
-# told apart by people who do not see all colours, too: Okabe and Ito, "Color universal design", 2008
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
+PALETTE = tuple(
+    as_hex(colour)
+    for colour in (
+        *(okabe_ito.BLUE, okabe_ito.ORANGE, okabe_ito.GREEN, okabe_ito.PURPLE),
+        *(okabe_ito.VERMILION, okabe_ito.SKY, okabe_ito.YELLOW, okabe_ito.BLACK),
+    )
+)
 _DPI = 120
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -124,7 +131,12 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
 
 # ---- tune: the columns stacked over the number of workers
 
-_COLOURS = {"compute": "#009e73", "wait": "#d55e00", "first": "#e69f00", "epoch": "#cc79a7"}
+_COLOURS = {
+    "compute": as_hex(okabe_ito.GREEN),
+    "wait": as_hex(okabe_ito.VERMILION),
+    "first": as_hex(okabe_ito.ORANGE),
+    "epoch": as_hex(okabe_ito.PURPLE),
+}
 _TOLD = {
     "compute": "compute",
     "wait": "waiting for a batch",
