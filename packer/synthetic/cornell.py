@@ -203,6 +203,7 @@ def _positives(mask: Mask, chords: Chords, random: Generator, *, count: int) -> 
                 corners = _snapped(replace(grasp, jaw=random.uniform(9, widest_jaw)), random)
                 if fits(mask, corners):
                     kept.append((grasp, corners))
+    kept = kept or [(grasp, _snapped(grasp, random)) for grasp in grasps]  # too narrow a place even for short jaws
     return [kept[i % len(kept)][1].copy() for i in range(count)]
 
 
