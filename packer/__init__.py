@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from packer import datasets, errors, geometry, grasp, loading
+    from packer.conversion.request import convert
     from packer.datasets.pack_dataset import (
         BMPDataset,
         HDF5Dataset,
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from packer.loading.background import BackgroundIterator
     from packer.loading.loader import Loader
     from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
+    from packer.pack.extraction import extract
+    from packer.pack.verification import verify
     from packer.tools.monitor import monitor
 
 __version__ = "0.1.0"
@@ -32,13 +35,16 @@ __all__ = [
     "PackDataset",
     "PthDataset",
     "__version__",
+    "convert",
     "datasets",
     "errors",
+    "extract",
     "geometry",
     "grasp",
     "loading",
     "monitor",
     "open",
+    "verify",
 ]
 
 # public name -> module, and its name there where that is another. They are imported when they are first asked for:
@@ -54,8 +60,11 @@ _HOMES = {
     "Loader": "packer.loading.loader",
     "PackDataset": "packer.datasets.pack_dataset",
     "PthDataset": "packer.datasets.pack_dataset",
+    "convert": "packer.conversion.request",
+    "extract": "packer.pack.extraction",
     "monitor": "packer.tools.monitor",
     "open": "packer.datasets.pack_dataset:open_pack",
+    "verify": "packer.pack.verification",
 }
 
 

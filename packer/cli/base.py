@@ -15,6 +15,7 @@ import click
 from packer.files.terminal import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
+from packer.system.progress import Progress
 
 _PLAIN_SECONDS = 5.0
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
@@ -178,58 +179,57 @@ def print_json(data: Any) -> None:
     echo(json.dumps(data, sort_keys=True))
 
 
-class Progress:
-    """Samples and bytes done so far: a bar on a terminal, a line every 5 seconds elsewhere, nothing when quiet.
+class ProgressBar:
+    """How far a command is: a bar on a terminal, a line every 5 seconds elsewhere, nothing when quiet.
 
     Goes to stderr, so that what is printed to stdout stays usable.
     """
 
-    def __init__(self, samples: int, *, quiet: bool = False) -> None:
-        self._samples = samples
+    def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._done = 0
-        self._earlier = 0
-        self._bytes = 0
         self._started = self._shown = time.monotonic()
         self._bar: Any = None
-        if not quiet and sys.stderr.isatty():
-            from tqdm import tqdm  # 50 ms that a run without terminal does not pay
 
-            # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
-            known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
-            width = {"dynamic_ncols": True} if known else {"ncols": 100}
-            self._bar = tqdm(total=samples, unit=" samples", file=sys.stderr, leave=False, **width)
-
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.close()
 
-    def earlier(self, samples: int, size: int) -> None:
-        """samples were done by an earlier run: they count for what is left, and for no rate."""
-        self._earlier += samples
+    def __call__(self, now: Progress) -> None:
+        """Show it; the first call begins to count the time."""
+        if not now.samples:
+            self._started = self._shown = time.monotonic()
+            if not self._quiet and sys.stderr.isatty():
+                self._bar = _bar(now.total)
+            return
+        time_now = time.monotonic()
+        seconds = time_now - self._started
         if self._bar is not None:
-            self._bar.initial += samples
-            self._bar.n += samples
+            self._bar.set_postfix_str(f"{now.bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s", refresh=False)
+            self._bar.initial = now.resumed_samples
+            if now.samples == now.resumed_samples:
+                self._bar.n = now.samples
+            self._bar.update(now.samples - self._bar.n)
+        elif not self._quiet and time_now - self._shown >= _PLAIN_SECONDS:
+            self._shown = time_now
+            echo(_progress_line(now, seconds), err=True)
 
-    def __call__(self, samples: int, size: int) -> None:
-        """samples more are done, and `size` more source bytes."""
-        self._done += samples
-        self._bytes += size
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._bytes / 1e6 / max(now - self._started, 1e-9):.1f} MB/s", refresh=False)
-            self._bar.update(samples)
-        elif not self._quiet and now - self._shown >= _PLAIN_SECONDS:
-            self._shown = now
-            echo(self._line(now - self._started), err=True)
 
-    def _line(self, seconds: float) -> str:
-        done = self._earlier + self._done
-        left = seconds / max(self._done, 1) * (self._samples - done)
-        return (
-            f"{done}/{self._samples} samples, {self._done / seconds:.0f} samples/s, "
-            f"{self._bytes / 1e6 / seconds:.1f} MB/s, {left:.0f} s left"
-        )
+def _bar(total: int) -> Any:
+    from tqdm import tqdm  # 50 ms that a run without terminal does not pay
+
+    # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
+    known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    width = {"dynamic_ncols": True} if known else {"ncols": 100}
+    return tqdm(total=total, unit=" samples", file=sys.stderr, leave=False, **width)
+
+
+def _progress_line(now: Progress, seconds: float) -> str:
+    mine = now.samples - now.resumed_samples
+    left = seconds / max(mine, 1) * (now.total - now.samples)
+    return (
+        f"{now.samples}/{now.total} samples, {mine / seconds:.0f} samples/s, "
+        f"{now.bytes / 1e6 / seconds:.1f} MB/s, {left:.0f} s left"
+    )

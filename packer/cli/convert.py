@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from packer import formats, sources
 from packer.cli.base import (
-    Progress,
+    ProgressBar,
     RegistryName,
     examples,
     left_out,
@@ -19,24 +19,15 @@ from packer.cli.base import (
     size_text,
 )
 from packer.conversion.presets import PRESETS
-from packer.errors import PackerError
 from packer.files.terminal import echo
 from packer.files.text import shell_word
 from packer.schema import PIXEL_KINDS
 
+if TYPE_CHECKING:
+    from packer.conversion.convert import ConversionSummary
+    from packer.conversion.request import DryRun
+
 _SHOWN = 20
-_SOURCE_OPTIONS = (
-    "depth_from",
-    "missing",
-    "duplicates",
-    "labels",
-    "classes",
-    "layout",
-    "allow_empty",
-    "decode_with",
-    "pairs",
-    "follow_links",
-)
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -192,11 +183,10 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     help="folder: pictures that seem to belong to others, as a_mask.png to a.jpg: an error that says which --sidecar "
     "to type, or samples of their own.  [default: refuse]",
 )
-@click.option("--allow-empty", is_flag=True, default=None, help="folder: a class may have no image.")
+@click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(
     "--follow-links",
     is_flag=True,
-    default=None,
     help="Pack what links lead to out of SOURCE too; without it they are errors, or left behind and noted.",
 )
 @click.option(
@@ -227,86 +217,29 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.convert import check_target, format_of, named_format
-    from packer.conversion.options import ConversionOptions  # keeps `packer --help` light
-    from packer.conversion.source_spec import SourceSpec, check_folder
+    from packer.conversion.request import ConversionRequest, convert  # keeps `packer --help` light
+    from packer.geometry import Resize  # as above
 
-    quiet = options["as_json"]
-    options["to"] = format_of(pack, options["to"])
-    names = (
-        "to",
-        "fields",
-        "codecs",
-        "resize",
-        "exif",
-        "validate",
-        "on_error",
-        "part_bytes",
-        "extras_bytes",
-        "max_pixels",
-        "sidecar_frame",
-    )
-    chosen = {name: options[name] for name in names}
-    ConversionOptions(**chosen)  # what can be refused is refused before a million files are listed
-    check_folder(source)
-    check_target(source, pack, overwrite=options["overwrite"])
-    if named_format(pack) is not None and not quiet:
-        echo(f"{pack}: format {options['to']}; a pack is a folder, which this name will be of", err=True)
-    given = {name: options[name] for name in _SOURCE_OPTIONS if options[name] is not None}
-    request = SourceSpec(
-        options["kind"],
-        given,
-        options["sidecars"],
-        options["splits"],
-        split_seed=options["split_seed"],
-        split_by=options["split_by"],
-        classes_from=options["classes_from"],
-    )
-    if options["preset"]:
-        request = request.preset(source)
-    opened, found = request.open(source)
-    if options["preset"]:
-        chosen = _with_preset(options["preset"], chosen, opened.schema)
-    asked = ConversionOptions(**chosen, source=request.to_json(opened))
-    if not quiet:
-        for line in (f"{source}: {found}", *opened.notes):
-            echo(line, err=True)
-        _warn_of_enlarging(opened, asked)
-        _warn_of_texts(opened, asked)
-    if options["dry_run"]:
-        _dry_run(opened, pack, asked, options)
-    else:
-        _convert(opened, pack, asked, options)
+    quiet, dry_run, threads = (options.pop(name) for name in ("as_json", "dry_run", "threads"))
+    if options["resize"] is not None:
+        options["resize"] = Resize.parse(options["resize"]).size
+    options["codecs"] = dict(options["codecs"])
+    if dry_run:
+        request = ConversionRequest(source, pack, **options)
+        _tell_dry_run(request.dry_run(None if quiet else _note), as_json=quiet)
+        return
+    with ProgressBar(quiet=quiet) as progress:
+        on_note = None if quiet else _note
+        summary = convert(source, pack, **options, threads=threads, progress=progress, on_note=on_note)
+    _tell(summary, pack, preset=options["preset"], source=source, as_json=quiet)
 
 
-def _with_preset(name: str, chosen: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """The options with those of the preset where the user did not say another."""
-    from packer.conversion import presets  # keeps `packer --help` light
-
-    found = presets.options(name, schema, formats.load(chosen["to"]).Writer.codecs)
-    codecs = {**dict(found.pop("codecs", ())), **dict(chosen["codecs"])}
-    packed = chosen["fields"] or found["fields"]
-    codecs = {field: codec for field, codec in codecs.items() if field in packed or field in dict(chosen["codecs"])}
-    given = {option: chosen[option] or value for option, value in found.items()}
-    return {**chosen, **given, "codecs": tuple(codecs.items())}
+def _note(line: str) -> None:
+    echo(line, err=True)
 
 
-def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
-    from packer.conversion.convert import convert  # as above
-
-    existing = "overwrite" if options["overwrite"] else "refuse"
-    existing = f"{existing}+restart" if options["restart"] else existing
-    with Progress(len(source), quiet=options["as_json"]) as progress:
-        summary = convert(
-            source,
-            pack,
-            asked,
-            threads=options["threads"],
-            existing=existing,
-            progress=progress,
-            earlier=progress.earlier,
-        )
-    if options["as_json"]:
+def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, source: Path, as_json: bool) -> None:
+    if as_json:
         print_json({**vars(summary), "pack": str(pack)})
         return
     for note in summary.notes:
@@ -322,7 +255,7 @@ def _convert(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
         f"{pack}: {summary.samples} samples packed{resumed}, {len(summary.skipped)} skipped, "
         f"{size_text(summary.bytes_in)} in, {size_text(summary.bytes_out)} out, {summary.parts} part(s), "
         f"{summary.seconds:.1f} s ({rate:.0f} samples/s)",
-        *_hints(pack, options["preset"], source.root),
+        *_hints(pack, preset, source),
     )
 
 
@@ -339,7 +272,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
     elif made.format in _DATA_SETS:
         maker = _DATA_SETS[made.format]
-        yield f"open it:  from packer.datasets.pack_dataset import {maker}; dataset = {maker}({name})"
+        yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
     pictures = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
@@ -352,57 +285,14 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         )
 
 
-def _warn_of_enlarging(source: Any, asked: Any) -> None:
-    from packer.conversion.plan import enlarged  # as above
-
-    larger, looked = enlarged(source, asked)
-    if larger:
-        echo(
-            f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
-            "these take more room, and show no more",
-            err=True,
-        )
-
-
-def _warn_of_texts(source: Any, asked: Any) -> None:
-    moves = " and ".join(
-        word
-        for word, given in (("--resize", asked.resize is not None), ("--exif rotate", asked.exif == "rotate"))
-        if given
-    )
-    texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
-    if moves and texts:
-        echo(
-            f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
-            "moves; kind boxes moves along",
-            err=True,
-        )
-
-
-def _dry_run(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> None:
-    """Say what would be packed, then raise what the real run would, as far as that is known before samples are read."""
-    from packer.conversion.estimate import estimate  # as above
-    from packer.conversion.journal import NAMES
-    from packer.conversion.pack_builder import PackBuilder
-    from packer.conversion.plan import make_plan
-    from packer.files.storage import free_bytes
-    from packer.files.work_folder import work_folder
-
-    plan = make_plan(source, asked)
-    size, free = estimate(plan), free_bytes(pack.absolute().parent)
-    refused: PackerError | None = None
-    try:  # the work folder is made as the real run makes it, and removed again
-        with work_folder(pack.with_name(f".{pack.name}.partial"), NAMES) as work:
-            PackBuilder(plan, pack, work, threads=1, progress=lambda samples, size: None).rehearse(
-                restart=options["restart"]
-            )
-    except PackerError as error:
-        refused = error
-    verdict = "would be refused" if refused is not None else "can be packed, as far as was looked"
-    if options["as_json"]:
+def _tell_dry_run(found: "DryRun", *, as_json: bool) -> None:
+    """Say what would be packed, then raise what the real run would."""
+    plan, size = found.plan, found.size
+    verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
+    if as_json:
         fields = plan.schema.to_json()
-        data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": free}
-        data |= {"ok": refused is None, "verdict": verdict, "images_checked": False}
+        data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": found.free_bytes}
+        data |= {"ok": found.refused is None, "verdict": verdict, "images_checked": False}
         print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": plan.carried.notes})
     else:
         for note in plan.carried.notes:
@@ -411,9 +301,9 @@ def _dry_run(source: Any, pack: Path, asked: Any, options: dict[str, Any]) -> No
             echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
         echo(
             f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of "
-            f"about {size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(free)} free; nothing was "
-            "written",
+            f"about {size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(found.free_bytes)} free; "
+            "nothing was written",
             f"verdict: {verdict}; images not checked: the real run looks at each, and names every bad one",
         )
-    if refused is not None:
-        raise refused
+    if found.refused is not None:
+        raise found.refused

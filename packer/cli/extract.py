@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress, examples, print_json, size_text
+from packer.cli.base import ProgressBar, examples, print_json, size_text
 from packer.errors import CorruptPack
 from packer.files.terminal import echo
 
@@ -25,10 +25,9 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
     Files whose bytes were kept come back byte for byte under their names. Those that were encoded anew are counted
     apart, and get a suffix that fits their bytes. DIR appears complete or not at all.
     """
-    from packer.pack import manifest as manifests  # keeps `packer --help` light
-    from packer.pack.extraction import extract
+    from packer.pack.extraction import extract  # keeps `packer --help` light
 
-    with Progress(manifests.read(pack).samples, quiet=as_json) as progress:
+    with ProgressBar(quiet=as_json) as progress:
         found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, progress=progress)
     if as_json:
         print_json({**vars(found), "folder": str(folder)})

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from packer.cli.base import Progress, examples, parse_size, print_json, size_text
+from packer.cli.base import ProgressBar, examples, parse_size, print_json, size_text
 from packer.files.terminal import echo, hand_over
+from packer.system.progress import ProgressCounter
 
 
 @click.command(
@@ -43,8 +44,9 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
     options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
     manifest = manifests.read(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
-    with Progress(samples, quiet=as_json) as progress:
-        hooks = Hooks(lambda: echo("waiting for another process that stages ...", err=True), progress)
+    with ProgressBar(quiet=as_json) as bar:
+        counter = ProgressCounter(samples, bar)
+        hooks = Hooks(lambda: echo("waiting for another process that stages ...", err=True), counter.add)
         done = (warmed if warm else stage_or_warm)(pack, options, hooks)
     total = len(manifest.parts)
     if as_json:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Progress, examples, json_option, output_option
+from packer.cli.base import ProgressBar, examples, json_option, output_option
 from packer.errors import InvalidRequest
 from packer.files.save import check_savable, save
 from packer.files.terminal import echo
 from packer.system.parallel import usable_cores
+from packer.system.progress import ProgressCounter
 
 
 @click.command(
@@ -33,16 +34,17 @@ def command(
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
     from packer.inspect.statistics.scan import StatisticsScan  # as above
     from packer.inspect.statistics.statistics_report import lines  # as above
+    from packer.pack.comparison import EVERYTHING, Subset  # as above
     from packer.pack.manifest import read  # keeps `packer --help` light
-    from packer.pack.verification import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:
         _check_plot(plot)  # before minutes of reading
         check_savable(plot)
     count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
-    with Progress(count) as progress:
-        survey = StatisticsScan(pack, subset=chosen, threads=threads or usable_cores(), progress=progress)
+    with ProgressBar() as bar:
+        counter = ProgressCounter(count, bar)
+        survey = StatisticsScan(pack, subset=chosen, threads=threads or usable_cores(), progress=counter.add)
     data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
     if plot is not None:
         from packer.inspect.statistics.statistics_plot import draw_plot  # as above

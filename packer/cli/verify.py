@@ -1,15 +1,17 @@
 """packer verify: find any changed byte of a pack."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from packer.cli.base import examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal import echo
+
+if TYPE_CHECKING:
+    from packer.pack.verification import Depth
 
 
 @click.command(
@@ -27,43 +29,43 @@ from packer.files.terminal import echo
     help="Also compare with the original files in this folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
-def command(pack: Path, *, depth: str | None, as_json: bool, **options: Any) -> None:
+def command(
+    pack: Path,
+    *,
+    depth: "Depth | None",
+    subset: str | None,
+    expect: str | None,
+    source: Path | None,
+    as_json: bool,
+) -> None:
     """Check PACK without changing it and list every problem; exit code 3 where there are any.
 
     Without options: the manifest, names, sizes, the index, and the sha256 of every part.
     """
-    found: list[str] = []
-    losses: dict[str, Any] = {}
-    for problem in _problems(pack, depth or "default", options, losses):
-        found.append(problem)
-        if not as_json:
-            echo(problem, err=True)
+    from packer.pack.verification import verify  # keeps `packer --help` light
+
+    def tell(problem: str) -> None:
+        echo(problem, err=True)
+
+    found = verify(
+        pack,
+        depth=depth or "default",
+        subset=subset,
+        expect=expect,
+        source=source,
+        on_problem=None if as_json else tell,
+    )
     if as_json:
-        print_json({"pack": str(pack), "ok": not found, "problems": found, "worst": losses})
+        worst = {
+            name: {**vars(worst), "psnr_db": None if math.isinf(worst.psnr_db) else worst.psnr_db}
+            for name, worst in found.worst.items()
+        }
+        print_json({"pack": str(pack), "ok": found.ok, "problems": found.problems, "worst": worst})
     else:
-        for name, worst in losses.items():
-            level = "equal" if worst["psnr_db"] is None else f"{worst['psnr_db']:.1f} dB"
-            echo(f"field {name}: worst PSNR {level} (sample {worst['index']}, key {worst['key']!r})")
-    if found:
-        raise CorruptPack(f"{pack}: problems found: {len(found)}")
+        for name, least in found.worst.items():
+            level = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
+            echo(f"field {name}: worst PSNR {level} (sample {least.index}, key {least.key!r})")
+    if found.problems:
+        raise CorruptPack(f"{pack}: problems found: {len(found.problems)}")
     if not as_json:
         echo(f"{pack}: ok" + (" (manifest, sizes and index only; no part was read)" if depth == "quick" else ""))
-
-
-def _problems(pack: Path, depth: str, options: dict[str, Any], losses: dict[str, Any]) -> Iterator[str]:
-    """The problems of the pack, then, with --source, those beside its files; fills `losses` at the end."""
-    from packer.pack.comparison import Comparison  # keeps `packer --help` light
-    from packer.pack.verification import EVERYTHING, Subset, problems
-
-    subset = Subset.parse(options["subset"]) if options["subset"] else EVERYTHING
-    yield from problems(pack, depth=depth, subset=subset, expect=options["expect"])
-    if options["source"] is None:
-        return
-    try:
-        comparison = Comparison(pack, options["source"], subset=subset)
-    except CorruptPack as error:
-        yield str(error)
-        return
-    yield from comparison.problems()
-    for name, worst in comparison.worst.items():
-        losses[name] = {**vars(worst), "psnr_db": None if math.isinf(worst.psnr_db) else worst.psnr_db}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from packer import codecs
 from packer.errors import InvalidRequest
@@ -15,6 +15,11 @@ LEAST_PART_BYTES = 32 << 20
 MOST_PART_BYTES = 256 << 20
 PARTS = 16
 MOST_EXTRAS_BYTES = 256 << 20
+
+Exif = Literal["ignore", "rotate"]
+Validate = Literal["full", "header"]
+OnError = Literal["raise", "skip"]
+SidecarFrame = Literal["stored", "upright"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +42,21 @@ class ConversionOptions:
     fields: tuple[str, ...] | None = None
     codecs: tuple[tuple[str, str], ...] = ()
     resize: str | None = None
-    exif: str = "ignore"
-    validate: str = "full"
-    on_error: str = "raise"
+    exif: Exif = "ignore"
+    validate: Validate = "full"
+    on_error: OnError = "raise"
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
-    sidecar_frame: str | None = None
+    sidecar_frame: SidecarFrame | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        choices = {"exif": ("ignore", "rotate"), "validate": ("full", "header"), "on_error": ("raise", "skip")}
+        choices = {"exif": get_args(Exif), "validate": get_args(Validate), "on_error": get_args(OnError)}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InvalidRequest(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
-        if self.sidecar_frame not in (None, "stored", "upright"):
+        if self.sidecar_frame not in (None, *get_args(SidecarFrame)):
             raise InvalidRequest(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
         if self.sidecar_frame == "upright" and self.exif != "rotate":
             raise InvalidRequest(

@@ -7,7 +7,7 @@ the whole picture: at the least zoom, half of it fills the output, so that twice
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from packer.errors import InvalidRequest
 from packer.schema import Schema
@@ -23,7 +23,8 @@ class Preset:
     jacquard_px: int
 
 
-PRESETS = {"ggcnn": Preset(300), "grconvnet": Preset(300)}
+PresetName = Literal["ggcnn", "grconvnet"]
+PRESETS: dict[PresetName, Preset] = {"ggcnn": Preset(300), "grconvnet": Preset(300)}
 
 
 def source_options(kind: str) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def source_options(kind: str) -> dict[str, Any]:
     return {"missing": "skip"} if kind == "jacquard" else {}
 
 
-def options(name: str, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
+def options(name: PresetName, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
     """The options of a preset for a source with that schema; raises InvalidRequest where it has no grasps.
 
     preferred: kind -> codec of fields that the format stores in its own way.

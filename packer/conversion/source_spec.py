@@ -164,7 +164,7 @@ class SourceSpec:
         if packed is not None:
             return dict(packed.asked)
         splits = self._parsed_splits
-        known = self._known_classes(sources.load(source.kind).Source, source.kind)
+        known = self._known_classes(sources.load(source.kind).Source, source.kind) if self.classes_from else {}
         asked: dict[str, Any] = {
             "kind": source.kind,
             "options": {**self.options, **{name: list(classes) for name, classes in known.items()}},

@@ -7,6 +7,7 @@ of each field is named. Pixels that were moved are compared with the original mo
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +18,13 @@ import numpy.typing as npt
 
 from packer import codecs, images, sources
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, PackerError, UnknownKey
+from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
 from packer.files.safe_paths import components
 from packer.geometry import View
 from packer.images.backends import pillow
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
-from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources._parse import folder_layout
@@ -40,6 +40,32 @@ class Worst:
     psnr_db: float
     index: int
     key: str
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Numbers number - 1, number - 1 + of, ...: one of `of` subsets, counted from 1, that together are everything."""
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise InvalidRequest(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
+
+    @classmethod
+    def parse(cls, text: str) -> "Subset":
+        """From what the user types, `N/M`; raises InvalidRequest."""
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if match is None:
+            raise InvalidRequest(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
+        return cls(int(match[1]), int(match[2]))
+
+    def __contains__(self, number: int) -> bool:
+        return number % self.of == self.number - 1
+
+
+EVERYTHING = Subset()
 
 
 class Comparison:

@@ -6,8 +6,9 @@ written, and the folder appears complete or not at all.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +25,36 @@ from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.schema import Buffer, StoredForm
+from packer.system.progress import ProgressCallback, ProgressCounter
 
-Progress = Callable[[int, int], None]  # samples and bytes done since the last call
 _NUMBERS = (".npy",)  # of values that are no file of their own
 _SHOWN = 20
 _TREE = "tree"
 _NAMES = {_TREE: ANYTHING}  # in the work folder
 
 
-@dataclass
-class Extracted:
-    """What was written. exact + reencoded = files.
+@dataclass(frozen=True)
+class ExtractionSummary:
+    """What an extraction wrote: exact + reencoded = files; bytes of all of them.
 
     changed: codec of each field whose files are not the original bytes. skipped: (path, reason) of files that were
     left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
     left_behind: how many files of no sample were too much to be packed along.
     """
+
+    files: int
+    exact: int
+    reencoded: int
+    bytes: int
+    changed: Mapping[str, str]
+    skipped: Sequence[tuple[str, str]]
+    damaged: Sequence[str]
+    left_behind: int
+
+
+@dataclass
+class _Extracted:
+    """What has been written so far."""
 
     files: int = 0
     exact: int = 0
@@ -52,31 +67,39 @@ class Extracted:
 
 
 def extract(
-    folder: Path, target: Path, *, only_exact: bool = False, skip_bad: bool = False, progress: Progress | None = None
-) -> Extracted:
-    """Write the files of the pack `folder` into the new folder `target`.
+    pack: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    only_exact: bool = False,
+    skip_bad: bool = False,
+    progress: ProgressCallback | None = None,
+) -> ExtractionSummary:
+    """Write the files that a pack was made of into the new folder `target`, which appears complete or not at all.
 
     only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
+    progress: called with a packer.system.progress.Progress after each sample; its bytes are those written.
     Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked.
     """
+    folder, target = Path(pack), Path(target)
     _check_target(folder, target)
-    pack = Pack(folder, apart=True)
+    opened = Pack(folder, apart=True)
     try:
-        work = _Extraction(pack, only_exact=only_exact, skip_bad=skip_bad)
+        counter = ProgressCounter(len(opened), progress)
+        work = _Extraction(opened, only_exact=only_exact, skip_bad=skip_bad)
         work.check_names()
         with work_folder(target.with_name(f".{target.name}.extract"), _NAMES) as place:
             try:
                 place.clear()  # of a run that was killed
                 with TreeWriter.inside(place, _TREE) as tree:
-                    found = work.write(tree, progress or (lambda samples, size: None))
+                    found = work.write(tree, counter)
                     tree.sync()
                 _check_target(folder, target)
                 place.publish(_TREE, place.above, target.name)
             finally:
                 place.clear()
     finally:
-        pack.close()
-    return found
+        opened.close()
+    return ExtractionSummary(**{**vars(found), "skipped": tuple(found.skipped), "damaged": tuple(found.damaged)})
 
 
 def _check_target(folder: Path, target: Path) -> None:
@@ -107,7 +130,7 @@ class _Extraction:
         seen = Collisions()
         problems: list[str] = []
         for index in range(len(self._pack)):
-            for origin in self._chosen(index, Extracted()):
+            for origin in self._chosen(index, _Extracted()):
                 try:
                     path = self._path(index, origin)
                     components(path)
@@ -129,9 +152,9 @@ class _Extraction:
                 reasons=[*problems[:_SHOWN], *more],
             )
 
-    def write(self, tree: TreeWriter, progress: Progress) -> Extracted:
+    def write(self, tree: TreeWriter, progress: ProgressCounter) -> _Extracted:
         """Write every file; raises CorruptPack unless damaged values are to be left out."""
-        found = Extracted()
+        found = _Extracted()
         for index in range(len(self._pack)):
             before = found.bytes
             for origin in self._chosen(index, found):
@@ -141,7 +164,7 @@ class _Extraction:
                     if not self._skip_bad:
                         raise
                     found.damaged.append(str(error))
-            progress(1, found.bytes - before)
+            progress.add(1, found.bytes - before)
         for path, content in self._extras:
             tree.write(components(path), content)
             found.bytes += len(content)
@@ -152,7 +175,7 @@ class _Extraction:
         found.left_behind = count if isinstance(count, int) else 0
         return found
 
-    def _chosen(self, index: int, found: Extracted) -> Iterator[SourcePath]:
+    def _chosen(self, index: int, found: _Extracted) -> Iterator[SourcePath]:
         """The files to be written for a sample; the others are noted."""
         try:
             origins = self._origins.of(index)
@@ -172,7 +195,7 @@ class _Extraction:
                     continue
             yield origin
 
-    def _write(self, tree: TreeWriter, index: int, origin: SourcePath, found: Extracted) -> None:
+    def _write(self, tree: TreeWriter, index: int, origin: SourcePath, found: _Extracted) -> None:
         path = components(self._path(index, origin))
         with self._pack.record(index, (origin.name,)) as record:
             value = record[origin.name]

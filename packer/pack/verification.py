@@ -12,10 +12,12 @@ ends this one. An expected digest is that of packer.json, which covers all else:
 import os
 import re
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import Literal, get_args
 
 from packer import codecs
 from packer.codecs.base import Buffer, Codec
@@ -26,6 +28,7 @@ from packer.files.storage import file_bytes, file_sha256
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
 from packer.pack import manifest_bounds, reader_cache
+from packer.pack.comparison import EVERYTHING, Comparison, Subset, Worst
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.holes import check_holes
@@ -36,37 +39,69 @@ from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.part_opener import PartOpener
 from packer.pack.unlisted import foreign_files, foreign_in_part
 
-DEPTHS = ("quick", "default", "data")
+Depth = Literal["quick", "default", "data"]
+DEPTHS: tuple[Depth, ...] = get_args(Depth)
 
 
 @dataclass(frozen=True)
-class Subset:
-    """Numbers number - 1, number - 1 + of, ...: one of `of` subsets, counted from 1, that together are everything."""
+class Verification:
+    """What a verification found.
 
-    number: int = 1
-    of: int = 1
+    problems: one line each, none where the pack is sound. worst: of each field that was compared with the original
+    files and is lossy, the value that is least like its file.
+    """
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.of:
-            raise InvalidRequest(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
+    problems: Sequence[str]
+    worst: Mapping[str, Worst]
 
-    @classmethod
-    def parse(cls, text: str) -> "Subset":
-        """From what the user types, `N/M`; raises InvalidRequest."""
-        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-        if match is None:
-            raise InvalidRequest(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
-        return cls(int(match[1]), int(match[2]))
-
-    def __contains__(self, number: int) -> bool:
-        return number % self.of == self.number - 1
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
 
 
-EVERYTHING = Subset()
+def verify(
+    pack: str | PathLike[str],
+    *,
+    depth: Depth = "default",
+    subset: str | None = None,
+    expect: str | None = None,
+    source: str | PathLike[str] | None = None,
+    on_problem: Callable[[str], object] | None = None,
+) -> Verification:
+    """Check a pack without changing it, and list every problem.
+
+    depth: "quick" looks at the manifest, names, sizes and the index; "default" also at the sha256 of every part; "data"
+    also compares and decodes every value of every sample. subset: "N/M" for every M-th part and sample, from the N-th
+    on. expect: "sha256:HEX", the digest that packer.json must have. source: the original folder, to compare with.
+    on_problem: called with each problem as it is found.
+    Raises InvalidRequest where there is no pack, or one of a newer version or unknown format.
+    """
+    folder = Path(pack)
+    chosen = Subset.parse(subset) if subset else EVERYTHING
+    comparison: Comparison | None = None
+    found: list[str] = []
+
+    def note(problem: str) -> None:
+        found.append(problem)
+        if on_problem is not None:
+            on_problem(problem)
+
+    for problem in problems(folder, depth=depth, subset=chosen, expect=expect):
+        note(problem)
+    if source is not None:
+        try:
+            comparison = Comparison(folder, Path(source), subset=chosen)
+        except CorruptPack as error:
+            note(str(error))
+    if comparison is not None:
+        for problem in comparison.problems():
+            note(problem)
+    return Verification(tuple(found), comparison.worst if comparison is not None else {})
 
 
 def problems(
-    folder: Path, *, depth: str = "default", subset: Subset = EVERYTHING, expect: str | None = None
+    folder: Path, *, depth: Depth = "default", subset: Subset = EVERYTHING, expect: str | None = None
 ) -> Iterator[str]:
     """One line per problem, as it is found; a damaged file does not keep the others from being looked at.
 

@@ -18,10 +18,11 @@ import click
 import pytest
 
 from packer.cli import main, registry
-from packer.cli.base import Progress, parse_size, size_text
+from packer.cli.base import ProgressBar, parse_size, size_text
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.pack import manifest
+from packer.system.progress import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
 from tests.support.source_trees import photos
@@ -147,7 +148,7 @@ def test_convert_ends_with_what_to_do_next(tmp_path: Path) -> None:
     ):
         pack = tmp_path / f"{format}.pack"
         said = called("convert", root, pack, "--to", format).stdout
-        code = f"from packer.datasets.pack_dataset import {maker}; dataset = {maker}({str(pack)!r})"
+        code = f"from packer import {maker}; dataset = {maker}({str(pack)!r})"
         assert said.splitlines()[1] == f"open it:  {code}"
         assert ("packer advise" in said) == (format != "bmp")  # which keeps no bytes
         names: dict[str, Any] = {}
@@ -413,21 +414,24 @@ def test_progress_without_a_terminal_is_plain_lines(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("packer.cli.base.time.monotonic", lambda: now[0])
-    with Progress(1000) as progress:
+    with ProgressBar() as bar:
+        counter = ProgressCounter(1000, bar)
         now[0] += 2
-        progress(100, 5_000_000)
+        counter.add(100, 5_000_000)
         assert capsys.readouterr().err == ""
         now[0] += 8
-        progress(100, 5_000_000)
+        counter.add(100, 5_000_000)
     assert capsys.readouterr().err == "200/1000 samples, 20 samples/s, 1.0 MB/s, 40 s left\n"
-    with Progress(1000) as progress:
-        progress.earlier(600, 30_000_000)
+    with ProgressBar() as bar:
+        counter = ProgressCounter(1000, bar)
+        counter.add_resumed(600, 30_000_000)
         now[0] += 10
-        progress(100, 5_000_000)
+        counter.add(100, 5_000_000)
     assert capsys.readouterr().err == "700/1000 samples, 10 samples/s, 0.5 MB/s, 30 s left\n"
-    with Progress(10, quiet=True) as progress:
+    with ProgressBar(quiet=True) as bar:
+        counter = ProgressCounter(10, bar)
         now[0] += 60
-        progress(5, 10)
+        counter.add(5, 10)
     assert capsys.readouterr().err == ""
 
 

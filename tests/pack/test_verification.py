@@ -19,9 +19,9 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files import storage
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison, psnr_db
+from packer.pack.comparison import Comparison, Subset, psnr_db
 from packer.pack.reader import Pack
-from packer.pack.verification import DEPTHS, Subset, problems
+from packer.pack.verification import DEPTHS, problems
 from tests.support import built_packs, source_trees
 from tests.support.child_processes import child
 from tests.support.command_line import run
