@@ -1,0 +1,65 @@
+"""Calls of the public face as a user writes them: mypy checks this file, nothing runs it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Subset
+
+import packer
+from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
+from packer.grasp import Fold
+from packer.system.progress import Progress
+
+
+def show(now: Progress) -> None:
+    print(f"{now.samples} of {now.total}, {now.bytes} bytes")
+
+
+def in_lists(samples: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
+    return [sample["image"] for sample in samples]
+
+
+def converts() -> int:
+    summary = packer.convert(
+        "photos",
+        "photos.pack",
+        to="lmdb",
+        resize=(256, 256),
+        codecs={"image": "jpeg:90"},
+        splits={"train": 0.9, "val": 0.1},
+        sidecars={"depth": "_d.tiff:depth"},
+        on_error="skip",
+        progress=show,
+        on_note=print,
+    )
+    found = packer.verify("photos.pack", depth="data", source="photos")
+    written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)
+    return summary.samples + len(found.problems) + written.files
+
+
+def loads() -> None:
+    augment = Compose(RandomResizedCrop(224), RandomHorizontalFlip())
+    with packer.open("photos.pack", fields=("image", "label"), output="torch", verify="first", dct="fast") as dataset:
+        with packer.Loader(dataset, 32, shuffle=True, geometry=augment, num_workers=2) as loader:
+            for batch in packer.monitor(loader):
+                print(batch["image"].shape)
+        packer.Loader(Subset(dataset, [0, 1]), 2, collate_fn=in_lists, ragged="list")
+    own: packer.LMDBDataset
+    with packer.LMDBDataset("photos.pack", as_tuple=("image", "label")) as own:
+        for images, labels in packer.CUDAPrefetcher(DataLoader(own, 4), "cpu", channels_last=True):
+            print(images, labels)
+    grasps = packer.GraspDataset("cornell.pack", style="grconvnet", split=Fold(0), pixels="uint8", decoder="opencv")
+    with packer.BackgroundIterator(packer.DataLoaderX(grasps, batch_size=4), 2) as items:
+        print(len(items))
+
+
+def refused() -> None:
+    """What a type checker must find: an ignore that is not needed is an error."""
+    packer.open("photos.pack", output="tensor")  # type: ignore[arg-type]
+    packer.open("photos.pack", decode="auto")  # type: ignore[call-arg]
+    packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
+    packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
+    packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]
+    packer.monitor([], clock=None)  # type: ignore[call-arg]
+    packer.convrt("photos", "photos.pack")  # type: ignore[attr-defined]
