@@ -33,23 +33,15 @@ def command(pack: Path, **options: Any) -> None:
     """
     from packer.system.parallel import usable_cores
     from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
-    from packer.tools.profile import profile_pack
+    from packer.tools.profile import profiled
 
     if options["plot"]:
         stage_chart.check(options["plot"])
-    found, left = profile_pack(
-        pack,
-        samples=options["samples"],
-        batch_size=options["batch"],
-        cold=options["cold"],
-        geometry=options["geometry"],
-        fields=options["fields"],
-        transform=options["transform"],
-    )
+    names = ("transform", "geometry", "fields", "samples", "batch", "cold")
+    found, left = profiled(pack, **{name: options[name] for name in names})
     lines = profile.text(found, cores=usable_cores())
     echo(*lines, *([left] if left else []), err=options["as_json"])
-    asked = {name: options[name] for name in ("transform", "geometry", "fields", "samples", "batch", "cold")}
-    figures = output.Figures(profile.document(found, asked))
+    figures = output.Figures(profile.document(found, **{name: options[name] for name in names}))
     figures.hand_over(as_json=options["as_json"])
     for path in options["outputs"]:
         figures.write(path)
