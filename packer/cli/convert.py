@@ -224,24 +224,25 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     options["codecs"] = dict(options["codecs"])
+    notes: list[str] = []
+    on_note = notes.append if quiet else _note
     if dry_run:
         request = ConversionRequest(source, pack, **options)
-        _tell_dry_run(request.dry_run(None if quiet else _note), as_json=quiet)
+        _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
         return
     with ProgressBar(quiet=quiet) as progress:
-        on_note = None if quiet else _note
         summary = convert(source, pack, **options, threads=threads, progress=progress, on_note=on_note)
-    _tell(summary, pack, preset=options["preset"], source=source, as_json=quiet)
+    if quiet:
+        print_json({**vars(summary), "pack": str(pack), "notes": [*notes, *summary.notes]})
+    else:
+        _tell(summary, pack, preset=options["preset"], source=source)
 
 
 def _note(line: str) -> None:
     echo(line, err=True)
 
 
-def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, source: Path, as_json: bool) -> None:
-    if as_json:
-        print_json({**vars(summary), "pack": str(pack)})
-        return
+def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, source: Path) -> None:
     for note in summary.notes:
         echo(note, err=True)
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
@@ -285,23 +286,23 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         )
 
 
-def _tell_dry_run(found: "DryRun", *, as_json: bool) -> None:
-    """Say what would be packed, then raise what the real run would."""
+def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
+    """Say what would be packed, then raise what the real run would. notes: on the source, for JSON."""
     plan, size = found.plan, found.size
     verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
     if as_json:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": found.free_bytes}
         data |= {"ok": found.refused is None, "verdict": verdict, "images_checked": False}
-        print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": plan.carried.notes})
+        print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": [*notes, *plan.carried.notes]})
     else:
         for note in plan.carried.notes:
             echo(f"  {note}")
         for field in plan.schema:
             echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
         echo(
-            f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s) of "
-            f"about {size_text(size.pack_bytes)}; {len(plan.left_out)} left out; {size_text(found.free_bytes)} free; "
+            f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s), about "
+            f"{size_text(size.pack_bytes)} in all; {len(plan.left_out)} left out; {size_text(found.free_bytes)} free; "
             "nothing was written",
             f"verdict: {verdict}; images not checked: the real run looks at each, and names every bad one",
         )

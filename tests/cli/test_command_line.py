@@ -25,7 +25,7 @@ from packer.pack import manifest
 from packer.system.progress import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
-from tests.support.source_trees import photos
+from tests.support.source_trees import photos, picture, write
 
 
 def test_the_list_of_commands_cuts_nothing_off() -> None:
@@ -169,6 +169,33 @@ def test_enlarging_is_said(tmp_path: Path) -> None:
     called("convert", root, tmp_path / "b.pack", "--resize", "8")
     assert "enlarges" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
     assert "enlarges" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str, ...]) -> None:
+    files: dict[str, bytes | str] = {f"{split}/a/{n}.png": picture(n) for split in ("train", "val") for n in range(8)}
+    files |= {f"{name.removesuffix('.png')}.txt": "1 2 3 4" for name in files}
+    files |= {"train/b/0.png": picture(1), "train/b/0_mask.png": picture(1)}
+    files |= {f"train/b/0{end}.txt": "1" for end in ("", "_mask")}
+    root = write(tmp_path / "data", files)
+    words = ("--layout", "split/class", "--sidecar", "t=.txt:text", "--resize", "300", *dry)
+    said = called("convert", root, tmp_path / "a.pack", *words).stderr
+    notes = json.loads(called("convert", root, tmp_path / "b.pack", *words, "--json").stdout)["notes"]
+    for note in (
+        f"{root}: image folder: 18 images",
+        "may belong to others",
+        "split val has no image of 1 class: b",
+        "enlarges",
+        "t: kept as they are",
+    ):
+        assert note in said
+        assert sum(note in each for each in notes) == 1
+
+
+def test_a_dry_run_says_that_its_size_is_of_all_parts(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {f"{n}.png": picture(n) for n in range(4)})
+    said = called("convert", root, tmp_path / "a.pack", "--part-size", "1", "--dry-run").stdout
+    assert re.search(r"into 4 part\(s\), about [0-9.]+ \w+ in all; ", said)
 
 
 def test_a_skipped_file_is_named_once_without_advice_that_was_taken(tmp_path: Path) -> None:
