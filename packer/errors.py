@@ -90,6 +90,10 @@ class WrongType(InvalidRequest, TypeError):
     """An argument of a type that cannot be meant."""
 
 
+class MixedShapes(InvalidRequest):
+    """Pictures of one batch differ in size: a geometry, or packing them resized, gives them one."""
+
+
 class BadIndex(PackerError, IndexError):
     """A sample index outside the pack."""
 

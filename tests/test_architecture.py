@@ -420,9 +420,25 @@ def test_no_module_name_stands_twice() -> None:
     assert twice(modules) == {}
 
 
+def is_any(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says nothing."""
+    return annotation is not None and ast.unparse(annotation) in ("Any", "object")
+
+
+@each_file
+def test_no_public_signature_hides_its_parameters(path: Path) -> None:
+    """`**options: Any` says neither what there is nor of what type. A command's are declared in its decorators."""
+    for node in ast.walk(TREES[path]) if not named(path).startswith("cli/") else ():
+        if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
+            public = not node.name.startswith("_") or node.name in ("__init__", "__call__")
+            where = f"{named(path)}:{node.lineno}: {node.name}(**{node.args.kwarg.arg})"
+            assert not (public and is_any(node.args.kwarg.annotation)), where
+
+
 # ---- that the rules are seen to fail
 
 PLANTED = {
+    "test_no_public_signature_hides_its_parameters": "from typing import Any\n\n\ndef f(**how: Any) -> None: ...\n",
     "test_nothing_of_the_ban_list_is_used": "import os\n\nx = os.getenv('X')\n",
     "test_everything_is_printed_through_one_door": "import sys\n\nsys.stderr.write('x')\n",
     "test_no_except_catches_everything": "try:\n    x = 1\nexcept Exception:\n    pass\n",

@@ -63,8 +63,14 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
 
         plotting.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
-    how = {name: options[name] for name in ("fields", "samples", "follow_links", "max_pixels")}
-    chosen = subjects(sources, options["geometry"], **how)
+    chosen = subjects(
+        sources,
+        options["geometry"],
+        fields=options["fields"],
+        samples=options["samples"],
+        follow_links=options["follow_links"],
+        max_pixels=options["max_pixels"],
+    )
     echo(*(note for subject in chosen for note in subject.notes()), err=True)
     echo(f"{cores_text()}, batches of {options['batch']}", err=True)
     lines = bench.run(
@@ -72,7 +78,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     )
     echo(*bench.text(lines), err=options["as_json"] or options["as_csv"])
     asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
-    document = bench.document(lines, **asked)
+    document = bench.document(lines, asked)
     figures = output.Figures(document, bench.CSV_HEAD, bench.csv_rows(lines))
     figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
     for path in options["outputs"]:

@@ -33,15 +33,23 @@ def command(pack: Path, **options: Any) -> None:
     """
     from packer.system.parallel import usable_cores
     from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
-    from packer.tools.profile import profiled
+    from packer.tools.profile import profile_pack
 
     if options["plot"]:
         stage_chart.check(options["plot"])
-    names = ("transform", "geometry", "fields", "samples", "batch", "cold")
-    found, left = profiled(pack, **{name: options[name] for name in names})
+    found, left = profile_pack(
+        pack,
+        samples=options["samples"],
+        batch_size=options["batch"],
+        cold=options["cold"],
+        geometry=options["geometry"],
+        fields=options["fields"],
+        transform=options["transform"],
+    )
     lines = profile.text(found, cores=usable_cores())
     echo(*lines, *([left] if left else []), err=options["as_json"])
-    figures = output.Figures(profile.document(found, **{name: options[name] for name in names}))
+    asked = {name: options[name] for name in ("transform", "geometry", "fields", "samples", "batch", "cold")}
+    figures = output.Figures(profile.document(found, asked))
     figures.hand_over(as_json=options["as_json"])
     for path in options["outputs"]:
         figures.write(path)

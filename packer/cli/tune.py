@@ -75,10 +75,24 @@ def command(source: Path, **options: Any) -> None:
         from packer.tools import plotting
 
         plotting.check(options["plot"])
-    how = {name: options[name] for name in ("fields", "transform", "follow_links", "max_pixels")}
-    (subject,) = subjects((source,), options["geometry"], **how)
+    (subject,) = subjects(
+        (source,),
+        options["geometry"],
+        fields=options["fields"],
+        transform=options["transform"],
+        follow_links=options["follow_links"],
+        max_pixels=options["max_pixels"],
+    )
     echo(*subject.notes(), err=True)
-    plan = tune.planned(subject, options["batch"], **{name: options[name] for name in tune.PLANNED})
+    plan = tune.planned(
+        subject,
+        options["batch"],
+        steps=options["steps"],
+        epochs=options["epochs"],
+        step_ms=options["step_ms"],
+        step=options["step"],
+        early_break=options["early_break"],
+    )
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
     echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
@@ -87,7 +101,7 @@ def command(source: Path, **options: Any) -> None:
     rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
     echo(*tune.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])
     asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
-    document = tune.document(rows, plan, **asked)
+    document = tune.document(rows, plan, asked)
     figures = output.Figures(document, tune.CSV_HEAD, tune.csv_rows(rows))
     figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
     for path in options["outputs"]:

@@ -76,9 +76,12 @@ class Codec(base.Codec):
             raise BadInput(f"{width}x{height} px do not fit a JPEG, 1 to {_LONGEST_PX} each way do; use codec raw")
         mcu_px, sampling = (16, _CHROMA_420) if self.quality <= _HALVED_CHROMA else (8, _CHROMA_444)
         options = [
-            *(cv2.IMWRITE_JPEG_QUALITY, self.quality),
-            *(cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling),
-            *(cv2.IMWRITE_JPEG_RST_INTERVAL, _interval(-(-width // mcu_px), mcu_px)),
+            cv2.IMWRITE_JPEG_QUALITY,
+            self.quality,
+            cv2.IMWRITE_JPEG_SAMPLING_FACTOR,
+            sampling,
+            cv2.IMWRITE_JPEG_RST_INTERVAL,
+            _interval(-(-width // mcu_px), mcu_px),
         ]
         done, data = cv2.imencode(".jpg", cv2.cvtColor(value, cv2.COLOR_RGB2BGR), options)
         if not done:

@@ -3,7 +3,6 @@
 Layout: numpy/lib/format.py, version 1.0, little-endian, C order. Nothing in it is evaluated when it is read.
 """
 
-import io
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.files.npy_arrays import npy_file
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, decode, sniff
 from packer.schema import DTYPES, Field, Shape
@@ -47,10 +47,7 @@ class Codec(base.Codec):
             )
         if 0 in value.shape:
             raise BadInput(f"a depth of {value.shape[1]}x{value.shape[0]} px holds nothing; leave it out")
-        file = io.BytesIO()
-        array = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
-        np.save(file, array, allow_pickle=False)
-        return file.getvalue()
+        return npy_file(np.ascontiguousarray(value, value.dtype.newbyteorder("<")))
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None

@@ -6,7 +6,6 @@ moves and what --codec names is decoded and encoded anew. Labels in pixels stay 
 pack leads from there to the new stored pixels: the old one, then the new step.
 """
 
-import io
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from packer.codecs.base import Codec
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
+from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_boxes, upright
 from packer.images import Header, restart_intervals, sniff
 from packer.schema import PIXEL_KINDS, Field
@@ -247,9 +247,7 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
     """The array as an ordinary image file: jpeg where the source was lossy, else png; depth as .npy."""
     if field.kind == "depth":
-        file = io.BytesIO()
-        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-        return file.getvalue()
+        return npy_file(np.ascontiguousarray(array))
     codec = _LOSSY if lossy and field.kind == "image" else "png"
     shape = (None, None, 3) if field.kind == "image" else (None, None)
     try:

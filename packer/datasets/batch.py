@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import torch
 
-from packer.errors import InvalidRequest
+from packer.errors import InvalidRequest, MixedShapes
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.system._torch_private import register_collate
@@ -69,7 +69,7 @@ class Ragged(list[Any]):
         """Raise the error that tells what to do."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
-        raise InvalidRequest(
+        raise MixedShapes(
             f"field {name!r}: pictures of {len(shapes)} shapes in one batch ({named}): pass a "
             "geometry that gives them one size, such as geometry=Resize((224, 224)) or RandomResizedCrop(224) of "
             "packer.geometry, or pack them with --resize WxH"

@@ -1,35 +1,89 @@
-"""The one shape of .npy file that an index holds, read without evaluating anything.
+""".npy files: their header is written and read here, without evaluating anything, and arrays of an index are mapped.
 
-NumPy's reader evaluates the header as a Python literal and can be told to unpickle. Here the header must be exactly
-what NumPy writes for one- and two-dimensional little-endian arrays of plain numbers, and the size must fit.
-Layout: numpy/lib/format.py, version 1.0: magic, 1, 0, uint16 header length, header, data.
+NumPy's reader evaluates the header as a Python literal and can be told to unpickle. Here a pattern reads it, for arrays
+of plain numbers; what an index holds must be little-endian, C-ordered, of one or two dimensions, and of the right size.
+Layout: numpy/lib/format.py, versions 1.0 to 3.0: magic, version, header length (uint16, from 2.0 on uint32), header,
+data. Version 1.0 is written.
 """
 
 import math
 import mmap
 import re
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from packer.errors import CorruptPack
 from packer.files.storage import failing, open_file
+from packer.schema import DTYPES, Buffer
 
-_format: Any = np.lib.format  # has types since NumPy 2.3
-_MAGIC = b"\x93NUMPY\x01\x00"
+MAGIC = b"\x93NUMPY"
 _MOST_OF_NONE = 1 << 40
+_MOST_HEADER_BYTES = 4096
+_UNIT = 64  # what the size of magic and header is rounded up to
+_SPARE = 21  # characters that NumPy has for the first length, so that a file can grow
+_LENGTH = rb"(?:0|[1-9]\d{0,17})"  # as Python has it, which NumPy reads it with: no zeros in front
 _HEADER = re.compile(
-    rb"\{'descr': '(\|[uib]1|<[ui][248]|<f[248])', 'fortran_order': False, "
-    rb"'shape': \((0|[1-9]\d{0,17}),(?: (0|[1-9]\d{0,17}))?\), \} *\n"
+    rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), "
+    rb"'shape': \((%b(?:, ?%b)*,?)\), ?\} *\n?" % (_LENGTH, _LENGTH)
 )
+_CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 
-def write_header(file: BinaryIO, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-    """Magic and header of a C-ordered array, as NumPy writes them."""
-    header = {"descr": _format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    _format.write_array_header_1_0(file, header)
+def npy_header(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bytes:
+    """Magic and header of a C-ordered array, byte for byte as NumPy 2 writes them."""
+    text = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    text += " " * (_SPARE - len(repr(shape[0]))) if shape else ""
+    return _padded(text, -(len(text) + 11) % _UNIT or _UNIT)
+
+
+def npy_header_of_size(dtype: npt.DTypeLike, shape: tuple[int, ...], *, least_bytes: int) -> bytes:
+    """Magic and header of a C-ordered array, of `least_bytes` where they fit: one size for arrays of any length."""
+    text = repr({"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
+    needed = len(text) + 11
+    return _padded(text, max(least_bytes, -(-needed // _UNIT) * _UNIT) - needed)
+
+
+def _padded(text: str, spaces: int) -> bytes:
+    line = text.encode("ascii") + b" " * spaces + b"\n"
+    return MAGIC + b"\1\0" + len(line).to_bytes(2, "little") + line
+
+
+def npy_file(array: npt.NDArray[Any]) -> bytes:
+    """A whole file, what numpy.save writes of the array in C order; raises ValueError for one of Python objects."""
+    if array.dtype.hasobject:
+        raise ValueError(f"an array of {array.dtype} has no bytes of its own")
+    return npy_header(array.dtype, array.shape) + array.tobytes()
+
+
+class NpyHeader(NamedTuple):
+    """What a header says. dtype: as it is stored; name: of that in native byte order. data_at: offset of the data."""
+
+    dtype: np.dtype[Any]
+    name: str
+    is_fortran: bool
+    shape: tuple[int, ...]
+    data_at: int
+
+
+def read_header(buffer: Buffer | mmap.mmap) -> NpyHeader:
+    """The header of a file; raises ValueError with the cause where it is not one of an array of plain numbers."""
+    start = bytes(buffer[:12])
+    if start[:6] != MAGIC or len(start) < 12:
+        raise ValueError("it does not begin as an .npy file")
+    version, minor = start[6], start[7]
+    if version not in (1, 2, 3) or minor:
+        raise ValueError(f"unknown version {version}.{minor}, expected 1.0, 2.0 or 3.0")
+    at = 10 if version == 1 else 12
+    length = int.from_bytes(start[8:at], "little")
+    match = _HEADER.fullmatch(bytes(buffer[at : at + min(length, _MOST_HEADER_BYTES)]))
+    if match is None or match[2].decode() not in _CODES:
+        raise ValueError("its header does not describe an array of numbers")
+    order, code, fortran, shape = (part.decode() for part in match.groups())
+    lengths = tuple(int(part) for part in shape.split(",") if part)
+    return NpyHeader(np.dtype(order + code), _CODES[code], fortran == "True", lengths, at + length)
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:
@@ -51,15 +105,22 @@ def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mm
 
 
 def _array(path: Path, mapped: mmap.mmap) -> npt.NDArray[Any]:
-    length = int.from_bytes(mapped[8:10], "little")
-    match = _HEADER.fullmatch(mapped[10 : 10 + length]) if mapped[:8] == _MAGIC else None
-    if match is None:
+    try:
+        found = read_header(mapped)
+    except ValueError as error:
+        raise CorruptPack(f"{path}: not an index file: unexpected .npy header; copy or pack it again") from error
+    dtype, shape = found.dtype, found.shape
+    plain = len(shape) in (1, 2) and dtype.str[0] in "<|"
+    if not plain or not _is_as_written(mapped[: found.data_at], npy_header(dtype, shape)):
         raise CorruptPack(f"{path}: not an index file: unexpected .npy header; copy or pack it again")
-    dtype = np.dtype(match[1].decode())
-    shape = tuple(int(number) for number in match.groups()[1:] if number is not None)
     count = math.prod(shape)
-    start = 10 + length
     # an empty array of huge lengths would fit the size, and NumPy would stumble over it
-    if count * dtype.itemsize != len(mapped) - start or (count == 0 and max(shape) > _MOST_OF_NONE):
+    if count * dtype.itemsize != len(mapped) - found.data_at or (count == 0 and max(shape) > _MOST_OF_NONE):
         raise CorruptPack(f"{path}: not an index file: shape {shape} does not fit its size; copy or pack it again")
-    return np.frombuffer(mapped, dtype, count, start).reshape(shape)
+    return np.frombuffer(mapped, dtype, count, found.data_at).reshape(shape)
+
+
+def _is_as_written(stored: bytes, expected: bytes) -> bool:
+    """Whether two headers differ in nothing but the number of spaces at their end, and the length that counts them."""
+    texts = [header[:8] + header[10:].rstrip(b" ") for header in (stored[:-1], expected[:-1])]
+    return texts[0] == texts[1] and stored[-1:] == b"\n"

@@ -16,77 +16,24 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 from packer.errors import InvalidRequest, OutOfMemory
 from packer.files.open_beneath import open_beneath
 from packer.files.safe_paths import components, folded
-from packer.schema import Buffer
-from packer.system.buffer_pool import BufferPool
+from packer.system.buffer_pool import BufferPool, pageable
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
 _MOST_FREE = 8  # pieces of memory that wait for the next file
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class NewFolder:
-    """Files below the new folder `path`; of each folder in it, the one below it that was last written to stays open."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises OSError, FileExistsError where anything is there."""
-        os.mkdir(path)
-        self._root = os.open(path, _FOLDER)
-        self._open: dict[bytes, tuple[tuple[bytes, ...], int]] = {}
-
-    def write(self, top: bytes, components: Sequence[bytes], data: Buffer) -> None:
-        """A new file in the folder `top`; components as `naming.components` gives them. Raises OSError."""
-        names = (top, *components[:-1])
-        opened = self._open.get(top)
-        if opened is None or opened[0] != names:
-            self._close(top)
-            opened = self._open[top] = (names, self._folder(names))
-        file = os.open(components[-1], _NEW_FILE, 0o666, dir_fd=opened[1])
-        try:
-            with memoryview(data) as view:
-                done = 0
-                while done < len(view):
-                    done += os.write(file, view[done:])
-        finally:
-            os.close(file)
-
-    def _folder(self, names: Sequence[bytes]) -> int:
-        descriptor = os.dup(self._root)
-        for name in names:
-            try:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=descriptor)
-                inner = os.open(name, _FOLDER, dir_fd=descriptor)
-            finally:
-                os.close(descriptor)
-            descriptor = inner
-        return descriptor
-
-    def _close(self, top: bytes) -> None:
-        if top in self._open:
-            os.close(self._open.pop(top)[1])
-
-    def close(self) -> None:
-        """Give the descriptors back; may be called twice."""
-        for top in list(self._open):
-            self._close(top)
-        if self._root >= 0:
-            os.close(self._root)
-        self._root = -1
 
 
 class _Memory(threading.local):
     """What a thread reads into: its own, since that is in its core's caches."""
 
     def __init__(self) -> None:
-        self.slabs = BufferPool(_MOST_FREE)
+        self.slabs = BufferPool(_MOST_FREE, new=pageable)
 
 
 class PartFolder:

@@ -29,12 +29,13 @@ from typing import NamedTuple
 
 from packer.errors import CorruptPack, InvalidRequest, OutOfMemory, StorageError
 from packer.files.safe_paths import components
+from packer.files.tree_writer import TreeWriter
 from packer.formats import base
 from packer.formats._columns import zip_arrays
 from packer.formats._columns.layout import Array, arrays
 from packer.formats._columns.mapped import OF_THE_MACHINE, MappedRecords, mapping, opening
 from packer.formats._columns.spool import Spool
-from packer.formats._files import MOST_FILE_BYTES, FileNames, NewFolder, PartFolder
+from packer.formats._files import MOST_FILE_BYTES, FileNames, PartFolder
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
@@ -89,7 +90,7 @@ class Writer(base.Writer):
         self._samples = 0
         self._finished = False
         try:
-            self._folder = NewFolder(path)
+            self._folder = TreeWriter.at(path, keep_open=True)
         except FileExistsError as error:
             raise InvalidRequest(f"{path}: a part must be new, found a file or folder; remove it") from error
         except OSError as error:
@@ -114,13 +115,15 @@ class Writer(base.Writer):
                 spool.add(values[spool.field.name])
             for name, name_spool, size_spool in zip(names, named, sizes, strict=True):
                 field = name_spool.field.name
-                self._folder.write(field.encode(), components(name), values[field])
+                self._folder.write((field.encode(), *components(name)), values[field])
                 name_spool.add(name.encode("utf-8", "surrogateescape"))
                 size_spool.add(len(values[field]).to_bytes(8, "little"))
             for spool in (*gathered, *named, *sizes):
                 spool.settle()
         except OSError as error:
             self.close()  # half a record is written: the part can only be written anew
+            if isinstance(error, StorageError):  # of a file, which it names
+                raise
             raise self._failure(error) from error
         self._samples += 1
 

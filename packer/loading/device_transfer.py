@@ -22,12 +22,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from packer.errors import InvalidRequest
 from packer.loading.nested import mapped, tensors
+from packer.system.buffer_pool import Slab
 
 MeanStd = tuple[Sequence[float], Sequence[float]]
 
@@ -233,10 +232,9 @@ class CUDATransfer:
         return sent.batch
 
 
-def pinned(size: int) -> npt.NDArray[np.uint8]:
+def pinned(size: int) -> Slab:
     """Memory that a copy to a CUDA device can leave from while the host goes on."""
-    memory: npt.NDArray[np.uint8] = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
-    return memory
+    return Slab(torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy())
 
 
 def transfer_to(device: str | torch.device | int, finish: PostProcessing, skip: Collection[str] = ()) -> DeviceTransfer:

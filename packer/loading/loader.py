@@ -125,7 +125,11 @@ class Loader:
         sized: Any = dataset
         rank, world_size = place_among_ranks(rank, world_size, given_order=sampler is not None)
         self.order = Order(
-            *(len(sized), batch_size, shuffle, seed, drop_last),
+            len(sized),
+            batch_size,
+            shuffle,
+            seed,
+            drop_last,
             rank=rank,
             world_size=world_size,
             steps_per_epoch=steps_per_epoch,

@@ -20,7 +20,7 @@ from packer.loading.sampling import Step, Steps
 from packer.loading.worker_transport import BatchLayout, PackedBatch
 from packer.system._torch_private import end_workers
 from packer.system.buffer_pool import BufferPool, Bytes
-from packer.system.shared_memory import Address, MappedBuffers, address_of, shared
+from packer.system.shared_memory import Address, MappedBuffers, SharedSlab, shared
 
 _AHEAD = 2  # batches of each worker that are in the making, or wait
 _PAGE = 1 << 16
@@ -64,10 +64,10 @@ class _WorkerDataset(Dataset[Any]):
 class _TaskSampler:
     """The tasks of the pass that is going on, as DataLoader's sampler; each holds its slab until its parcel comes."""
 
-    slabs: BufferPool
+    slabs: BufferPool[SharedSlab]
     steps: Steps | None = None
     size: int = 0  # of a slab; 0 while nobody knows how much a batch takes
-    held: deque[Bytes | None] = field(default_factory=deque)
+    held: deque[SharedSlab | None] = field(default_factory=deque)
 
     def __iter__(self) -> Iterator[_Task]:
         while self.held:  # DataLoader asks for the first task when no worker has an old one left
@@ -76,7 +76,7 @@ class _TaskSampler:
         while self.steps is not None and (step := self.steps.next()) is not None:
             slab = self.slabs.reserve(self.size) if self.size else None
             self.held.append(slab)
-            yield _Task(step, address_of(slab) if slab is not None else None)
+            yield _Task(step, slab.address if slab is not None else None)
 
 
 class WorkerPool:
@@ -116,9 +116,16 @@ class WorkerPool:
     def _started(self) -> DataLoader[Any]:
         generator = torch.Generator()  # of its own: the caller's stays as it is
         generator.manual_seed(self._seed)
-        how: dict[str, Any] = {"sampler": self._tasks, "batch_size": None, "collate_fn": _as_it_is}
-        how |= {"num_workers": self._workers, "prefetch_factor": _AHEAD, "persistent_workers": True}
-        return DataLoader(self._make, generator=generator, **how)
+        return DataLoader(
+            self._make,
+            sampler=self._tasks,
+            batch_size=None,
+            collate_fn=_as_it_is,
+            generator=generator,
+            num_workers=self._workers,
+            prefetch_factor=_AHEAD,
+            persistent_workers=True,
+        )
 
     def take(self, turn: int) -> Any:
         """The next batch of that pass; raises StopIteration after the last, and what went wrong, in its turn."""
@@ -135,7 +142,7 @@ class WorkerPool:
             if isinstance(sent, PackerError):
                 raise sent
             slab = self._tasks.held.popleft()
-            batch = sent.unpacked(self._tasks.slabs.give(slab, slab.size) if slab is not None else None)
+            batch = sent.unpacked(self._tasks.slabs.give(slab, slab.memory.size) if slab is not None else None)
         except StopIteration:
             raise
         except BaseException:  # also Ctrl-C in the middle of a message, or before its slab was taken: nothing fits then
@@ -154,7 +161,7 @@ class WorkerPool:
         self._loader = self._running = None
         self._tasks = _TaskSampler(self._slabs(), size=self._tasks.size)  # nobody writes into this memory
 
-    def _slabs(self) -> BufferPool:
+    def _slabs(self) -> BufferPool[SharedSlab]:
         """Memory for what is on its way and in the making, and for what a caller may keep a little longer."""
         numbers = self._numbers
         return BufferPool(2 * (_AHEAD * self._workers + 2), new=lambda size: shared(size, next(numbers)))

@@ -5,7 +5,6 @@ that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. All name
 written, and the folder appears complete or not at all.
 """
 
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy as np
 from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackExists
+from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import Collisions, components
 from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
@@ -90,7 +90,7 @@ def extract(
         with work_folder(target.with_name(f".{target.name}.extract"), _NAMES) as place:
             try:
                 place.clear()  # of a run that was killed
-                with TreeWriter(place, _TREE) as tree:
+                with TreeWriter.inside(place, _TREE) as tree:
                     found = work.write(tree, counter)
                     tree.sync()
                 _check_target(folder, target)
@@ -234,9 +234,7 @@ class _Extraction:
             array = np.asarray(self._codecs[origin.name].decode(value))
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
-        file = io.BytesIO()
-        np.save(file, array, allow_pickle=False)
-        return file.getvalue()
+        return npy_file(array)
 
 
 def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:

@@ -11,20 +11,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from packer import formats
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_sha256
 from packer.files.open_folder import OpenFolder
 from packer.files.storage import file_bytes, file_sha256
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
-from packer.formats.base import Reader
 from packer.pack import manifest as manifests
-from packer.pack import reader_cache
 from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER
 from packer.pack.index_writer import PartIndex, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
-from packer.pack.reader import check_part
+from packer.pack.part_opener import PartOpener
 from packer.schema import KEY
 
 NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
@@ -82,17 +79,13 @@ def _in_order(fresh: Sequence[IndexFile], old: Sequence[IndexFile]) -> tuple[Ind
 
 def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
     """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
-    module = formats.load(manifest.format)
-    key = check_part(path, part, is_folder=module.Reader.is_folder)
+    opener = PartOpener(manifest.format, manifest.schema)
+    key = opener.check(path, part)
     if part_sha256(path, most_bytes=part.bytes) != part.sha256:
         raise CorruptPack(
             f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
             "copy it again, or pack again from the source"
         )
-
-    def make() -> Reader:
-        reader: Reader = module.Reader(path, manifest.schema, samples=part.samples)
-        return reader
 
     piece = PartIndex(manifest.schema)
     names = manifest.schema.names
@@ -100,7 +93,7 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
         raise CorruptPack(
             f"{path}: its samples have no field 'key', so no index can be made; pack again from the source"
         )
-    with reader_cache.table.pinned(key, make) as reader:
+    with opener.shared(path, part, key) as reader:
         for row in range(part.samples):
             record = reader.read(row, names)
             numbers = {field.name: bytes(record[field.name]) for field in manifest.schema if field.is_column}

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.npy_arrays import write_header
+from packer.files.npy_arrays import npy_header
 from packer.files.storage import failing, make_folder, sync, write_file
 from packer.pack.index import FOLDER, file_dtypes
 from packer.pack.manifest import IndexFile
@@ -140,7 +140,7 @@ def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable
     """A new .npy file from arrays, bytes or sections of pieces, synced; raises StorageError."""
     with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)
-        write_header(tee, dtype, shape)  # type: ignore[arg-type]
+        tee.write(npy_header(dtype, shape))
         for block in blocks:
             data = block.read() if isinstance(block, _Section) else block
             tee.write(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)

@@ -22,9 +22,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packer import codecs, formats
+from packer import codecs
 from packer.errors import CorruptPack, CrashingPart, PackerError, StorageError
 from packer.formats.base import Reader, Record
+from packer.pack.part_opener import PartOpener
 from packer.schema import Schema
 
 _MOST_ENDS = 50  # of processes, a third of a second each, before the rest of a part is given up
@@ -141,7 +142,7 @@ def serve(pipe: PipeEnds, format: str, schema: list[dict[str, Any]]) -> None:
     """Answer until the other side is gone: the body of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the process that asks
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    module, described = formats.load(format), codecs.described(Schema.from_json(schema))
+    opener = PartOpener(format, codecs.described(Schema.from_json(schema)))
     path, reader = "", None
     with suppress(*_GONE):
         while True:
@@ -151,7 +152,7 @@ def serve(pipe: PipeEnds, format: str, schema: list[dict[str, Any]]) -> None:
                     if reader is not None:
                         reader.close()
                     reader = None
-                    path, reader = wanted, module.Reader(Path(wanted), described, samples=samples)
+                    path, reader = wanted, opener.open(Path(wanted), samples)
                 record = reader.read(row, names) if names else {}
                 values = [bytes(record[name]) for name in names]
             except PackerError as error:

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import stat
 import threading
 import weakref
 import zlib
@@ -17,8 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from packer import formats
-from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, StorageError
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
 from packer.pack import manifest, reader_cache
@@ -26,7 +24,7 @@ from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
-from packer.pack.manifest import Part
+from packer.pack.part_opener import PartOpener
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.limits import Machine
@@ -72,10 +70,9 @@ class Pack:
         self.schema = self.manifest.schema
         check_holes(folder, self.manifest, copies=copies)
         self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
-        self._module = formats.load(self.manifest.format)
+        self._opener = PartOpener(self.manifest.format, self.schema)
         self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]
-        self._folders = self._module.Reader.is_folder
-        self._keys = [check_part(path, part, is_folder=self._folders) for path, part in self._parts]
+        self._keys = [self._opener.check(path, part) for path, part in self._parts]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
         self._apart = ReaderProcess(self.manifest.format, self.schema) if apart else None
         self._hashing = threading.Lock()
@@ -98,7 +95,7 @@ class Pack:
     @property
     def is_mapped(self) -> bool:
         """Whether records are views of mapped files; otherwise each is read into memory of its own."""
-        return not self._folders
+        return not self._opener.is_folder
 
     def locate(self, index: int) -> tuple[int, int]:
         """Part number and row in it of a sample, 0 <= index < len."""
@@ -108,12 +105,10 @@ class Pack:
     def reader(self, number: int) -> Reader:
         """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
         path, part = self._parts[number]
-        if (
-            check_part(path, part, is_folder=self._folders) != self._keys[number]
-        ):  # --overwrite may have put another pack in the place of ours
+        if self._opener.check(path, part) != self._keys[number]:
+            # --overwrite may have put another pack in the place of ours
             raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
-        reader: Reader = self._module.Reader(path, self.schema, samples=part.samples, readahead=self._readahead)
-        return reader
+        return self._opener.open(path, part.samples, readahead=self._readahead)
 
     @contextmanager
     def record(self, index: int, names: Sequence[str], *, check: bool = True) -> Iterator[Record]:
@@ -177,7 +172,7 @@ class Pack:
         path, part = self._parts[number]
         with self._hashing:  # threads come to a part at once
             if number not in self._hashed:
-                check_part(path, part, is_folder=self._folders)
+                self._opener.check(path, part)
                 try:
                     found = part_sha256(path, most_bytes=part.bytes)
                 except CorruptPack:  # more than the manifest says, or a link: there may be sound samples nevertheless
@@ -242,31 +237,6 @@ class Pack:
         """Part, sample, key and field, for messages."""
         path, _ = self._parts[self.locate(index)[0]]
         return f"{path} {self.index.describe(index, name)}"
-
-
-def check_part(path: Path, part: Part, *, is_folder: bool = False) -> reader_cache.Key:
-    """Compare a part's size with the manifest (mapping a cut file would kill the process); returns its identity.
-
-    is_folder: of a part that is one, this says nothing of the files in it, of which there may be millions: their sizes
-    are compared one by one when they are read. Raises CorruptPack, StorageError where the file system does not answer.
-    """
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorruptPack(f"{path}: part is missing; copy the pack again") from error
-    except OSError as error:
-        raise StorageError(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
-    if is_folder:
-        if not stat.S_ISDIR(status.st_mode):
-            raise CorruptPack(f"{path}: expected a folder, found a file, link or device; copy the pack with cp -rL")
-        return status.st_dev, status.st_ino
-    if not stat.S_ISREG(status.st_mode):
-        raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
-    if status.st_size != part.bytes:
-        raise CorruptPack(
-            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack again"
-        )
-    return status.st_dev, status.st_ino
 
 
 def _close(

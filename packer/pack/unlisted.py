@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from packer import formats
 from packer.errors import InvalidRequest
 from packer.files.digest import entries
-from packer.formats.base import Reader
 from packer.pack import manifest as manifests
-from packer.pack import reader_cache
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest, Part
-from packer.pack.reader import check_part
+from packer.pack.part_opener import PartOpener
 
 # the names in the folder of a pack, finished or not
 PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
@@ -31,7 +28,7 @@ def check_whole(folder: Path) -> None:
 
 def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
     """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
-    is_folder = formats.load(manifest.format).Reader.is_folder
+    is_folder = PartOpener(manifest.format, manifest.schema).is_folder
     parts = {part.name for part in manifest.parts}
     known = manifest.files
     folders = {INDEX, EXTRAS} if manifest.extras else {INDEX}
@@ -48,15 +45,10 @@ def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
 
 def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
     """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageError."""
-    module = formats.load(manifest.format)
-    if not module.Reader.is_folder:
+    opener = PartOpener(manifest.format, manifest.schema)
+    if not opener.is_folder:
         return
-
-    def make() -> Reader:
-        reader: Reader = module.Reader(path, manifest.schema, samples=part.samples)
-        return reader
-
-    with reader_cache.table.pinned(check_part(path, part, is_folder=True), make) as reader:
+    with opener.shared(path, part, opener.check(path, part)) as reader:
         known = set(reader.files())
     folders = {name.rpartition(b"/")[0] for name in known}
     for folder in list(folders):

@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
 
-from packer import codecs, formats
+from packer import codecs
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
 from packer.files.digest import part_bytes, part_sha256
@@ -36,7 +36,7 @@ from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import IndexFile, Manifest, Part
-from packer.pack.reader import check_part
+from packer.pack.part_opener import PartOpener
 from packer.pack.unlisted import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
@@ -215,7 +215,7 @@ class _Parts:
         self._index = index
         self._depth = depth
         self._subset = subset
-        self._module = formats.load(manifest.format)
+        self._opener = PartOpener(manifest.format, manifest.schema)
         self._apart = ReaderProcess(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
@@ -230,10 +230,9 @@ class _Parts:
         path = self._folder / part.name
         sound = None  # not known
         try:
-            is_folder = self._module.Reader.is_folder
-            key = check_part(path, part, is_folder=is_folder)
+            key = self._opener.check(path, part)
             found = part_bytes(path)
-            if found != part.bytes:  # of a file check_part knows
+            if found != part.bytes:  # of a file the opener knows
                 yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
             if hashed and self._depth != "quick":
                 sound = found == part.bytes and part_sha256(path) == part.sha256
@@ -261,12 +260,7 @@ class _Parts:
             reader = self._apart.reader(path, part.samples)
             reader.check()
             return closing(reader)
-
-        def make() -> Reader:
-            made: Reader = self._module.Reader(path, self._schema, samples=part.samples)
-            return made
-
-        return reader_cache.table.pinned(key, make)
+        return self._opener.shared(path, part, key)
 
     def _records(
         self, index: Index, part: Part, subset: Subset, *, key: reader_cache.Key | None, first: int

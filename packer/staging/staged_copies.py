@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from packer import formats
 from packer.errors import Locked, StorageError, UnsafePath
 from packer.files.digest import part_bytes
 from packer.files.open_folder import OpenFolder
@@ -23,6 +22,7 @@ from packer.pack import manifest as manifests
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
+from packer.pack.part_opener import PartOpener
 from packer.pack.unlisted import PACK_NAMES
 from packer.staging.user_folder import UserFolder
 
@@ -232,7 +232,7 @@ class StagedCopy:
 
 def parts_of(manifest: Manifest) -> list[StagedFile]:
     """The parts of a pack, in order."""
-    is_folder = formats.load(manifest.format).Reader.is_folder
+    is_folder = PartOpener(manifest.format, manifest.schema).is_folder
     return [StagedFile(part.name, part.bytes, part.sha256, part.samples, is_folder) for part in manifest.parts]
 
 

@@ -20,7 +20,7 @@ from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.holes import check_holes
 from packer.pack.manifest import Manifest
-from packer.pack.reader import check_part
+from packer.pack.part_opener import check_part
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies
@@ -73,7 +73,7 @@ def copy_folder(source: Path, target: OpenFolder, name: str, *, reserved: Path, 
     """
     digest = FolderDigest()
     left = reserved.stat().st_size
-    with opened_folder(source) as root, TreeWriter(target, name) as tree:
+    with opened_folder(source) as root, TreeWriter.inside(target, name) as tree:
         for path, size in entries(source):
             components = path.split(b"/")
             if size is None:

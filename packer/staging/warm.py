@@ -9,7 +9,7 @@ from packer.files.open_beneath import open_beneath
 from packer.files.storage import failing, open_file
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
-from packer.pack.reader import check_part
+from packer.pack.part_opener import check_part
 from packer.staging.staged_copies import StagedFile, parts_of
 from packer.system.page_cache import resident_bytes
 

@@ -19,36 +19,45 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from packer.synthetic._drawing import Camera, Drawing, Grain, Lamp, concrete, draw, encode, lit
+from packer.synthetic._things import (
+    THINGS,
+    Chords,
+    Generator,
+    Grasp,
+    Mask,
+    Picture,
+    Plane,
+    differ,
+    fits,
+    make,
+    outline,
+    place,
+)
 from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
-from packer.synthetic.rendering import image
-from packer.synthetic.rendering.camera import Camera
-from packer.synthetic.rendering.catalogue import THINGS, make, place
-from packer.synthetic.rendering.grasp import Generator, Grasp, Mask, Search, differ, find, fits
-from packer.synthetic.rendering.part import Plane
-from packer.synthetic.rendering.scene import Rendering, Scene, render
-from packer.synthetic.rendering.shadow import Lamp
-from packer.synthetic.rendering.texture import Grain, Picture, concrete
 
 _SIDE = 1024
 _FOCAL = 1920.0  # px: 2 cm are 25.6 px at 1.5 m
 _CAMERA = Camera(
     1.4775, 0.2605, _FOCAL, (_SIDE, _SIDE)
 )  # 10 degrees off the vertical; the table is 1.43 to 1.57 m away
+_FALLOFF = np.array([[0.93, 0.99, 0.93], [0.97, 1.0, 0.97], [0.88, 0.92, 0.88]])  # light, darker towards the corners
 _PARTS = 12
 _FINGER = 0.02  # m, length of the default jaw
 _WIDEST = 0.165  # m, the narrow side of a thing: the gripper opens to 270 px
 _JAWS = (1.0, 0.5, 1.5, 2.0, 3.0)
-_SEARCH = Search(tries=150, longest=270, gap=(3.0, 12.0), jaw=(10.0, 10.0), unit=1.5, stride=2)
+_LONGEST = 270.0  # px, the widest opening
+# LZW, two rows per strip, no predictor: TIFF 6.0 tags 259, 278 and 317
+_LZW = (cv2.IMWRITE_TIFF_COMPRESSION, 5, cv2.IMWRITE_TIFF_ROWSPERSTRIP, 2, cv2.IMWRITE_TIFF_PREDICTOR, 1)
 _STEP = np.float32(0.0064)  # 1/m between two disparities
 
 
 @dataclass(frozen=True)
 class _Studio:
-    """What all views share: the floor, how the lamp falls on it, and noise."""
+    """What all views share: the floor and noise."""
 
     seed: int
     floor: Picture
-    light: Picture
     grain: Grain
 
 
@@ -71,8 +80,7 @@ def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missin
     views = sample_views(samples, seed=seed)
     with publishing(folder) as partial_folder:
         random = stream(seed, 0)
-        floor = concrete(random, _SIDE)
-        studio = _Studio(seed, floor, _falloff(), Grain(random, (_SIDE, _SIDE), deviation=0.8))
+        studio = _Studio(seed, concrete(random, _SIDE), Grain(random, (_SIDE, _SIDE), deviation=0.8))
         lacking = 0 if missing_grasps else None
         draw = partial(_draw, studio, views=views, lacking=lacking)
         return write_samples(draw, partial_folder, samples=samples, threads=threads)
@@ -90,45 +98,34 @@ def sample_views(samples: int, *, seed: int) -> list[View]:
     return views[:samples]
 
 
-def _falloff() -> Picture:
-    """Light on the floor, uint8 RGB: a little darker towards the corners and the bottom."""
-    y, x = np.mgrid[-1 : 1 : _SIDE * 1j, -1 : 1 : _SIDE * 1j]
-    level = 250 - 14 * (x * x + y * y) - 8 * y
-    return np.asarray(cv2.cvtColor(level.astype(np.uint8), cv2.COLOR_GRAY2BGR))
-
-
 def _draw(studio: _Studio, index: int, *, views: list[View], lacking: int | None) -> dict[str, bytes]:
     view = views[index]
     random = stream(studio.seed, 1, index)
-    drawn = _rendered(studio, view, random=random)
-    mask = drawn.full_mask()
-    depth = drawn.full_depth(_CAMERA.table_depth())
+    drawn = _drawn(studio, view, random=random)
     stem = f"Jacquard_Dataset_{view.thing % _PARTS}/{view.hash}/{view.number}_{view.hash}_"
     files = {
-        f"{stem}RGB.png": image.png(studio.grain.add(drawn.picture, random)),
-        f"{stem}mask.png": image.png(mask),
-        f"{stem}perfect_depth.tiff": image.tiff_lzw(depth),
-        f"{stem}stereo_depth.tiff": image.tiff_lzw(_stereo(depth, mask, random=random)),
-        f"{stem}grasps.txt": _rows(mask, depth, random=random),
+        f"{stem}RGB.png": encode(".png", studio.grain.add(drawn.picture, random)),
+        f"{stem}mask.png": encode(".png", drawn.mask),
+        f"{stem}perfect_depth.tiff": encode(".tiff", drawn.depth, *_LZW),
+        f"{stem}stereo_depth.tiff": encode(".tiff", _stereo(drawn.depth, drawn.mask, random=random), *_LZW),
+        f"{stem}grasps.txt": _rows(drawn.mask, drawn.depth, random=random),
     }
     if index == lacking:
         del files[f"{stem}grasps.txt"]
     return files
 
 
-def _rendered(studio: _Studio, view: View, *, random: Generator) -> Rendering:
+def _drawn(studio: _Studio, view: View, *, random: Generator) -> Drawing:
     kinds = tuple(THINGS)
     shape = stream(studio.seed, 3, view.thing)
     thing = make(kinds[shape.integers(len(kinds))], shape)
-    corners = np.concatenate([part.corners[:, :2] for part in thing])
-    scale = min(shape.uniform(1.0, 1.9), _WIDEST / float(np.ptp(corners, axis=0).min()))
-    at = random.uniform(-0.09, 0.09, 2)
-    thing = place(thing, turn=random.uniform(0, 2 * math.pi), at=(float(at[0]), float(at[1])), scale=scale)
+    scale = min(shape.uniform(1.0, 1.9), _WIDEST / float(np.ptp(outline(thing), axis=0).min()))
+    x, y = random.uniform(-0.09, 0.09, 2).tolist()
+    thing = place(thing, turn=random.uniform(0, 2 * math.pi), at=(x, y), scale=scale)
     lamp = Lamp(random.uniform(0, 2 * math.pi), random.uniform(0.85, 1.25), sky=0.9, softness=0.45)
-    top, left = random.integers(0, _SIDE, 2)
-    floor = np.rot90(np.roll(studio.floor, (int(top), int(left)), (0, 1)), int(random.integers(4)))
-    table = np.asarray(cv2.multiply(np.ascontiguousarray(floor), studio.light, scale=1 / 255), np.uint8)
-    return render(Scene(_CAMERA, thing, lamp), table)
+    top, left = random.integers(0, _SIDE, 2).tolist()
+    floor = np.rot90(np.roll(studio.floor, (top, left), (0, 1)), int(random.integers(4)))
+    return draw(thing, _CAMERA, lamp, table=lit(np.ascontiguousarray(floor), _FALLOFF))
 
 
 def _rows(mask: Mask, depth: Plane, *, random: Generator) -> bytes:
@@ -136,7 +133,8 @@ def _rows(mask: Mask, depth: Plane, *, random: Generator) -> bytes:
     wanted = int(np.clip(random.poisson(27), 9, 59))
     kept: list[Grasp] = []
     rows = []
-    for grasp in find(mask, random, search=_SEARCH):
+    chords = Chords.through(mask, random, count=150, longest=_LONGEST, stride=2)
+    for grasp in chords.grasps(random, longest=_LONGEST, gap=(3.0, 12.0), unit=1.5):
         if len(kept) == wanted or not all(differ(grasp, other, distance=6) for other in kept):
             continue
         jaw = _FINGER * _FOCAL / float(depth[round(grasp.y), round(grasp.x)])

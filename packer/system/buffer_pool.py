@@ -18,7 +18,9 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,54 +42,64 @@ def _moment() -> tuple[int, int, int]:
     return len(_ended), len(_begun), os.getpid()
 
 
-def pageable(size: int) -> Bytes:
+@dataclass(eq=False)
+class Slab:
+    """Memory that a pool gives out again and again. memory: all of it; who holds only this keeps nothing back."""
+
+    memory: Bytes
+
+
+AnySlab = TypeVar("AnySlab", bound=Slab)
+
+
+def pageable(size: int) -> Slab:
     """Memory as the process has it."""
-    return np.empty(size, np.uint8)
+    return Slab(np.empty(size, np.uint8))
 
 
-class _ReleaseWatch(weakref.ref[Bytes]):
+class _ReleaseWatch(weakref.ref[Bytes], Generic[AnySlab]):
     """Calls its callback when the view is gone; one watch of another, `then`, of the same view."""
 
     __slots__ = ("slab", "then")
     __hash__ = object.__hash__  # of the watch, not of the array
     __eq__ = object.__eq__
 
-    slab: Bytes
-    then: "_ReleaseWatch"
+    slab: AnySlab
+    then: "_ReleaseWatch[AnySlab]"
 
 
-class BufferPool:
+class BufferPool(Generic[AnySlab]):
     """For several threads."""
 
-    def __init__(self, most_free: int, *, new: Callable[[int], Bytes] = pageable) -> None:
+    def __init__(self, most_free: int, *, new: Callable[[int], AnySlab]) -> None:
         """most_free: how many slabs are kept that nobody uses. new: makes a slab of so many bytes."""
         self._new = new
-        self._free: deque[Bytes] = deque(maxlen=most_free)
-        self._back: deque[_ReleaseWatch] = deque(maxlen=most_free)  # come back since `_settled`
-        self._out: set[_ReleaseWatch] = set()
+        self._free: deque[AnySlab] = deque(maxlen=most_free)
+        self._back: deque[_ReleaseWatch[AnySlab]] = deque(maxlen=most_free)  # come back since `_settled`
+        self._out: set[_ReleaseWatch[AnySlab]] = set()
         self._settled = _moment()
 
     def take(self, size: int) -> memoryview:
         """Writable bytes, their content undefined."""
         return self.give(self.reserve(size), size)
 
-    def reserve(self, size: int) -> Bytes:
+    def reserve(self, size: int) -> AnySlab:
         """A slab of at least `size` bytes, to be filled before it is given out: until then no fork concerns it."""
         self._settle()
         slab = self._fitting(size)
         return slab if slab is not None else self._new(max(size, 1))
 
-    def give(self, slab: Bytes, size: int) -> memoryview:
+    def give(self, slab: AnySlab, size: int) -> memoryview:
         """The first `size` bytes of a reserved slab, which comes back when nobody holds anything over them."""
-        view = slab[:size]
+        view = slab.memory[:size]
         # the first is what keeps the second; when the view dies, one leaves `_out` and the other joins `_back`
-        watch = _ReleaseWatch(view, self._out.discard)
+        watch: _ReleaseWatch[AnySlab] = _ReleaseWatch(view, self._out.discard)
         watch.then = _ReleaseWatch(view, self._back.append)
         watch.then.slab = slab
         self._out.add(watch)
         return view.data
 
-    def put_back(self, slab: Bytes) -> None:
+    def put_back(self, slab: AnySlab) -> None:
         """A reserved slab that is not given out; nobody writes into it any more."""
         self._free.append(slab)
 
@@ -105,7 +117,7 @@ class BufferPool:
         self._back.clear()
         self._settled = now
 
-    def _emptied(self) -> list[Bytes]:
+    def _emptied(self) -> list[AnySlab]:
         """What has come back, in order; other threads may add to it and empty it meanwhile."""
         found = []
         while self._back:
@@ -115,14 +127,14 @@ class BufferPool:
                 break
         return found
 
-    def _fitting(self, size: int) -> Bytes | None:
+    def _fitting(self, size: int) -> AnySlab | None:
         """The slab that came back last among those that fit: its pages are the warmest."""
         for _ in range(len(self._free)):
             try:
                 slab = self._free.pop()
             except IndexError:  # another thread took the last one
                 return None
-            if size <= slab.size <= _MOST_WASTE * max(size, 1):
+            if size <= slab.memory.size <= _MOST_WASTE * max(size, 1):
                 return slab
             self._free.appendleft(slab)
         return None

@@ -27,15 +27,16 @@ import mmap
 import os
 import weakref
 from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from packer.system._torch_private import new_shared_storage, storage_over_file
-from packer.system.buffer_pool import Bytes
+from packer.system.buffer_pool import Bytes, Slab
 
 _MOST_SLABS = 6  # what a loader keeps on the way from one worker with its usual prefetch_factor, and one in the making
 _MOST_MAPPED = 64  # slabs of a loader that one of its workers has mapped
@@ -71,6 +72,10 @@ class SharedMemory:
         """
         storage, memory = self._take(size)
         return torch.empty(0, dtype=torch.uint8).set_(storage), memory
+
+    def stats(self) -> list[bool]:
+        """Of each slab, whether it is free."""
+        return [slab.is_free() for slab in self._slabs]
 
     def _take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
         if not hasattr(os, "memfd_create"):
@@ -151,30 +156,23 @@ class Address(NamedTuple):
     size: int
 
 
-class _File(mmap.mmap):
-    """Memory without a name, for as long as the object lives."""
+@dataclass(eq=False)
+class SharedSlab(Slab):
+    """Memory that other processes find at its address, for as long as the object lives."""
 
     address: Address
 
 
-def shared(size: int, number: int) -> Bytes:
+def shared(size: int, number: int) -> SharedSlab:
     """A slab that other processes can map; raises OSError where the system has no memfd, or no memory."""
     descriptor = _memory_file(size)
     try:
-        file = _File(descriptor, size, flags=mmap.MAP_SHARED | _POPULATE)
+        file = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | _POPULATE)
     except BaseException:
         os.close(descriptor)
         raise
     weakref.finalize(file, os.close, descriptor)
-    file.address = Address(os.getpid(), descriptor, number, size)
-    return np.frombuffer(file, np.uint8)
-
-
-def address_of(slab: Bytes) -> Address:
-    """Of what `shared` has made."""
-    made: Any = slab
-    found: Address = made.base.obj.address
-    return found
+    return SharedSlab(np.frombuffer(file, np.uint8), Address(os.getpid(), descriptor, number, size))
 
 
 class _Mapping(NamedTuple):
@@ -198,6 +196,10 @@ class MappedBuffers:
 
     def __init__(self) -> None:
         self._mappings: OrderedDict[int, _Mapping] = OrderedDict()
+
+    def numbers(self) -> list[int]:
+        """Of the slabs that are mapped, the one that was asked for last at the end."""
+        return list(self._mappings)
 
     def get(self, address: Address) -> Bytes:
         """The slab's memory; raises OSError where this process may not see it."""

@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -170,8 +170,16 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
 # ---- the report: a table, the fastest in one sentence, JSON and CSV
 
 CSV_HEAD = (
-    *("source", "loader", "workers", "round", "samples_per_second", "mb_per_second", "cpu_seconds_per_1000"),
-    *("first_batch_seconds", "memory_mb", "resident_share"),
+    "source",
+    "loader",
+    "workers",
+    "round",
+    "samples_per_second",
+    "mb_per_second",
+    "cpu_seconds_per_1000",
+    "first_batch_seconds",
+    "memory_mb",
+    "resident_share",
 )
 
 
@@ -241,8 +249,8 @@ def _warm(lines: Sequence[BenchRow]) -> Iterator[str]:
             yield f"{name}: cold before every turn (at most {max(share or 0.0 for share in found):.1%} left in memory)."
 
 
-def document(lines: Sequence[BenchRow], **options: Any) -> dict[str, Any]:
-    """Everything, for programs."""
+def document(lines: Sequence[BenchRow], options: Mapping[str, object]) -> dict[str, Any]:
+    """Everything, for programs. options: what the user asked for."""
     rows = [
         {
             "source": line.subject.name,
@@ -260,7 +268,7 @@ def document(lines: Sequence[BenchRow], **options: Any) -> dict[str, Any]:
         }
         for line in lines
     ]
-    return {"title": "packer bench", "options": options, "lines": rows}
+    return {"title": "packer bench", "options": dict(options), "lines": rows}
 
 
 def csv_rows(lines: Sequence[BenchRow]) -> list[tuple[Any, ...]]:
@@ -272,10 +280,16 @@ def csv_rows(lines: Sequence[BenchRow]) -> list[tuple[Any, ...]]:
             share = line.warm_share[number] if line.warm_share else ""
             rows.append(
                 (
-                    *(line.subject.name, line.setting.loader, line.setting.workers, number + 1),
-                    *(f"{rate:.2f}", f"{rate * line.mb_per_sample:.3f}"),
+                    line.subject.name,
+                    line.setting.loader,
+                    line.setting.workers,
+                    number + 1,
+                    f"{rate:.2f}",
+                    f"{rate * line.mb_per_sample:.3f}",
                     f"{turn['cpu_seconds'] / turn['samples'] * 1000:.3f}",
-                    *(f"{turn['first_batch_seconds']:.4f}", f"{line.memory_mb:.1f}", share),
+                    f"{turn['first_batch_seconds']:.4f}",
+                    f"{line.memory_mb:.1f}",
+                    share,
                 )
             )
     return rows

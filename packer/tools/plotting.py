@@ -9,14 +9,21 @@ from typing import Any
 from packer.errors import InvalidRequest, MissingPackage
 from packer.files.save import save as save_file
 from packer.files.text import plot_label
+from packer.inspect import okabe_ito
+from packer.inspect.okabe_ito import as_hex
 from packer.registry import import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
 from packer.tools.workload import LOADERS, OURS, STOCK
 
 BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
-# told apart by people who do not see all colours, too: Okabe and Ito, "Color universal design", 2008
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
+PALETTE = tuple(
+    as_hex(colour)
+    for colour in (
+        *(okabe_ito.BLUE, okabe_ito.ORANGE, okabe_ito.GREEN, okabe_ito.PURPLE),
+        *(okabe_ito.VERMILION, okabe_ito.SKY, okabe_ito.YELLOW, okabe_ito.BLACK),
+    )
+)
 _DPI = 120
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -78,7 +85,8 @@ def _bars(axes: Any, found: dict[tuple[str, str], BenchRow], colours: dict[str, 
         low, high = line.rate - min(line.rates), max(line.rates) - line.rate
         stock = loader == STOCK
         axes.barh(
-            *(at, line.rate),
+            at,
+            line.rate,
             xerr=([low], [high]),
             color="white" if stock else colours[name],
             edgecolor=colours[name],
@@ -101,10 +109,15 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
         ordered = sorted(lines, key=lambda line: line.setting.workers)
         workers = [line.setting.workers for line in ordered]
         stock = loader == STOCK
-        how = {"color": colours[name], "linestyle": "--" if stock else "-"}
         face = "white" if stock else colours[name]
         axes.plot(
-            workers, [line.rate for line in ordered], marker="o", mfc=face, label=f"{plot_label(name)}, {loader}", **how
+            workers,
+            [line.rate for line in ordered],
+            marker="o",
+            mfc=face,
+            label=f"{plot_label(name)}, {loader}",
+            color=colours[name],
+            linestyle="--" if stock else "-",
         )
         lowest, highest = [min(line.rates) for line in ordered], [max(line.rates) for line in ordered]
         axes.fill_between(workers, lowest, highest, color=colours[name], alpha=0.12, linewidth=0)
@@ -118,7 +131,12 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
 
 # ---- tune: the columns stacked over the number of workers
 
-_COLOURS = {"compute": "#009e73", "wait": "#d55e00", "first": "#e69f00", "epoch": "#cc79a7"}
+_COLOURS = {
+    "compute": as_hex(okabe_ito.GREEN),
+    "wait": as_hex(okabe_ito.VERMILION),
+    "first": as_hex(okabe_ito.ORANGE),
+    "epoch": as_hex(okabe_ito.PURPLE),
+}
 _TOLD = {
     "compute": "compute",
     "wait": "waiting for a batch",
@@ -155,7 +173,8 @@ def _stack(axes: Any, rows: Sequence[TuneRow], plan: SweepPlan, best: TuneRow) -
     for place, row in zip(places, rows, strict=True):
         if row is best:
             axes.annotate(
-                *("recommended", (place, below[place])),
+                "recommended",
+                (place, below[place]),
                 xytext=(place, 0.97),
                 textcoords=("data", "axes fraction"),
                 ha="center",

@@ -16,7 +16,7 @@ there (a JPEG decoded no further than the view shows, straight into the batch) i
 
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -248,24 +248,30 @@ def _copy(batch: Any, device: str) -> None:
 # ---- a pack as the user names it
 
 
-def profiled(
-    pack: Path, *, samples: int, batch: int, cold: bool, geometry: str | None = None, **subject: Any
+def profile_pack(
+    pack: Path,
+    *,
+    samples: int,
+    batch_size: int,
+    cold: bool,
+    geometry: str | None = None,
+    fields: tuple[str, ...] | None = None,
+    transform: str | None = None,
 ) -> tuple[Profile, str]:
     """The profile of at most so many samples, drawn at random but always the same; and what to say of the page cache.
 
-    geometry: as people write it. subject: fields and transform of a Subject. Raises InvalidRequest for what is no pack.
+    geometry: as people write it. fields, transform: see Subject. Raises InvalidRequest for what is no pack.
     """
-    (chosen,) = subjects((pack,), geometry, **subject)
+    (chosen,) = subjects((pack,), geometry, fields=fields, transform=transform)
     if not chosen.is_pack:
         raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
     told = _dropped(cold_files.drop(chosen.files())) if cold else ""
     dataset: Any = chosen.open()
     indices = np.random.default_rng(0).permutation(len(dataset))[:samples].tolist()
     device = "cuda" if torch.cuda.is_available() else None
-    how: dict[str, Any] = {"batch_size": batch, "device": device}
     if not cold:
-        profile(dataset, indices, **how)
-    return profile(dataset, indices, **how), told
+        profile(dataset, indices, batch_size=batch_size, device=device)
+    return profile(dataset, indices, batch_size=batch_size, device=device), told
 
 
 def _dropped(left: cold_files.Residency) -> str:
@@ -334,15 +340,15 @@ def _notes(found: Profile) -> Iterator[str]:
     yield f"Slowest samples: {worst}."
 
 
-def document(found: Profile, **options: Any) -> dict[str, Any]:
-    """Everything, for programs; milliseconds per sample."""
+def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
+    """Everything, for programs; milliseconds per sample. options: what the user asked for."""
     fields: dict[str, dict[str, float]] = {}
     for (stage, name), seconds in found.seconds.items():
         if name:
             fields.setdefault(stage, {})[name] = seconds / found.samples * 1e3
     return {
         "title": "packer profile",
-        "options": options,
+        "options": dict(options),
         "samples": found.samples,
         "device": found.device,
         "ms_per_sample": {stage: found.of(stage) for stage in STAGES},

@@ -76,9 +76,17 @@ def draw(found: Profile, path: Path, *, title: str, verdict: str) -> None:
     figure = plotting.new_figure(10, 2.6)
     axes = figure.add_subplot()
     for bar in bars(found):
-        how = {"color": bar.colour, "alpha": 0.55 if bar.level == 2 else 1.0, "edgecolor": "white", "height": 0.94}
         name = f"{bar.label} {bar.milliseconds:.3f} ms" if bar.level == 1 else None
-        axes.barh(-bar.level, bar.width, left=bar.start, label=name, **how)
+        axes.barh(
+            -bar.level,
+            bar.width,
+            left=bar.start,
+            label=name,
+            color=bar.colour,
+            alpha=0.55 if bar.level == 2 else 1.0,
+            edgecolor="white",
+            height=0.94,
+        )
         label = _fitting(bar)
         axes.text(bar.start + bar.width / 2, -bar.level, label, ha="center", va="center", fontsize="small")
     axes.set_xlim(0, 1)

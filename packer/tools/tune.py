@@ -14,7 +14,7 @@ epochs and all first waits but one are counted twice; here nothing is.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,16 +56,21 @@ class SweepPlan:
         return lambda _: time.sleep(self.step_seconds)
 
 
-PLANNED = ("steps", "epochs", "step_ms", "step", "early_break")  # what `planned` takes of a user's options
-
-
 def planned(
-    subject: Subject, batch_size: int, *, steps: int | None, epochs: int, early_break: bool, **step: Any
+    subject: Subject,
+    batch_size: int,
+    *,
+    steps: int | None,
+    epochs: int,
+    step_ms: float | None,
+    step: str | None,
+    early_break: bool,
 ) -> SweepPlan:
-    """The plan that a user asked for. step: step_ms and step; raises InvalidRequest for what does not fit the
-    subject.
+    """The plan that a user asked for; raises InvalidRequest for what does not fit the subject.
+
+    steps: batches of an epoch, None for all, at most 100. step_ms: milliseconds that a step takes; step: a function.
     """
-    if step["step"] is not None and step["step_ms"] is not None:
+    if step is not None and step_ms is not None:
         raise InvalidRequest("--step and --step-ms both say what a step computes; give one of them")
     there = -(-subject.count() // batch_size)
     if steps is not None and steps > there:
@@ -75,7 +80,7 @@ def planned(
     if early_break and (steps is None or steps == there):
         raise InvalidRequest(f"--early-break: say with --steps after how many of the {there} batches of a pass")
     settled = steps or min(there, _MOST_STEPS)
-    return SweepPlan(settled, epochs, (step["step_ms"] or 0) / 1e3, step["step"], early_break)
+    return SweepPlan(settled, epochs, (step_ms or 0) / 1e3, step, early_break)
 
 
 @dataclass
@@ -274,9 +279,14 @@ def text(rows: Sequence[TuneRow], plan: SweepPlan, *, cores: int) -> list[str]:
 def _cells(row: TuneRow, mark: str) -> tuple[str, ...]:
     columns = row.columns
     return (
-        *(row.setting.loader, str(row.setting.workers)),
+        row.setting.loader,
+        str(row.setting.workers),
         *(f"{columns[name]:.2f}" for name in COLUMNS),
-        *(f"{row.total:.2f}", f"{waiting(row):.0%}", f"{max(row.loaded):.2f}", f"{row.memory_mb:.0f} MB", mark),
+        f"{row.total:.2f}",
+        f"{waiting(row):.0%}",
+        f"{max(row.loaded):.2f}",
+        f"{row.memory_mb:.0f} MB",
+        mark,
     )
 
 
@@ -323,8 +333,8 @@ def _notes(rows: Sequence[TuneRow], plan: SweepPlan, cores: int) -> Iterator[str
         yield f"With more than {cores} workers some share a core{more}."
 
 
-def document(rows: Sequence[TuneRow], plan: SweepPlan, **options: Any) -> dict[str, Any]:
-    """Everything, for programs."""
+def document(rows: Sequence[TuneRow], plan: SweepPlan, options: Mapping[str, object]) -> dict[str, Any]:
+    """Everything, for programs. options: what the user asked for."""
     found = [
         {
             "loader": row.setting.loader,
@@ -350,9 +360,13 @@ def csv_rows(rows: Sequence[TuneRow]) -> list[tuple[Any, ...]]:
     """A row per setting and run, in seconds, as CSV_HEAD names them."""
     return [
         (
-            *(row.setting.loader, row.setting.workers, number + 1),
+            row.setting.loader,
+            row.setting.workers,
+            number + 1,
             *(f"{run[name]:.4f}" for name in COLUMNS),
-            *(f"{total(run):.4f}", f"{loaded:.3f}", f"{row.memory_mb:.1f}"),
+            f"{total(run):.4f}",
+            f"{loaded:.3f}",
+            f"{row.memory_mb:.1f}",
         )
         for row in rows
         for number, (run, loaded) in enumerate(zip(row.runs, row.loaded, strict=True))

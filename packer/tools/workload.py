@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from packer.conversion.source_spec import check_folder
 from packer.datasets.collate import Collator
 from packer.datasets.pack_dataset import open_pack
-from packer.errors import InvalidRequest, MissingPackage
+from packer.errors import InvalidRequest, MissingPackage, MixedShapes
 from packer.geometry import Geometry
 from packer.geometry.parsing import parse
 from packer.loading.loader import Loader
@@ -86,12 +86,18 @@ class Subject:
     def open(self) -> Dataset[Any]:
         """The data set, maybe cut to `samples`; raises InvalidRequest, BadInput, CorruptPack, UnknownKey."""
         transform = load_function(self.transform, "--transform") if self.transform else None
-        how: dict[str, Any] = {"fields": self.fields, "geometry": self.geometry, "transform": transform}
         dataset: Any
         if self.is_pack:
-            dataset = open_pack(self.path, **how)
+            dataset = open_pack(self.path, self.fields, geometry=self.geometry, transform=transform)
         else:
-            dataset = FolderDataset(self.path, **how, follow_links=self.follow_links, max_pixels=self.max_pixels)
+            dataset = FolderDataset(
+                self.path,
+                self.fields,
+                geometry=self.geometry,
+                transform=transform,
+                follow_links=self.follow_links,
+                max_pixels=self.max_pixels,
+            )
         if len(dataset) == 0:
             raise InvalidRequest(f"{self.path}: there is no sample in it; nothing can be measured")
         return dataset if self.samples is None else evenly(dataset, self.samples)
@@ -116,16 +122,37 @@ class Subject:
         return sorted({file for index in range(len(source)) for file in source.files(index)})
 
 
-def subjects(paths: Sequence[Path], geometry: str | None, **more: Any) -> list[Subject]:
-    """A Subject of each path. geometry: as people write it. Raises InvalidRequest where one is no folder or named
-    twice.
+def subjects(
+    paths: Sequence[Path],
+    geometry: str | None,
+    *,
+    fields: tuple[str, ...] | None = None,
+    samples: int | None = None,
+    transform: str | None = None,
+    follow_links: bool = False,
+    max_pixels: int | None = None,
+) -> list[Subject]:
+    """A Subject of each path. geometry: as people write it. The others: see Subject.
+
+    Raises InvalidRequest where one is no folder or named twice.
     """
     view = parse(geometry) if geometry else None
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidRequest(f"{paths[-1]}: one source is named twice; name each once")
     for path in paths:
         check_folder(path)
-    return [Subject(path, geometry=view, **more) for path in paths]
+    return [
+        Subject(
+            path,
+            fields,
+            view,
+            samples=samples,
+            transform=transform,
+            follow_links=follow_links,
+            max_pixels=max_pixels,
+        )
+        for path in paths
+    ]
 
 
 def evenly(dataset: Any, samples: int) -> Dataset[Any]:
@@ -175,10 +202,8 @@ class LoaderSetting:
         """Make one batch in this process, where an error is told plainly; raises what goes wrong."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
-        except InvalidRequest as error:
-            if "shapes in one batch" not in str(error):
-                raise
-            raise InvalidRequest(f"{error}; on the command line: --geometry 'Resize((224, 224))'") from error
+        except MixedShapes as error:
+            raise MixedShapes(f"{error}; on the command line: --geometry 'Resize((224, 224))'") from error
 
     @property
     def short(self) -> str:
@@ -195,12 +220,14 @@ class LoaderSetting:
         return f"DataLoader(dataset, {self.batch_size}, num_workers={self.workers}{persistent})"
 
 
-def settings(loaders: Sequence[str], workers: Sequence[int], batch_size: int, **more: Any) -> list[LoaderSetting]:
+def settings(
+    loaders: Sequence[str], workers: Sequence[int], batch_size: int, *, persistent: bool = True
+) -> list[LoaderSetting]:
     """Every loader with every number of workers, without a Loader of no thread; raises InvalidRequest where none is
     left.
     """
     found = [
-        LoaderSetting(loader, count, batch_size, **more)
+        LoaderSetting(loader, count, batch_size, persistent)
         for loader in loaders
         for count in workers
         if loader == STOCK or count

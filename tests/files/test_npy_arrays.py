@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import CorruptPack
-from packer.files.npy_arrays import map_file, write_header
+from packer.files.npy_arrays import map_file, npy_file, npy_header
 from tests.support.child_processes import child
 from tests.support.hostile_npy import GOOD, HOSTILE, header
 
@@ -21,10 +21,7 @@ shapes = st.tuples(st.integers(0, 9)) | st.tuples(st.integers(0, 9), st.integers
 
 def bytes_of(array: np.ndarray) -> bytes:
     """The file as this project writes it."""
-    file = io.BytesIO()
-    write_header(file, array.dtype, array.shape)
-    file.write(array.tobytes())
-    return file.getvalue()
+    return npy_header(array.dtype, array.shape) + array.tobytes()
 
 
 def mapped(folder: Path, data: bytes) -> np.ndarray:
@@ -55,7 +52,7 @@ def test_what_numpy_writes_is_read(
     file = io.BytesIO()
     np.save(file, array)
     assert (mapped(tmp_path_factory.mktemp("npy"), file.getvalue()) == array).all()
-    assert file.getvalue() == bytes_of(array)
+    assert file.getvalue() == bytes_of(array) == npy_file(array)
 
 
 def test_the_array_cannot_be_written_to(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from packer.loading.nested import tensors
 from packer.loading.worker_transport import BatchLayout
 from packer.system.buffer_pool import BufferPool
-from packer.system.shared_memory import MappedBuffers, address_of, shared
+from packer.system.shared_memory import MappedBuffers, shared
 from tests.support.descriptors import open_files
 
 Pair = namedtuple("Pair", "one other")
@@ -49,7 +49,7 @@ def sent(batch: Any, size: int) -> tuple[Any, int]:
     """What arrives through a slab of that size, 0 for none, and what size was wanted."""
     slabs = BufferPool(2, new=lambda wanted: shared(wanted, 0))
     slab = slabs.reserve(size) if size else None
-    table = BatchLayout(MappedBuffers().get(address_of(slab)) if slab is not None else None)
+    table = BatchLayout(MappedBuffers().get(slab.address) if slab is not None else None)
     parcel = pickle.loads(ForkingPickler.dumps(table.packed(batch)))  # noqa: S301
     return parcel.unpacked(slabs.give(slab, size) if slab is not None else None), parcel.wanted
 
@@ -85,7 +85,7 @@ def test_a_batch_of_any_form_arrives() -> None:
 def test_what_was_made_in_the_slab_is_not_copied() -> None:
     slabs = BufferPool(1, new=lambda size: shared(size, 0))
     reserved = slabs.reserve(20_000)
-    slab = MappedBuffers().get(address_of(reserved))
+    slab = MappedBuffers().get(reserved.address)
     table = BatchLayout(slab)
     (first, one), (second, other) = table.take(6000), table.take(6001)
     one[:], other[:] = 1, 2
@@ -119,14 +119,14 @@ def test_the_size_of_a_batch_is_learnt_from_one_that_had_no_room(size: int) -> N
 def test_a_worker_maps_a_slab_once_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packer.system.shared_memory._MOST_MAPPED", 3)
     held = [shared(1 << 12, number) for number in range(5)]
-    addresses = [address_of(each) for each in held]
+    addresses = [each.address for each in held]
     mappings = MappedBuffers()
     first = mappings.get(addresses[0])
     assert mappings.get(addresses[0]) is first
     for address in addresses:
         mappings.get(address)
-    assert list(mappings._mappings) == [2, 3, 4]
-    held[0][:] = 9
+    assert mappings.numbers() == [2, 3, 4]
+    held[0].memory[:] = 9
     assert (mappings.get(addresses[0]) == 9).all() and (first == 9).all()
     del held, first, mappings
     assert not [name for name in open_files().values() if "memfd:packer" in name]

@@ -14,7 +14,8 @@ from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerErro
 from packer.pack import manifest as manifests
 from packer.pack import reader, reader_cache
 from packer.pack.manifest import Part
-from packer.pack.reader import Pack, check_part
+from packer.pack.part_opener import check_part
+from packer.pack.reader import Pack
 from packer.system.limits import Machine
 from tests.support import built_packs
 from tests.support.child_processes import child

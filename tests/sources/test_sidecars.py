@@ -312,6 +312,29 @@ def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
     assert list(Comparison(tmp_path / "pack", root).problems()) == []
 
 
+def test_large_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
+    ids = [2**53 + number for number in range(6)] + [-(2**63), 2**63 - 1]
+    files = {f"{n}.png": picture(n) for n in range(8)} | {f"{n}_id.txt": f"{value}\n" for n, value in enumerate(ids)}
+    root = write(tmp_path / "data", files)
+    request = SourceSpec("folder", {}, ("obj=_id.txt:number",), ("train=0.5", "val=0.5"), split_by="obj")
+    source, _ = request.open(root)
+    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    dataset = LMDBDataset(tmp_path / "pack")
+    assert [dataset[n]["obj"] for n in range(8)] == dataset.column("obj").tolist() == ids
+    assert np.bincount(dataset.column("split")).tolist() == [4, 4]
+    assert list(Comparison(tmp_path / "pack", root).problems()) == []
+
+
+@pytest.mark.parametrize("other", ["0.5", "12345678901234567890"])
+def test_whole_numbers_that_float64_rounds_are_refused(tmp_path: Path, other: str) -> None:
+    files = {"a.jpg": b"", "a.n": str(2**53 + 1), "b.jpg": b"", "b.n": other, "c.jpg": b"", "c.n": str(-(2**53))}
+    source = opened(write(tmp_path, files), "n=.n:number")
+    assert source.schema["n"].dtype == "float64"
+    with pytest.raises(BadInput, match=r"a.n: .*9007199254740993.*beyond 2\*\*53; take it as text"):
+        source[0]
+    assert source[2]["n"] == -(2.0**53)
+
+
 @pytest.mark.parametrize(
     ("names", "suffix"),
     [

@@ -7,10 +7,6 @@ import pytest
 
 from packer.errors import InvalidRequest
 from packer.synthetic import cornell, folder, jacquard
-from packer.synthetic.rendering import catalogue
-from packer.synthetic.rendering.camera import Camera
-from packer.synthetic.rendering.scene import Scene, render
-from packer.synthetic.rendering.shadow import Lamp
 
 TIFF_TYPES = {3: "<H", 4: "<I"}
 
@@ -256,15 +252,3 @@ def test_varied_photos_have_several_sizes(tmp_path):
     folder.write(tmp_path / "set", samples=10, size=None)
     pictures = [cv2.imdecode(np.frombuffer(d, np.uint8), cv2.IMREAD_COLOR) for d in tree(tmp_path / "set").values()]
     assert len({picture.shape for picture in pictures}) > 2
-
-
-def test_a_photo_of_a_red_thing_is_redder_than_one_of_a_blue_thing():
-    camera, lamp = Camera(0.4, 0.2, 300, (96, 128)), Lamp(0.5, 1.0)
-    table = np.full((96, 128, 3), 200, np.uint8)
-    for kind in catalogue.THINGS:
-        means = []
-        for colour in ("red", "blue"):
-            thing = catalogue.make(kind, np.random.default_rng(1), colour=colour)
-            picture = render(Scene(camera, thing, lamp, step=2), table).picture.astype(float)
-            means.append((picture[..., 0] - picture[..., 2]).mean())
-        assert means[0] > means[1], kind

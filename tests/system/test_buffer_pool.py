@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from packer.system import buffer_pool as packer_slabs
-from packer.system.buffer_pool import BufferPool
-from packer.system.shared_memory import address_of, shared
+from packer.system.buffer_pool import BufferPool, pageable
+from packer.system.shared_memory import SharedSlab, shared
 from tests.support.batch_holders import memory_files
 from tests.support.child_processes import child, fork
 
@@ -44,7 +44,7 @@ HOLDS: dict[str, Callable[[memoryview], Any]] = {
 
 @pytest.mark.parametrize("what", HOLDS)
 def test_what_is_held_through_anything_is_not_given_out_again(what: str) -> None:
-    slabs = BufferPool(4)
+    slabs = BufferPool(4, new=pageable)
     held = HOLDS[what](slabs.take(10))
     others = [array(slabs.take(10)) for _ in range(6)]
     assert len(slabs) == 7
@@ -60,7 +60,7 @@ def address(view: memoryview) -> int:
 
 
 def test_memory_is_used_again_when_it_fits() -> None:
-    slabs = BufferPool(2)
+    slabs = BufferPool(2, new=pageable)
     first = slabs.take(1000)
     place = address(first)
     del first
@@ -73,13 +73,13 @@ def test_memory_is_used_again_when_it_fits() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 7])
 def test_any_size_is_given(size: int) -> None:
-    slabs = BufferPool(1)
+    slabs = BufferPool(1, new=pageable)
     view = slabs.take(size)
     assert (view.nbytes, view.format, view.readonly) == (size, "B", False)
 
 
 def test_no_more_is_kept_than_was_said() -> None:
-    slabs = BufferPool(2)
+    slabs = BufferPool(2, new=pageable)
     held = [slabs.take(100) for _ in range(5)]
     assert len({address(view) for view in held}) == 5
     del held
@@ -89,7 +89,7 @@ def test_no_more_is_kept_than_was_said() -> None:
 
 def test_giving_back_runs_no_python() -> None:
     """Where Python begins, Ctrl-C may come, and what a callback raises is lost."""
-    slabs, began = BufferPool(1), list[str]()
+    slabs, began = BufferPool(1, new=pageable), list[str]()
     held = [slabs.take(100) for _ in range(3)]
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_name) if event == "call" else None)
@@ -101,7 +101,7 @@ def test_giving_back_runs_no_python() -> None:
 
 
 def test_slabs_outlive_their_pool() -> None:
-    slabs = BufferPool(2)
+    slabs = BufferPool(2, new=pageable)
     held = slabs.take(5)
     held[:] = b"seven"
     del slabs
@@ -109,7 +109,7 @@ def test_slabs_outlive_their_pool() -> None:
 
 
 def test_threads_never_share_a_slab() -> None:
-    slabs, wrong = BufferPool(3), list[int]()
+    slabs, wrong = BufferPool(3, new=pageable), list[int]()
 
     def work(mark: int) -> None:
         for _ in range(2000):
@@ -130,16 +130,24 @@ def test_threads_never_share_a_slab() -> None:
 # ---- forks
 
 
-def shared_slabs() -> BufferPool:
+NEWEST: dict[int, int] = {}  # where a slab begins -> the number of the last one that did
+
+
+def shared_slabs() -> BufferPool[SharedSlab]:
     """Slabs that other processes may see, numbered as they are made."""
     numbers = count()
-    return BufferPool(4, new=lambda size: shared(size, next(numbers)))
+
+    def new(size: int) -> SharedSlab:
+        slab = shared(size, next(numbers))
+        NEWEST[slab.memory.ctypes.data] = slab.address.number
+        return slab
+
+    return BufferPool(4, new=new)
 
 
 def number(view: memoryview) -> int:
-    """Of the slab under a view; an address may be another slab's by now."""
-    taken: Any = view.obj
-    return address_of(taken.base).number
+    """Of the slab under a view."""
+    return NEWEST[address(view)]
 
 
 def forked_child() -> Callable[[], object]:
@@ -231,7 +239,7 @@ def test_threads_that_take_and_give_back_while_another_forks() -> None:
     assert found == [{200}] * 10
 
 
-def seen_by_a_child(slabs: BufferPool) -> set[int]:
+def seen_by_a_child(slabs: BufferPool[SharedSlab]) -> set[int]:
     """What is in memory that was 200 at the fork, after others have taken and filled all there was."""
     held = array(slabs.take(4096))
     held.fill(200)

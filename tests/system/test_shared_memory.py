@@ -38,14 +38,14 @@ def test_a_slab_is_used_again_only_when_its_tensor_is_gone() -> None:
     pool = SharedMemory()
     first = taken(pool, 5000, 1)
     second = taken(pool, 4000, 2)
-    assert len(pool._slabs) == 2
+    assert len(pool.stats()) == 2
     view = first[10:20]
     del first  # a view holds the memory as well
     third = taken(pool, 5000, 3)
-    assert len(pool._slabs) == 3
+    assert len(pool.stats()) == 3
     del view
     fourth = taken(pool, 5000, 4)
-    assert len(pool._slabs) == 3
+    assert len(pool.stats()) == 3
     assert [int(tensor[0]) for tensor in (second, third, fourth)] == [2, 3, 4]
 
 
@@ -55,23 +55,23 @@ def test_a_descriptor_or_a_mapping_anywhere_holds_a_slab() -> None:
     descriptor, size = tensor.untyped_storage()._share_fd_cpu_()
     copy = os.dup(descriptor)  # as it lies in a socket on its way to the trainer
     del tensor
-    assert not pool._slabs[0].is_free()
+    assert not pool.stats()[0]
     received = torch.UntypedStorage._new_shared_fd_cpu(copy, size)  # as the trainer maps it
     os.close(copy)
-    assert not pool._slabs[0].is_free()
+    assert not pool.stats()[0]
     assert received[0] == 1
     del received
-    assert pool._slabs[0].is_free()
+    assert pool.stats()[0]
 
 
 def test_the_number_of_slabs_is_bounded_and_unfit_ones_go() -> None:
     pool = SharedMemory()
     held = [taken(pool, 5000, at) for at in range(20)]
-    assert len(pool._slabs) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_SLABS
     assert [int(tensor[0]) for tensor in held] == list(range(20))
     held.clear()
     large = taken(pool, 1 << 20, 9)
-    assert len(pool._slabs) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_SLABS
     assert int(large.sum()) == 9 << 20
 
 
@@ -92,7 +92,7 @@ def test_without_leases_or_memfd_memory_is_never_used_twice(monkeypatch: pytest.
     pool = SharedMemory()
     for value in range(10):
         assert int(taken(pool, 5000, value)[0]) == value
-    assert len(pool._slabs) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_SLABS
     monkeypatch.delattr(os, "memfd_create")
     tensor = taken(SharedMemory(), 5000, 5)
     assert tensor.is_shared()
@@ -108,10 +108,10 @@ def test_a_forked_child_holds_a_slab_and_has_slabs_of_its_own() -> None:
         del tensor
         assert not slab.is_free()
         assert int(taken(pool, 5000, 9)[0]) == 9
-        assert len(pool._slabs) == 2
+        assert len(pool.stats()) == 2
         assert digests() == [7, 7]
     assert slab.is_free()
-    outcome = child(lambda: [int(taken(pool, 5000, 3)[0]), len(pool._slabs)])
+    outcome = child(lambda: [int(taken(pool, 5000, 3)[0]), len(pool.stats())])
     assert outcome.value == [3, 1], outcome
 
 
@@ -155,11 +155,11 @@ def test_a_worker_lets_go_of_a_slab_that_its_owner_has_closed() -> None:
     held = [shared_memory.shared(1 << 12, number) for number in range(3)]
     mappings = shared_memory.MappedBuffers()
     for each in held:
-        mappings.get(shared_memory.address_of(each))
+        mappings.get(each.address)
     del held[:2], each
     last = shared_memory.shared(1 << 12, 3)  # its descriptor is one of those that were closed
-    mappings.get(shared_memory.address_of(last))
-    assert list(mappings._mappings) == [2, 3]
+    mappings.get(last.address)
+    assert mappings.numbers() == [2, 3]
 
 
 def test_batches_that_a_trainer_keeps_are_never_written_over(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from packer.datasets.batch_decoder import take_from
-from packer.system.buffer_pool import BufferPool
+from packer.system.buffer_pool import BufferPool, Slab, pageable
 
 SIZE = 4 * 6 * 5 * 3
 
@@ -37,7 +37,7 @@ WAYS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def address(slabs: BufferPool, size: int = SIZE) -> int:
+def address(slabs: BufferPool[Slab], size: int = SIZE) -> int:
     """Where the memory lies that would be given next."""
     tensor, memory = take_from(slabs, size)
     assert tensor.data_ptr() == memory.ctypes.data
@@ -46,7 +46,7 @@ def address(slabs: BufferPool, size: int = SIZE) -> int:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_is_used_again_only_after_the_last_view_is_gone(way: str) -> None:
-    slabs = BufferPool(8)
+    slabs = BufferPool(8, new=pageable)
     tensor, memory = take_from(slabs, SIZE)
     memory[:] = 7
     place = tensor.data_ptr()
@@ -64,20 +64,20 @@ def test_memory_is_used_again_only_after_the_last_view_is_gone(way: str) -> None
 
 
 def test_what_was_written_is_in_the_tensor() -> None:
-    tensor, memory = take_from(BufferPool(8), 10)
+    tensor, memory = take_from(BufferPool(8, new=pageable), 10)
     memory[:] = np.arange(10)
     assert tensor.tolist() == list(range(10))
     assert tensor.dtype == torch.uint8 and tensor.is_contiguous()
 
 
 def test_a_consumer_that_keeps_nothing_needs_one_slab() -> None:
-    slabs = BufferPool(8)
+    slabs = BufferPool(8, new=pageable)
     assert len({address(slabs) for _ in range(50)}) == 1
     assert len(slabs) == 0
 
 
 def test_a_consumer_that_keeps_everything_gets_memory_of_its_own() -> None:
-    slabs = BufferPool(8)
+    slabs = BufferPool(8, new=pageable)
     kept = [take_from(slabs, SIZE)[0] for _ in range(50)]
     for number, tensor in enumerate(kept):
         tensor.fill_(number)
@@ -86,7 +86,7 @@ def test_a_consumer_that_keeps_everything_gets_memory_of_its_own() -> None:
 
 
 def test_no_more_is_kept_than_was_allowed() -> None:
-    slabs = BufferPool(3)
+    slabs = BufferPool(3, new=pageable)
     kept = [take_from(slabs, SIZE) for _ in range(10)]
     watched = [weakref.ref(memory.base) for _, memory in kept]
     del kept
@@ -95,7 +95,7 @@ def test_no_more_is_kept_than_was_allowed() -> None:
 
 
 def test_a_slab_serves_smaller_batches_but_not_much_smaller_ones() -> None:
-    slabs = BufferPool(8)
+    slabs = BufferPool(8, new=pageable)
     place = address(slabs, 1000)
     assert address(slabs, 900) == place
     assert address(slabs, 250) == place
@@ -105,7 +105,7 @@ def test_a_slab_serves_smaller_batches_but_not_much_smaller_ones() -> None:
 
 
 def test_tensors_outlive_the_slabs() -> None:
-    slabs = BufferPool(8)
+    slabs = BufferPool(8, new=pageable)
     tensor, memory = take_from(slabs, SIZE)
     memory[:] = 5
     del slabs, memory
@@ -114,7 +114,7 @@ def test_tensors_outlive_the_slabs() -> None:
 
 
 def test_many_threads_never_share_a_slab() -> None:
-    slabs = BufferPool(4)
+    slabs = BufferPool(4, new=pageable)
     wrong = []
 
     def work(mark: int) -> None:
@@ -140,7 +140,7 @@ class Rings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.slabs = BufferPool(4)
+        self.slabs = BufferPool(4, new=pageable)
         self.held: list[tuple[torch.Tensor, int]] = []
         self.count = 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from packer.errors import CorruptPack
+from packer.files.npy_arrays import npy_header_of_size
 from packer.formats._columns.layout import MOST_END_BYTES, Array, check_end, end_record, reason
 from packer.formats._columns.mapped import ArraySpan
 from packer.formats._columns.spool import Content
@@ -100,16 +101,13 @@ class Archive:
 # ---- npz files
 
 _END = "packer.json"
-_UNIT = 64  # what NumPy rounds the size of a header up to
 _OF_A_LIST = 128  # bytes of the header of every array with one dimension
 
 
 def header(array: Array, length: int) -> bytes:
     """The header of the array's .npy file; length: in the place of the one that its shape leaves open."""
     shape = tuple(length if known is None else known for known in array.shape)
-    text = repr({"descr": array.dtype.str, "fortran_order": False, "shape": shape}).encode("ascii")
-    text += b" " * (max(_OF_A_LIST, -(-(len(text) + 11) // _UNIT) * _UNIT) - 11 - len(text)) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    return npy_header_of_size(array.dtype, shape, least_bytes=_OF_A_LIST)
 
 
 def save(path: Path, contents: Mapping[str, tuple[Array, Content]], *, schema: Schema, samples: int) -> None:

@@ -73,8 +73,12 @@ def place(view: View, height: int, width: int) -> Placement | None:
             slice(column_axis.first, column_axis.first + column_axis.length),
         )
     return Placement(
-        *(slice(down.start, down.stop), slice(across.start, across.stop), (down.length, across.length)),
-        *(transpose, _flip_code(column_axis.mirrored, row_axis.mirrored), frame),
+        slice(down.start, down.stop),
+        slice(across.start, across.stop),
+        (down.length, across.length),
+        transpose,
+        _flip_code(column_axis.mirrored, row_axis.mirrored),
+        frame,
     )
 
 

@@ -106,7 +106,13 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
         most = min(MAX_SCANS, MAX_SCAN_PIXELS // max(1, height * width))
         scans = _walk_scans(buffer, scan, bytes(buffer[at + 8 : at + 8 + 3 * count : 3]), most=most)
     return Header(
-        *("jpeg", height, width, count, "uint8", orientation, True),
+        "jpeg",
+        height,
+        width,
+        count,
+        "uint8",
+        orientation,
+        True,
         cmyk=count == 4,
         progressive=frame == _PROGRESSIVE,
         scans=scans,

@@ -36,7 +36,12 @@ def header(buffer: Buffer) -> Header:
         elif chunk == b"acTL" and struct.unpack_from(">I", buffer, at)[0] != 1:
             raise damaged("png", "animations are not supported, expected one picture")
     return Header(
-        *("png", height, width, _CHANNELS[colour], "uint16" if bits == 16 else "uint8", orientation),
+        "png",
+        height,
+        width,
+        _CHANNELS[colour],
+        "uint16" if bits == 16 else "uint8",
+        orientation,
         palette=colour == _PALETTE,
         bits=bits,
     )

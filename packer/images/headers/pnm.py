@@ -33,7 +33,11 @@ def header(buffer: Buffer) -> Header:
     if most != 255 and (form in (2, 3) or not 255 < most <= 65535):
         raise damaged("pnm", f"samples up to {most} are not supported, expected 255, or 256 to 65535 in a binary file")
     return Header(
-        *("pnm", height, width, 3 if form in (3, 6) else 1, "uint8" if most == 255 else "uint16"),
+        "pnm",
+        height,
+        width,
+        3 if form in (3, 6) else 1,
+        "uint8" if most == 255 else "uint16",
         bits=1 if form in (1, 4) else 8 if most == 255 else 16,
         data_at=match.end(),
     )

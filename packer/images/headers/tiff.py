@@ -57,7 +57,11 @@ def header(buffer: Buffer) -> Header:
     orientation = first(_ORIENTATION, 1)
     palette = first(PHOTOMETRIC, 1) == _PALETTE
     return Header(
-        *("tiff", first(HEIGHT, 0), first(WIDTH, 0), 3 if palette else channels, dtype),
+        "tiff",
+        first(HEIGHT, 0),
+        first(WIDTH, 0),
+        3 if palette else channels,
+        dtype,
         orientation=orientation if 1 <= orientation <= 8 else 1,
         lossy=first(COMPRESSION, 1) in _LOSSY,
         palette=palette,

@@ -11,7 +11,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.contact_sheet.palette import BOXES, GRASPS, POINTS, Colour
+from packer.inspect.contact_sheet.palette import BOXES, GRASPS, POINTS
+from packer.inspect.okabe_ito import Colour
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -1,11 +1,8 @@
-"""Palette: the colours of sheets, as RGB, 0-255. Most are those of Okabe and Ito, which colour-blind people tell apart.
-
-M. Okabe, K. Ito, "Color Universal Design", 2008.
-"""
+"""Palette: what each colour of a sheet is for, as RGB, 0-255."""
 
 import colorsys
 
-Colour = tuple[int, int, int]
+from packer.inspect.okabe_ito import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, Colour
 
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (33, 37, 41)
@@ -14,13 +11,13 @@ GROUND: Colour = (241, 243, 245)  # around a picture that does not fill its plac
 
 # opening and jaw sides of the first field of grasps, of the second, ...
 GRASPS: tuple[tuple[Colour, Colour], ...] = (
-    ((230, 159, 0), (0, 114, 178)),
+    (ORANGE, BLUE),
     ((176, 176, 176), (84, 84, 84)),
-    ((240, 228, 66), (204, 121, 167)),
+    (YELLOW, PURPLE),
 )
-BOXES: tuple[Colour, ...] = ((213, 94, 0), (204, 121, 167), (86, 180, 233))
-POINTS: tuple[Colour, ...] = ((204, 121, 167), (86, 180, 233), (240, 228, 66))
-_CLASSES: tuple[Colour, ...] = ((0, 158, 115), (213, 94, 0), (86, 180, 233), (204, 121, 167), (240, 228, 66))
+BOXES: tuple[Colour, ...] = (VERMILION, PURPLE, SKY)
+POINTS: tuple[Colour, ...] = (PURPLE, SKY, YELLOW)
+_CLASSES: tuple[Colour, ...] = (GREEN, VERMILION, SKY, PURPLE, YELLOW)
 VOID: Colour = (128, 128, 128)
 
 HATCH: tuple[Colour, Colour] = ((233, 236, 239), (173, 181, 189))  # a pixel without depth; no colour of VIRIDIS

@@ -10,6 +10,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.files.text import plot_label, shortened
+from packer.inspect.okabe_ito import BLUE, GREEN, VERMILION, as_hex
 from packer.inspect.statistics.collector import Collector
 from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, PictureCollector
 from packer.inspect.statistics.label_statistics import ShapeCollector
@@ -24,8 +25,8 @@ _MOST_CHARACTERS = 20
 _MOST_STEPS = 40  # of a count
 _LEAST_SHARE = 0.005  # of all bytes, for a bar of its own
 _CHART_INCHES = (4.6, 3.2)
-_BLUE = "#0072b2"
-_CHANNELS = {"red": "#d55e00", "green": "#009e73", "blue": "#0072b2"}
+_BLUE = as_hex(BLUE)
+_CHANNELS = {"red": as_hex(VERMILION), "green": as_hex(GREEN), "blue": _BLUE}
 
 Chart = Callable[[Any], None]  # draws into matplotlib axes
 

@@ -4,7 +4,7 @@ The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the 
 placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.path_pattern).
 Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
 the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
-`x0 y0 x1 y1` in px of the picture, a number is a file that holds one.
+`x0 y0 x1 y1` in px of the picture, a number is a file that holds one: int64 where all samples have whole ones.
 """
 
 import json
@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +38,9 @@ _CODECS = {
     "number": "number",
 }
 _FILES = Field("files", "json", "json", hidden=True)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_INT64 = 2**63
+_EXACT_FLOAT = 2**53  # float64 holds every whole number up to it
 _SIMILAR = 5  # names that a message offers
 
 
@@ -138,7 +141,8 @@ def add_sidecars(
             f"{shown(str(source.root))}: {counted(len(lacking), 'sample')} of {len(source)} lack a sidecar file: "
             f"{listed(lacking.values())}; get them, or say --missing skip, which leaves these samples out"
         )
-    rows = (row for row in range(len(source)) if row not in lacking)
+    rows = [row for row in range(len(source)) if row not in lacking]
+    addition.settle_numbers(source, rows)
     left_out = [(source.key(row), f"no {absent}") for row, absent in lacking.items()]
     return DerivedSource(source, addition, rows=rows, left_out=left_out, note=_note(sidecars))
 
@@ -216,6 +220,7 @@ class _Files(AddedFields):
 
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = tuple(sidecars)
+        self._whole: frozenset[str] = frozenset()  # number fields whose values are all whole
         self.sidecars = tuple(sidecar.name for sidecar in sidecars)
         self._names_files = _FILES.name in source.schema
         self.decodes = any(sidecar.needs_pillow for sidecar in sidecars)
@@ -224,6 +229,27 @@ class _Files(AddedFields):
         self.outside = tuple(dict.fromkeys(sidecar.outside for sidecar in sidecars if sidecar.outside))
         pictures = [field.name for field in source.schema if field.kind == "image"]
         self._main = pictures[0] if pictures else None
+
+    def settle_numbers(self, source: base.Source, rows: Iterable[int]) -> None:
+        """Make int64 of the number fields whose files all hold whole numbers that fit: float64 rounds large ones.
+
+        A file that cannot be read says nothing here; it is named where its sample is read.
+        """
+        numbers = [sidecar for sidecar in self._sidecars if sidecar.kind == "number"]
+        whole = {sidecar.name for sidecar in numbers}
+        for row in rows if numbers else ():
+            for sidecar in numbers:
+                if sidecar.name in whole and not self._may_be_whole(source, row, sidecar):
+                    whole.remove(sidecar.name)
+        self._whole = frozenset(whole)
+        self.fields = tuple(replace(field, dtype="int64") if field.name in whole else field for field in self.fields)
+
+    def _may_be_whole(self, source: base.Source, row: int, sidecar: Sidecar) -> bool:
+        try:
+            value = _number(self._data(source, row, sidecar).decode("utf-8-sig").strip())
+        except (BadInput, ValueError):
+            return True
+        return isinstance(value, int) and -_INT64 <= value < _INT64
 
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
         paths = {sidecar.name: sidecar.path(source, row) for sidecar in self._sidecars}
@@ -246,12 +272,15 @@ class _Files(AddedFields):
         return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)
 
     def _value(self, source: base.Source, row: int, sidecar: Sidecar) -> Any:
-        name = sidecar.path(source, row)
-        place = base.place(source.folder, (*source.outside, *self.outside), name)
-        data = place[0].read(place[1])
+        path = source.root / sidecar.path(source, row)
+        data = self._data(source, row, sidecar)
         if sidecar.needs_pillow:
-            return _decoded(data, source.root / name, sidecar.kind)
-        return _value(data, source.root / name, sidecar.kind)
+            return _decoded(data, path, sidecar.kind)
+        return _value(data, path, sidecar.kind, is_whole=sidecar.name in self._whole)
+
+    def _data(self, source: base.Source, row: int, sidecar: Sidecar) -> bytes:
+        folder, name = base.place(source.folder, (*source.outside, *self.outside), sidecar.path(source, row))
+        return folder.read(name)
 
 
 def _note(sidecars: Sequence[Sidecar]) -> str:
@@ -276,7 +305,7 @@ def _decoded(data: bytes, path: Path, kind: str) -> Any:
         raise BadInput(f"{shown(str(path))}: {error.message}") from error
 
 
-def _value(data: bytes, path: Path, kind: str) -> Any:
+def _value(data: bytes, path: Path, kind: str, *, is_whole: bool) -> Any:
     try:
         if kind == "text":
             return data.decode("utf-8")
@@ -285,7 +314,7 @@ def _value(data: bytes, path: Path, kind: str) -> Any:
         if kind == "boxes":
             return _boxes(data.decode("utf-8-sig"))
         if kind == "number":
-            return np.float64(_number(data.decode("utf-8-sig").strip()))
+            return _stored(_number(data.decode("utf-8-sig").strip()), is_whole=is_whole)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{shown(str(path))}: cannot read as {kind}: {error}; mend the file or leave it out") from error
     return data
@@ -305,11 +334,25 @@ def _boxes(text: str) -> Any:
     return np.asarray(rows, np.float32).reshape(-1, 4)
 
 
-def _number(word: str) -> float:
+def _number(word: str) -> int | float:
+    """An int where the text is one."""
     value = float(word) if word.isascii() and "_" not in word else math.nan
     if not math.isfinite(value):
         raise ValueError(f"found {shown(word[:20])!r}, expected a number")
-    return value
+    return int(word) if _WHOLE.fullmatch(word) else value
+
+
+def _stored(value: int | float, *, is_whole: bool) -> Any:
+    if is_whole:
+        if not isinstance(value, int) or not -_INT64 <= value < _INT64:
+            raise ValueError(f"found {value}, expected a whole number of 64 bits: the file has changed")
+        return np.int64(value)
+    if isinstance(value, int) and abs(value) > _EXACT_FLOAT:
+        raise ValueError(
+            f"found {value}: float64, in which these numbers are stored as not all are whole and of 64 bits, rounds "
+            "whole numbers beyond 2**53; take it as text"
+        )
+    return np.float64(value)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -172,9 +172,13 @@ class _Trials:
         """Samples/s of the source as it is."""
         self._say("loading it as it is")
         try:
-            how: dict[str, Any] = {"samples": len(self._sampling.few), "follow_links": question.follow_links}
-            how["max_pixels"] = question.max_pixels
-            subject = Subject(question.path, geometry=self._rehearsal.geometry, **how)
+            subject = Subject(
+                question.path,
+                geometry=self._rehearsal.geometry,
+                samples=len(self._sampling.few),
+                follow_links=question.follow_links,
+                max_pixels=question.max_pixels,
+            )
             return self._rehearsal.rate(subject.open(), until=time.perf_counter() + seconds)
         except PackerError as error:
             self.left_out.append(f"the source as it is: {error}")
