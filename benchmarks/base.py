@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.files.save import save
-from packer.system.description import machine
+from packer.system.machine_description import machine
 from packer.tools.repeated_runs import interleaved as interleaved
 from packer.tools.repeated_runs import ratio as ratio
 from packer.tools.repeated_runs import spread as spread

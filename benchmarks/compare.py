@@ -12,7 +12,7 @@ from benchmarks.harness import environments, plot, results, sets
 from benchmarks.harness.job import SETS, TASKS, Job
 from benchmarks.harness.turns import Turns, say
 from packer.files.save import save
-from packer.system.description import machine
+from packer.system.machine_description import machine
 from packer.system.parallel import usable_cores
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,7 @@ from packer.images import DecodeOptions, Header, decode, sniff
 from packer.images.backends import libjpeg, turbojpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.jpeg_crop import Box
-from packer.images.region import decode_region
+from packer.images.region_decoder import decode_region
 from packer.schema import Field
 
 SIZES = ((500, 375), (1000, 750), (2000, 1333), (3000, 2000))

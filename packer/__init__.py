@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     )
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
-    from packer.loading.background import BackgroundIterator
+    from packer.loading.background_iterator import BackgroundIterator
     from packer.loading.loader import Loader
     from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
     from packer.pack.extraction import extract
     from packer.pack.verification import verify
-    from packer.tools.monitor import monitor
+    from packer.tools.wait_monitor import monitor
 
 __version__ = "0.1.0"
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
 # `import packer` and `packer --help` load neither torch nor OpenCV.
 _HOMES = {
     "BMPDataset": "packer.datasets.pack_dataset",
-    "BackgroundIterator": "packer.loading.background",
+    "BackgroundIterator": "packer.loading.background_iterator",
     "CUDAPrefetcher": "packer.loading.prefetch",
     "DataLoaderX": "packer.loading.prefetch",
     "GraspDataset": "packer.grasp.dataset",
@@ -62,7 +62,7 @@ _HOMES = {
     "PthDataset": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.request",
     "extract": "packer.pack.extraction",
-    "monitor": "packer.tools.monitor",
+    "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset:open_pack",
     "verify": "packer.pack.verification",
 }

@@ -1,4 +1,4 @@
-"""The folder is the registry: one file per format, codec, source or command, found by listing its folder.
+"""Registry: one file per format, codec, source or command, found by listing its folder.
 
 Names are known without importing anything; a module is imported when it is first used. Packages outside packer add
 theirs through the entry-point groups `packer.formats`, `packer.codecs` and `packer.sources`.

@@ -1,4 +1,4 @@
-"""Field and Schema: what the values of a sample are, and how each one is stored.
+"""Schema: the fields of a sample, what their values are, and how each one is stored.
 
 | kind   | decoded value                                                                               |
 |--------|---------------------------------------------------------------------------------------------|

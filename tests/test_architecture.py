@@ -247,8 +247,8 @@ DISK_CALLS = (
 )
 DISK_METHODS = ("unlink", "rmdir", "rename", "rmtree", "hardlink_to", "symlink_to", "write_text", "write_bytes")
 SYNC_CALLS = ("os.fsync", "os.fdatasync", "os.sync")
-MAY_TOUCH_DISK = ("files/open_folder.py", "files/work_folder.py")
-MAY_SYNC = (*MAY_TOUCH_DISK, "files/storage.py")
+MAY_TOUCH_DISK = ("files/folder_handle.py", "files/work_folder.py")
+MAY_SYNC = (*MAY_TOUCH_DISK, "files/file_io.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
     "synthetic/base.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
@@ -278,7 +278,7 @@ def test_nothing_of_the_ban_list_is_used(path: Path) -> None:
         assert module.partition(".")[0] not in BANNED_IMPORTS, f"{named(path)} imports {module}"
 
 
-DOOR = "files/terminal.py"
+DOOR = "files/terminal_output.py"
 PRINTING = (
     *("print", "input", "logging", "pprint", "sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"),
     *("click.echo", "click.secho", "click.style", "click.prompt", "click.confirm", "click.progressbar"),
@@ -289,13 +289,13 @@ MAY_NAME_OUTPUTS = {
     DOOR: "the door itself",
     "cli/__init__.py": "flushes and closes standard output",
     "cli/base.py": "tqdm's bar: counts and rates",
-    "tools/monitor.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
+    "tools/wait_monitor.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
 }
 
 
 @each_file
 def test_everything_is_printed_through_one_door(path: Path) -> None:
-    """`files/terminal.py` makes it printable; a warning's text is made so where it is given."""
+    """`files/terminal_output.py` makes it printable; a warning's text is made so where it is given."""
     for line, name in uses(path):
         named_there = name.startswith(tuple(f"{output}." for output in PRINTING)) or name in PRINTING
         assert not named_there or named(path) in MAY_NAME_OUTPUTS, f"{named(path)}:{line}: {name}"
@@ -328,7 +328,7 @@ def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
 
 HANDS_ON = (
     "loading/thread_engine.py",
-    "loading/background.py",
+    "loading/background_iterator.py",
 )  # a thread that hands on what it caught, to be raised in another
 
 
@@ -471,9 +471,11 @@ SHARERS = {
     "loading/worker_processes.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
     "tools/tune.py": "counters of the workers",
-    **dict.fromkeys(("system/limits.py", "tools/advise/recommendation.py", "tools/doctor.py"), "the folder /dev/shm"),
     **dict.fromkeys(
-        ("staging/user_folder.py", "staging/capacity.py", "staging/stager.py", "staging/open_staged.py"), "that folder"
+        ("system/machine_limits.py", "tools/advise/recommendation.py", "tools/doctor.py"), "the folder /dev/shm"
+    ),
+    **dict.fromkeys(
+        ("staging/user_folder.py", "staging/capacity.py", "staging/stager.py", "staging/staged_pack.py"), "that folder"
     ),
 }
 

@@ -17,7 +17,7 @@ import click
 
 from packer import __version__
 from packer.errors import Interrupted, OutOfMemory, PackerError, StorageError, printable
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 from packer.registry import Registry
 
 # of torch, of Python's threads, and of the dynamic linker

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import examples, follow_links_option, json_option, max_pixels_option, output_option, parse_names
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 @click.command(

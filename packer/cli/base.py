@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
 from packer.system.progress import Progress

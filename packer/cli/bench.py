@@ -18,7 +18,7 @@ from packer.cli.base import (
     parse_counts,
     plot_option,
 )
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 @click.command(
@@ -51,7 +51,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
     medians are shown with lowest and highest. Memory is the peak beyond a Python that has only imported torch.
     """
-    from packer.system.description import cores_text, worker_counts
+    from packer.system.machine_description import cores_text, worker_counts
     from packer.tools import bench, output  # keeps `packer --help` light
     from packer.tools.workload import settings as settings_of
     from packer.tools.workload import subjects

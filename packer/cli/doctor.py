@@ -4,14 +4,14 @@ import click
 
 from packer.cli.base import examples, print_json
 from packer.errors import InvalidRequest
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 @click.command(short_help="Look for what is wrong with this machine.", epilog=examples("packer doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(*, as_json: bool) -> None:
     """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""
-    from packer.system.limits import Machine  # keeps `packer --help` light
+    from packer.system.machine_limits import Machine  # keeps `packer --help` light
     from packer.tools.doctor import findings
 
     found = []

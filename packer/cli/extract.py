@@ -6,7 +6,7 @@ import click
 
 from packer.cli.base import ProgressBar, examples, print_json, size_text
 from packer.errors import CorruptPack
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 _SHOWN = 20
 

@@ -3,7 +3,7 @@
 import click
 
 from packer.cli.base import examples, print_json
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 @click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats"))

@@ -9,7 +9,7 @@ import click
 
 from packer.cli.base import examples, left_out, print_json, size_text
 from packer.errors import PackerError
-from packer.files.terminal import echo, hand_over
+from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
 
 _SHOWN = 20  # classes
@@ -46,8 +46,8 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
-    from packer.pack.holes import check_holes  # keeps `packer --help` light
     from packer.pack.index import Index
+    from packer.pack.sparse_files import check_holes  # keeps `packer --help` light
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:

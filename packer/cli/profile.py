@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from packer.cli.base import FILE, examples, fields_option, geometry_option, json_option, output_option
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 @click.command(
@@ -32,11 +32,11 @@ def command(pack: Path, **options: Any) -> None:
     what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
     """
     from packer.system.parallel import usable_cores
-    from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
+    from packer.tools import output, profile, time_chart  # keeps `packer --help` light
     from packer.tools.profile import profile_pack
 
     if options["plot"]:
-        stage_chart.check(options["plot"])
+        time_chart.check(options["plot"])
     found, left = profile_pack(
         pack,
         samples=options["samples"],
@@ -56,4 +56,4 @@ def command(pack: Path, **options: Any) -> None:
     if options["plot"]:
         title = f"{pack.resolve().name}: {found.samples} samples, one thread"
         verdict = profile.verdict(found, usable_cores())
-        stage_chart.draw(found, options["plot"], title=title, verdict=verdict)
+        time_chart.draw(found, options["plot"], title=title, verdict=verdict)

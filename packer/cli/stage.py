@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from packer.cli.base import ProgressBar, examples, parse_size, print_json, size_text
-from packer.files.terminal import echo, hand_over
+from packer.files.terminal_output import echo, hand_over
 from packer.system.progress import ProgressCounter
 
 
@@ -63,7 +63,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
     from packer.staging.staged_copies import copies_of
     from packer.staging.user_folder import UserFolder
-    from packer.system.limits import Machine  # keeps `packer --help` light
+    from packer.system.machine_limits import Machine  # keeps `packer --help` light
 
     place = UserFolder.of(to, Machine())
     size = count = 0
@@ -81,7 +81,7 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> No
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
     from packer.staging.staged_copies import copies
     from packer.staging.user_folder import UserFolder
-    from packer.system.limits import Machine  # keeps `packer --help` light
+    from packer.system.machine_limits import Machine  # keeps `packer --help` light
 
     found: list[dict[str, Any]] = [copy.describe() for copy in copies(UserFolder.of(to, Machine()))]
     if as_json:

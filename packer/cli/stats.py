@@ -8,7 +8,7 @@ import click
 from packer.cli.base import ProgressBar, examples, json_option, output_option
 from packer.errors import InvalidRequest
 from packer.files.save import check_savable, save
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 from packer.system.progress import ProgressCounter
 
@@ -34,8 +34,8 @@ def command(
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
     from packer.inspect.statistics.scan import StatisticsScan  # as above
     from packer.inspect.statistics.statistics_report import lines  # as above
-    from packer.pack.comparison import EVERYTHING, Subset  # as above
     from packer.pack.manifest import read  # keeps `packer --help` light
+    from packer.pack.source_comparison import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:

@@ -8,7 +8,7 @@ import click
 
 from packer import synthetic
 from packer.cli.base import examples
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 
 

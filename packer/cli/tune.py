@@ -19,7 +19,7 @@ from packer.cli.base import (
     parse_counts,
     plot_option,
 )
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 
 def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -64,7 +64,7 @@ def command(source: Path, **options: Any) -> None:
     Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
     turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
-    from packer.system.description import cores_text
+    from packer.system.machine_description import cores_text
     from packer.system.parallel import usable_cores
     from packer.tools import cold_files, output, tune  # keeps `packer --help` light
     from packer.tools.workload import settings, subjects

@@ -8,7 +8,7 @@ import click
 
 from packer.cli.base import examples, print_json
 from packer.errors import CorruptPack
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 
 if TYPE_CHECKING:
     from packer.pack.verification import Depth

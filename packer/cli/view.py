@@ -7,7 +7,7 @@ import click
 
 from packer.cli.base import examples
 from packer.files.save import check_savable, save
-from packer.files.terminal import echo
+from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 
 _FORMS = (".png", ".html")

@@ -23,7 +23,7 @@ from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
 from packer.images.restart_intervals import check_table, with_table
 from packer.schema import Field, Shape
-from packer.system.arrays import form
+from packer.system.casting import form
 
 _DEFAULT_QUALITY = "95"
 _HALVED_CHROMA = 95  # the highest quality with it

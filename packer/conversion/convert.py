@@ -20,7 +20,7 @@ from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
-from packer.pack.unlisted import check_whole
+from packer.pack.unlisted_files import check_whole
 from packer.sources._parse.listing import counted
 from packer.sources.base import Source
 from packer.system.parallel import usable_cores

@@ -26,7 +26,7 @@ from packer.files.work_folder import ANYTHING, WorkFolder
 from packer.formats._columns.spool import NAME as SPOOL
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Part
-from packer.pack.unlisted import PACK_NAMES
+from packer.pack.unlisted_files import PACK_NAMES
 
 PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
 NAMES = {

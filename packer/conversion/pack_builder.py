@@ -1,4 +1,4 @@
-"""Job: the parts of one plan, built one after the other, then the pack put together and published."""
+"""Pack builder: builds the parts of one plan one after the other, then puts the pack together and publishes it."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ from packer.conversion.journal import PACK, FinishedPart, Journal
 from packer.conversion.plan import Plan
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.storage import failing, free_bytes, free_files, sync_part
+from packer.files.file_io import failing, free_bytes, free_files, sync_part
 from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer
 from packer.pack import extra_files, manifest_bounds
 from packer.pack import manifest as manifests
 from packer.pack.index_writer import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
-from packer.pack.unlisted import check_whole
+from packer.pack.unlisted_files import check_whole
 from packer.system.parallel import ordered_map
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call

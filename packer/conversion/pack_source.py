@@ -1,4 +1,4 @@
-"""PackSource: a pack as the source of another one, for `packer convert a.pack b.pack`.
+"""Pack source: a pack as the source of another one, for `packer convert a.pack b.pack`.
 
 It stands here and not among the sources, because these know nothing of packs: imports point one way, from pack to
 sources. `--from pack` names it, and `--from auto` takes a folder with a manifest for one before it asks any source.

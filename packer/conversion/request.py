@@ -28,7 +28,7 @@ from packer.conversion.plan import Plan, enlarged, make_plan
 from packer.conversion.presets import PresetName
 from packer.conversion.source_spec import SourceSpec, check_folder
 from packer.errors import InvalidRequest, PackerError
-from packer.files.storage import free_bytes
+from packer.files.file_io import free_bytes
 from packer.files.work_folder import work_folder
 from packer.schema import Schema
 from packer.sources.base import Source

@@ -1,4 +1,4 @@
-"""Request: what the user says of the source, made into a Source with its sidecars and splits."""
+"""Source spec: what the user says of the source, made into a Source with its sidecars and splits."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Carried: the files of the source that are of no sample and go along, so that extract gives back the whole tree.
+"""Unsampled files: files of the source that belong to no sample, packed too, so that extract restores the whole tree.
 
 They go along all or not at all: when they exceed what --extras allows, none does, and the notes and the manifest's
 `source` say how many stayed behind.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from packer.errors import BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Buffer
-from packer.sources._parse.input_folder import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.source_root import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources.base import Source
 
 

@@ -1,4 +1,4 @@
-"""Assembly: one batch in the making, its pictures decoded straight into the batch's memory by any number of threads."""
+"""Batch decoder: decodes the pictures of one batch straight into the batch's memory, with any number of threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

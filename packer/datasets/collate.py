@@ -1,4 +1,4 @@
-"""Collating: the values of a batch's samples as one value per field, as torch's default collate has it.
+"""Collate: the values of a batch's samples as one value per field, as torch's default collate has it.
 
 What has no one shape becomes a list of tensors, or with `pad` one tensor with zeros behind each value. A pack's schema
 says which fields may differ in length: they are treated alike in a batch whose lengths happen to be equal.

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from packer.errors import CorruptPack
+from packer.files.file_io import failing, file_sha256
 from packer.files.open_beneath import open_beneath
-from packer.files.storage import failing, file_sha256
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

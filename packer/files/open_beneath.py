@@ -1,4 +1,4 @@
-"""beneath: files below an open folder by their relative path, where no link and no `..` leads anywhere.
+"""Open beneath: opens files below an open folder by relative path; no link and no `..` leads out of it (openat2).
 
 One openat2(2) where the kernel has it: it judges the whole path, and costs about as much as a plain open. Elsewhere
 every folder on the way is opened from the one above it, none of them through a link.

@@ -1,4 +1,4 @@
-"""Names of files that a pack asks to write: taken apart, and refused where they could lead out of the target.
+"""Safe paths: checks names of files that a pack asks to write; refuses what could lead out of the target.
 
 A pack may be hostile, so a path is judged component by component, and never by what the disk makes of it. Refused are
 an absolute path; a component that is empty, `.` or `..`, holds NUL or is longer than 255 bytes; a path of more than

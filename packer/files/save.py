@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from packer.errors import InvalidRequest, UnsafePath
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
 
@@ -41,7 +41,7 @@ def check_savable(path: Path) -> None:
         raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
     if not path.parent.is_dir():
         return  # opening it says why
-    with OpenFolder.at(path.parent) as folder:
+    with FolderHandle.at(path.parent) as folder:
         status = folder.status(path.name)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")

@@ -1,4 +1,4 @@
-"""Tree: a new folder that is filled with files by name, where nothing can be written outside it.
+"""Tree writer: fills a new folder with files by name; nothing can be written outside it.
 
 Every folder on the way is opened from the one above it (openat) and is never a link, and a file is always a new one:
 whoever swaps a folder for a link meanwhile gets an error, not a file elsewhere.
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
 from packer.schema import Buffer
 
@@ -20,7 +20,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class TreeWriter:
     """Files below a folder. They are not synced one by one: `sync` does that for all."""
 
-    def __init__(self, root: OpenFolder, *, keep_open: bool = False) -> None:
+    def __init__(self, root: FolderHandle, *, keep_open: bool = False) -> None:
         """Takes the folder over, open and empty.
 
         keep_open: of each folder in it, the one below that was last written to stays open, which saves three system
@@ -31,7 +31,7 @@ class TreeWriter:
         self._open: dict[bytes, tuple[tuple[bytes, ...], int]] = {}
 
     @classmethod
-    def inside(cls, above: OpenFolder, name: str) -> "TreeWriter":
+    def inside(cls, above: FolderHandle, name: str) -> "TreeWriter":
         """Below a folder in `above`, made where it is not there; raises UnsafePath, StorageError."""
         return cls(above.make_folder(name))
 
@@ -39,7 +39,7 @@ class TreeWriter:
     def at(cls, path: Path, *, keep_open: bool = False) -> "TreeWriter":
         """Below the new folder `path`; raises FileExistsError where anything is there, and OSError."""
         os.mkdir(path)
-        return cls(OpenFolder(path, os.open(path, _FOLDER)), keep_open=keep_open)
+        return cls(FolderHandle(path, os.open(path, _FOLDER)), keep_open=keep_open)
 
     def __enter__(self) -> "TreeWriter":
         return self

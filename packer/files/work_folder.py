@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packer.errors import Locked, StorageError, UnsafePath
-from packer.files.open_folder import OpenFolder, open_real_folder
+from packer.files.folder_handle import FolderHandle, open_real_folder
 from packer.files.storage_errors import failing
 
 MODE = 0o700
@@ -34,10 +34,10 @@ _MARKER = "made-by-packer"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class WorkFolder(OpenFolder):
+class WorkFolder(FolderHandle):
     """An open, locked work folder. above: the folder that it lies in, and the target too."""
 
-    def __init__(self, path: Path, descriptor: int, above: OpenFolder, names: Names) -> None:
+    def __init__(self, path: Path, descriptor: int, above: FolderHandle, names: Names) -> None:
         super().__init__(path, descriptor)
         self.above = above
         self._names = names
@@ -83,7 +83,7 @@ def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None 
     flock on the folder itself: it ends with the process, and leaves no file behind.
     Raises UnsafePath where something else lies there, StorageError.
     """
-    with OpenFolder.at(path.parent) as above:
+    with FolderHandle.at(path.parent) as above:
         while True:
             descriptor = _made_or_opened(path, above)
             if descriptor is None:
@@ -101,7 +101,7 @@ def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None 
                 return
 
 
-def check_marker(folder: OpenFolder) -> None:
+def check_marker(folder: FolderHandle) -> None:
     """Raise UnsafePath where a folder holds something, but no marker of its own."""
     names, marker = folder.names(), marker_name(folder)
     if not names:
@@ -116,12 +116,12 @@ def check_marker(folder: OpenFolder) -> None:
         )
 
 
-def marker_name(folder: OpenFolder) -> str:
+def marker_name(folder: FolderHandle) -> str:
     """The name of the marker that this very folder must have."""
     return f"{_MARKER}-{os.fstat(folder.descriptor).st_ino}"
 
 
-def _made_or_opened(path: Path, above: OpenFolder) -> int | None:
+def _made_or_opened(path: Path, above: FolderHandle) -> int | None:
     """None where the folder goes between the two calls: another process finished just now and removed it."""
     with failing(path, "make or open the folder"):
         with suppress(FileExistsError):
@@ -132,7 +132,7 @@ def _made_or_opened(path: Path, above: OpenFolder) -> int | None:
             return None
 
 
-def _flock(folder: OpenFolder, waiting: Callable[[], None] | None) -> None:
+def _flock(folder: FolderHandle, waiting: Callable[[], None] | None) -> None:
     try:
         try:
             fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,13 +178,13 @@ def _take(folder: WorkFolder) -> None:
     folder.check()
 
 
-def _another_user(folder: OpenFolder, owner: int) -> UnsafePath:
+def _another_user(folder: FolderHandle, owner: int) -> UnsafePath:
     return UnsafePath(
         f"{folder.path}: belongs to user {owner}, not to {os.geteuid()}; have it removed, or choose another target"
     )
 
 
-def _close_to_others(folder: OpenFolder) -> bool:
+def _close_to_others(folder: FolderHandle) -> bool:
     """Whether others could write to it and no longer can; some file systems have no such modes."""
     if not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE:
         return False
@@ -193,7 +193,7 @@ def _close_to_others(folder: OpenFolder) -> bool:
     return not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE
 
 
-def _mark(folder: OpenFolder) -> None:
+def _mark(folder: FolderHandle) -> None:
     name = marker_name(folder)
     with failing(folder.path / name, "make the marker"):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

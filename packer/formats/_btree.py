@@ -1,4 +1,4 @@
-"""Tree: the entries of a mapped LMDB file, found without the library, and nothing believed that a page says.
+"""B+tree: walks the pages of a mapped LMDB file without the library, and believes nothing that a page says.
 
 liblmdb follows page and node numbers as they stand in the file, so that a flipped byte can end the process by a signal.
 Here each is compared with the page or the file before it is used. Nothing is locked and no transaction is begun: reads

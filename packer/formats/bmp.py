@@ -35,7 +35,7 @@ from packer.formats._columns import zip_arrays
 from packer.formats._columns.layout import Array, arrays
 from packer.formats._columns.mapped import OF_THE_MACHINE, MappedRecords, mapping, opening
 from packer.formats._columns.spool import Spool
-from packer.formats._files import MOST_FILE_BYTES, FileNames, PartFolder
+from packer.formats._part_folder import MOST_FILE_BYTES, FileNames, PartFolder
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool

@@ -2,10 +2,10 @@
 
 from packer.grasp.augmentation import TurnAndZoom
 from packer.grasp.dataset import GraspDataset
+from packer.grasp.drop_in_datasets import GGCNNDataset, GRConvNetDataset
 from packer.grasp.item_batch import as_input
 from packer.grasp.metrics import angle_difference, best_grasp, iou, is_correct_grasp
 from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
-from packer.grasp.reference_datasets import GGCNNDataset, GRConvNetDataset
 from packer.grasp.sample_splits import Fold, ListSplit, SliceSplit
 
 __all__ = [

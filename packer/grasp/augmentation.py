@@ -1,4 +1,4 @@
-"""TurnAndZoom: the augmentation of the grasp networks, quarter turns and a zoom into the middle."""
+"""Augmentation of the grasp networks: TurnAndZoom, quarter turns and a zoom into the middle."""
 
 import math
 from collections.abc import Sequence

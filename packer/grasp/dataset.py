@@ -1,4 +1,4 @@
-"""GraspDataset: training items of GG-CNN and GR-ConvNet from a pack, in the place of their data set classes."""
+"""Dataset: GraspDataset, training items of GG-CNN and GR-ConvNet from a pack, replaces their data set classes."""
 
 import warnings
 from collections.abc import Sequence

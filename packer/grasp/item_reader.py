@@ -1,4 +1,4 @@
-"""Items: what one training item is made of, read from the record of a pack's sample."""
+"""Item reader: what one training item is made of, read from the record of a pack's sample."""
 
 from typing import Any, NamedTuple
 

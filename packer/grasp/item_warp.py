@@ -1,4 +1,4 @@
-"""Pictures of training items: turned, cut and zoomed in one warp of what is stored.
+"""Item warp: pictures of training items, turned, cut and zoomed in one warp of what is stored.
 
 The view is that of the grasp networks' loaders, which warp the whole frame three times: a turn about the grasps'
 (Cornell) or the picture's middle (Jacquard), beyond the border the picture mirrored; a window; of this the middle, at

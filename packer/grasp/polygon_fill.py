@@ -1,4 +1,4 @@
-"""Filling: which pixels are in a convex polygon of four corners, exactly as skimage.draw.polygon has it.
+"""Polygon fill: which pixels are in a convex polygon of four corners, exactly as skimage.draw.polygon has it.
 
 The rule, with the corners shifted by a pixel (x = column, y = row): a corner within 1e-12 on both axes is in. An edge
 from (x1, y1) to (x0, y0) meets the pixel's row at t = (x0 y1 - x1 y0) / (y1 - y0). It counts to the right where

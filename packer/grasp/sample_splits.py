@@ -1,4 +1,4 @@
-"""Splits: which samples of a pack a grasp data set has, and in which order.
+"""Sample splits: which samples of a pack a grasp data set has, and in which order.
 
 | split                                  | samples                                                              |
 |----------------------------------------|----------------------------------------------------------------------|

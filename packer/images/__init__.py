@@ -1,4 +1,4 @@
-"""Decoders: the bytes of a picture file -> pixels. One outcome for a file, whichever library decodes it.
+"""Images: the bytes of a picture file -> pixels. One outcome for a file, whichever library decodes it.
 
 | input                                                        | outcome                                     |
 |--------------------------------------------------------------|---------------------------------------------|

@@ -17,7 +17,7 @@ from packer.images.headers.detection import check_end, sniff
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
-from packer.system.arrays import deliver, target
+from packer.system.casting import deliver, target
 
 DecoderName = Literal["auto", "turbojpeg", "opencv"]
 DCT = Literal["accurate", "fast"]

@@ -24,7 +24,7 @@ from packer.images.header import MAX_PIXELS, Buffer, Header
 from packer.images.headers.detection import sniff
 from packer.images.restart_intervals import HEAD_BYTES
 from packer.registry import import_or_explain
-from packer.system.arrays import target
+from packer.system.casting import target
 
 _MOST_BYTES = 2048  # of a header without its table: longer ones have EXIF or previews in them, and are all different
 _MOST_FORMS = 2
@@ -94,7 +94,7 @@ Pixels = npt.NDArray[Any]
 @cache
 def _viewing() -> ModuleType:
     """What views need, loaded when one is asked for: it brings OpenCV, which packing kept bytes does without."""
-    return import_or_explain("packer.images.region", "resizing pictures")
+    return import_or_explain("packer.images.region_decoder", "resizing pictures")
 
 
 class Decoder:

@@ -7,7 +7,7 @@ import numpy as np
 from packer.errors import DamagedImage, OutOfMemory
 from packer.schema import MOST_PIXELS, USUAL_PIXELS
 from packer.schema import Buffer as Buffer
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 MAX_PIXELS = USUAL_PIXELS
 MAX_DECODED_BYTES = 1 << 30  # of pictures within MAX_PIXELS; in proportion where more are allowed

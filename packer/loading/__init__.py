@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packer.loading.background import BackgroundIterator
+    from packer.loading.background_iterator import BackgroundIterator
     from packer.loading.loader import Loader
     from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
 
 __all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
 
 _HOMES = {
-    "BackgroundIterator": "packer.loading.background",
+    "BackgroundIterator": "packer.loading.background_iterator",
     "CUDAPrefetcher": "packer.loading.prefetch",
     "DataLoaderX": "packer.loading.prefetch",
     "Loader": "packer.loading.loader",

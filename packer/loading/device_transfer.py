@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import torch
 
 from packer.errors import InvalidRequest
-from packer.loading.nested import mapped, tensors
+from packer.loading.nested_tensors import mapped, tensors
 from packer.system.buffer_pool import Slab
 
 MeanStd = tuple[Sequence[float], Sequence[float]]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader
 
-from packer.loading.background import BackgroundIterator, Channel
+from packer.loading.background_iterator import BackgroundIterator, Channel
 from packer.loading.device_transfer import DeviceTransfer, MeanStd, PostProcessing, SentBatch, transfer_to
 
 

@@ -1,4 +1,4 @@
-"""Place: where a loader stands, counted in batches that its caller has got, as plain values and back."""
+"""State: where a loader stands, counted in batches that its caller has got, as plain values and back."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass

@@ -1,4 +1,4 @@
-"""Engine: threads that make batches ahead of whoever takes them, in order, within a bound of bytes.
+"""Thread engine: threads that make batches ahead of the consumer, in order, within a bound of bytes.
 
 All threads work on the same batch, a slice each, so that the first batch takes one batch's time divided by the threads;
 who finds no slice left begins the next batch. Nothing here knows what a batch is made of: a Job is filled slice by

@@ -1,4 +1,4 @@
-"""Crew: worker processes that make a loader's batches, each by itself, from the same recipe as its threads would.
+"""Worker processes: make a loader's batches, each by itself, with the batch builder that threads use.
 
 Starting, watching and ending the processes is torch's DataLoader's work, which has met more systems than we have; steps
 of the order go out through it, and parcels come back. The processes live on between epochs.

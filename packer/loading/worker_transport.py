@@ -1,4 +1,4 @@
-"""Parcel: a batch on its way from a worker process, its tensors in memory that both processes have mapped.
+"""Worker transport: a batch on its way from a worker process, its tensors in memory that both processes have mapped.
 
 torch's own way costs a descriptor and a connection per tensor, and new memory per batch. Here the loader's process owns
 the memory, and knows by itself when nobody holds a batch any more (packer.system.shared_memory has the rule). It tells
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from packer.loading.nested import mapped
+from packer.loading.nested_tensors import mapped
 from packer.system.buffer_pool import Bytes
 
 _ALIGNED = 64  # bytes, a cache line

@@ -1,4 +1,4 @@
-"""Extras: files of the original tree that are of no sample (tables, backgrounds, lists), kept byte for byte.
+"""Extra files: files of the original tree that belong to no sample (tables, backgrounds, lists), kept byte for byte.
 
 extras/paths.npy      uint8 [p]   relative POSIX paths, UTF-8 (other bytes as they are), one after another
 extras/path_ends.npy  uint64 [n]  end of each path in paths.npy
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import CorruptPack
+from packer.files.file_io import make_folder, sync
 from packer.files.npy_arrays import map_file
-from packer.files.storage import make_folder, sync
 from packer.pack.index_writer import write_array
 from packer.pack.manifest import IndexFile, Manifest
 from packer.schema import Buffer

@@ -1,4 +1,4 @@
-"""extract: the original tree out of a pack, byte for byte where the bytes were kept.
+"""Extraction: the original tree out of a pack, byte for byte where the bytes were kept.
 
 What was encoded anew when it was packed is written under a name that says what it is: the original stem and the suffix
 that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. All names are checked before the first file is

@@ -1,4 +1,4 @@
-"""The index: what is known of every sample without opening a part, as mapped arrays. The same for every format.
+"""Index: what is known of every sample without opening a part, as mapped arrays. The same for every format.
 
 index/keys.npy          uint8 [k]           UTF-8 bytes of all keys, one after another
 index/key_ends.npy      uint64 [n]          end of each key in keys.npy

@@ -1,4 +1,4 @@
-"""reindex: the index of a pack, made again from its parts.
+"""Index rebuild: makes the index of a pack again from its parts.
 
 The parts hold every field, so they say all that the index says; and the manifest says by their sha256 whether they are
 what was packed. Where it does not fit, nothing is left to trust, and nothing is made.
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_sha256
-from packer.files.open_folder import OpenFolder
-from packer.files.storage import file_bytes, file_sha256
+from packer.files.file_io import file_bytes, file_sha256
+from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER
 from packer.pack.index_writer import PartIndex, merge
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.part_opener import PartOpener
+from packer.pack.sparse_files import check_holes
 from packer.schema import KEY
 
 NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
@@ -120,7 +120,7 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
 
 def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
     """Each file by one rename, the manifest last: a kill in between leaves what the next run mends."""
-    with OpenFolder.at(folder) as pack, pack.make_folder(FOLDER) as index, work.folder(FOLDER) as made:
+    with FolderHandle.at(folder) as pack, pack.make_folder(FOLDER) as index, work.folder(FOLDER) as made:
         for name in stale:
             if name == manifests.NAME:
                 work.write_file(name, fresh.to_bytes())

@@ -1,4 +1,4 @@
-"""How an index is written: one piece per part while packing, then merged file by file into the pack's index.
+"""Index writer: one PartIndex per part while packing, then merged file by file into the pack's index.
 
 A piece is one file, brought to disk with one fsync. Layout: for each of keys, key_ends, crc32 and the number columns,
 in the order of `file_dtypes`: uint64 little-endian length in bytes, then the data as in the index's file of that name,
@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
+from packer.files.file_io import failing, make_folder, sync, write_file
 from packer.files.npy_arrays import npy_header
-from packer.files.storage import failing, make_folder, sync, write_file
 from packer.pack.index import FOLDER, file_dtypes
 from packer.pack.manifest import IndexFile
 from packer.schema import Schema

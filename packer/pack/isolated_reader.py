@@ -1,4 +1,4 @@
-"""apart: parts read in a process of their own, which a damaged one may end without ending ours.
+"""Isolated reader: reads a damaged part in a subprocess, so that SIGBUS cannot end ours.
 
 A disk that cannot give a page of a mapped file ends the process that reads it with SIGBUS, and HDF5 parses what it
 finds in C. So a part is read here only when its sha256 is the manifest's. Any other is read there, in a process that is

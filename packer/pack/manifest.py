@@ -1,4 +1,4 @@
-"""packer.json: what a pack is, written last, damaged by any changed byte.
+"""Manifest: packer.json, what a pack is; written last, damaged by any changed byte.
 
 Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these members:
 
@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files.storage import failing, open_file
+from packer.files.file_io import failing, open_file
 from packer.pack import manifest_bounds
 from packer.schema import Schema
 

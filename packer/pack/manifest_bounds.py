@@ -1,4 +1,4 @@
-"""Bounds: what a manifest may cost whoever reads it, in one place, for the reader and the writer alike.
+"""Manifest bounds: what reading a manifest may cost, in one place, for the reader and the writer alike.
 
 JSON of 64 MiB can be 21 million lists of 64 bytes each, a text with one emoji takes four bytes per character, and
 whoever parses deep nesting does it by recursion. So the bytes are looked at before an object is made of them: a few

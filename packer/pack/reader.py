@@ -1,4 +1,4 @@
-"""An open pack: manifest, index and readers, with every size checked before a part is mapped."""
+"""Reader: an open pack with manifest, index and part readers; every size is checked before a part is mapped."""
 
 import functools
 import os
@@ -20,14 +20,14 @@ from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
 from packer.pack import manifest, reader_cache
-from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.part_opener import PartOpener
+from packer.pack.sparse_files import check_holes
 from packer.registry import import_or_explain
 from packer.schema import Buffer
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 VerifyMode = Literal["first", "always", "never", "open"]
 VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
@@ -37,7 +37,7 @@ _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 @functools.cache
 def _gathering() -> ModuleType:
     """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
-    return import_or_explain("packer.system.gathering", "batches of raw pictures")
+    return import_or_explain("packer.system.array_gathering", "batches of raw pictures")
 
 
 class Pack:

@@ -1,4 +1,4 @@
-"""One open reader per part and process, shared by every data set, and none carried over a fork.
+"""Reader cache: one open reader per part and process, shared by every data set, none carried over a fork.
 
 A part that is open twice takes two descriptors and two mappings, and what a thread opens or closes while another forks
 is half open in the child. So readers live in one table, keyed by the part's device and inode, counted, and thrown away

@@ -1,4 +1,4 @@
-"""SampleReader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
+"""Sample reader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
 
 from collections.abc import Sequence
 from dataclasses import replace

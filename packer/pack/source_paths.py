@@ -1,4 +1,4 @@
-"""Origins: which file of the original tree each value of a sample was.
+"""Source paths: which file of the original tree each value of a sample was.
 
 The hidden field `files` says it (json: field -> relative path); where an image folder was packed without it, the key
 is the path of `image`, of one that Pillow decoded with `.png` behind it. Whether a value still is the file's bytes

@@ -1,4 +1,4 @@
-"""verify: read a pack without changing it, and list every problem.
+"""Verification: reads a pack without changing it, and lists every problem.
 
 quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index and of the extras
 default  and the sha256 of each part, and where that differs the crc32 of every value, to name samples and fields
@@ -23,21 +23,21 @@ from packer import codecs
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
 from packer.files.digest import part_bytes, part_sha256
+from packer.files.file_io import file_bytes, file_sha256
 from packer.files.safe_paths import components
-from packer.files.storage import file_bytes, file_sha256
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
 from packer.pack import manifest_bounds, reader_cache
-from packer.pack.comparison import EVERYTHING, Comparison, Subset, Worst
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.holes import check_holes
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import IndexFile, Manifest, Part
 from packer.pack.part_opener import PartOpener
-from packer.pack.unlisted import foreign_files, foreign_in_part
+from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
+from packer.pack.sparse_files import check_holes
+from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)

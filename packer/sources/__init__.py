@@ -11,8 +11,8 @@ from pathlib import Path
 
 from packer.errors import InvalidRequest
 from packer.registry import Registry
-from packer.sources._parse.input_folder import InputFolder
 from packer.sources._parse.listing import described, scan, shown
+from packer.sources._parse.source_root import SourceRoot
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
@@ -35,7 +35,7 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
     from packer.sources._parse import unread_pictures  # NumPy, which `packer --help` does without
 
-    unread = unread_pictures.unread_pictures(InputFolder(root, follow_links), listing.names)
+    unread = unread_pictures.unread_pictures(SourceRoot(root, follow_links), listing.names)
     if unread:
         raise InvalidRequest(f"{shown(str(root))}: no images: {unread_pictures.described(unread)}")
     raise InvalidRequest(

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
-from packer.sources._parse.input_folder import InputFolder
-from packer.sources._parse.input_folder import read_file as read_file
 from packer.sources._parse.path_pattern import stored_path
+from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_root import read_file as read_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,14 +70,14 @@ class Source(ABC):
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
-    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.input_folder
+    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.source_root
 
     @property
-    def folder(self) -> InputFolder:
+    def folder(self) -> SourceRoot:
         """The folder, whose files are read by one rule about links."""
-        return InputFolder(self.root, self.follow_links)
+        return SourceRoot(self.root, self.follow_links)
 
-    def place(self, name: str) -> tuple[InputFolder, str]:
+    def place(self, name: str) -> tuple[SourceRoot, str]:
         """The folder that the file at this relative path is read beneath, and its path in there."""
         return place(self.folder, self.outside, name)
 
@@ -170,14 +170,14 @@ class Source(ABC):
         return index
 
 
-def place(folder: InputFolder, outside: Sequence[str], name: str) -> tuple[InputFolder, str]:
+def place(folder: SourceRoot, outside: Sequence[str], name: str) -> tuple[SourceRoot, str]:
     """The folder that a file is read beneath, and its path in there.
 
     outside: folders above, such as `../masks`, whose files have such names.
     """
     for above in outside:
         if name.startswith(f"{above}/"):
-            return InputFolder(folder.root / above, folder.follow_links), name[len(above) + 1 :]
+            return SourceRoot(folder.root / above, folder.follow_links), name[len(above) + 1 :]
     return folder, name
 
 

@@ -21,10 +21,10 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.input_folder import InputFolder
-from packer.sources._parse.label_files import Labels, read_rectangles
+from packer.sources._parse.grasp_labels import Labels, read_rectangles
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.point_cloud import png_size, read_depth
+from packer.sources._parse.source_root import SourceRoot
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")
@@ -275,7 +275,7 @@ def _depth_role(root: Path, scenes: Sequence[_Scene], depth_from: str) -> str:
     return "depth"
 
 
-def _read_table(folder: InputFolder, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
+def _read_table(folder: SourceRoot, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
     """Number -> object id and category, of lines `number object category background` (processedData/z.txt)."""
     if len(tables) > 1:
         raise BadInput(f"{shown(str(folder.root))}: more than one {_TABLE}: {listed(tables)}; keep one")

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.label_files import Labels, read_rows
+from packer.sources._parse.grasp_labels import Labels, read_rows
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 
 SPECIFICITY = 100

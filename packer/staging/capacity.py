@@ -1,4 +1,4 @@
-"""Room: whether a copy fits, asked before anything is written."""
+"""Capacity: whether a copy fits, asked before anything is written."""
 
 import os
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import StorageError
-from packer.files.storage import failing, free_files
-from packer.system.limits import Limit, Machine
+from packer.files.file_io import failing, free_files
+from packer.system.machine_limits import Limit, Machine
 
 _INODE_BYTES = 1024  # memory of the kernel for one file of a tmpfs, measured: 100,000 empty ones took 98 MB
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from packer.errors import Locked, StorageError, UnsafePath
 from packer.files.digest import part_bytes
-from packer.files.open_folder import OpenFolder
-from packer.files.storage import failing
+from packer.files.file_io import failing
+from packer.files.folder_handle import FolderHandle
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
 from packer.pack.part_opener import PartOpener
-from packer.pack.unlisted import PACK_NAMES
+from packer.pack.unlisted_files import PACK_NAMES
 from packer.staging.user_folder import UserFolder
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -152,7 +152,7 @@ class StagedCopy:
         self.place.work.write_file(_ORIGIN, os.fsencode(origin))
         self.place.work.replace(_ORIGIN, self.place.held, self._origin.name)
 
-    def _opened(self) -> OpenFolder:
+    def _opened(self) -> FolderHandle:
         return self.place.held.make_folder(self.folder.name)
 
     def settle(self) -> None:

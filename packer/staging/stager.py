@@ -13,20 +13,20 @@ from typing import BinaryIO
 
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
 from packer.files.digest import FolderDigest, entries, opened_folder
+from packer.files.file_io import failing, open_file, sync_part
+from packer.files.folder_handle import FolderHandle
 from packer.files.open_beneath import open_beneath
-from packer.files.open_folder import OpenFolder
-from packer.files.storage import failing, open_file, sync_part
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
-from packer.pack.holes import check_holes
 from packer.pack.manifest import Manifest
 from packer.pack.part_opener import check_part
+from packer.pack.sparse_files import check_holes
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies
 from packer.staging.user_folder import UserFolder
 from packer.staging.warm import warm
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 from packer.system.parallel import ordered_map, usable_cores
 
 _BLOCK_BYTES = 1 << 20
@@ -64,7 +64,7 @@ def _read(source: Path, file: BinaryIO) -> bytes:
         return file.read(_BLOCK_BYTES)
 
 
-def copy_folder(source: Path, target: OpenFolder, name: str, *, reserved: Path, block_bytes: int) -> str:
+def copy_folder(source: Path, target: FolderHandle, name: str, *, reserved: Path, block_bytes: int) -> str:
     """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as pack/digest.py has it.
 
     reserved: the path of a file that holds the space; before each file it is shortened by what that takes, in whole

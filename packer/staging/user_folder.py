@@ -1,4 +1,4 @@
-"""Place: the folder of one user that holds staged copies, of nobody else and behind no link."""
+"""User folder: the folder of one user that holds staged copies, of nobody else and behind no link."""
 
 import os
 import stat
@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packer.errors import InvalidRequest, Locked, UnsafePath
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, WorkFolder, check_marker, work_folder
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 _WORK = ".work"
 _NAMES = {ANYTHING: ANYTHING}  # copies, and what is none is left alone: what goes is named, copy by copy
@@ -42,7 +42,7 @@ class UserFolder:
             )
         self.base = base.resolve()
         self.folder = self.base / f"packer-{os.geteuid()}"
-        self._opened: tuple[WorkFolder, OpenFolder] | None = None
+        self._opened: tuple[WorkFolder, FolderHandle] | None = None
 
     @classmethod
     def of(cls, to: str, machine: Machine) -> "UserFolder":
@@ -71,9 +71,9 @@ class UserFolder:
             check_marker(folder)
         return True
 
-    def opened(self) -> OpenFolder:
+    def opened(self) -> FolderHandle:
         """The folder, open, for looking at it; the caller closes it. Raises UnsafePath for a link, StorageError."""
-        with OpenFolder.at(self.base) as base:
+        with FolderHandle.at(self.base) as base:
             return base.folder(self.folder.name)
 
     @contextmanager
@@ -96,12 +96,12 @@ class UserFolder:
                 folder.remove(_WORK)
 
     @property
-    def held(self) -> OpenFolder:
+    def held(self) -> FolderHandle:
         """The open folder, while it is locked."""
         return self._both()[0]
 
     @property
-    def work(self) -> OpenFolder:
+    def work(self) -> FolderHandle:
         """The open folder .work, while it is locked: what is not finished yet, or about to go."""
         return self._both()[1]
 
@@ -109,7 +109,7 @@ class UserFolder:
         """A path of something in .work, for what wants one, while it is locked."""
         return self.held.inside / _WORK / name
 
-    def _both(self) -> tuple[WorkFolder, OpenFolder]:
+    def _both(self) -> tuple[WorkFolder, FolderHandle]:
         if self._opened is None:
             raise Locked(f"{self.folder}: not locked by this process; lock it first")
         return self._opened

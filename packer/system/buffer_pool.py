@@ -1,4 +1,4 @@
-"""Slabs: a pool of memory; a slab is used again as soon as nobody holds anything over it, and not before.
+"""Buffer pool: a buffer returns when its last view is freed.
 
 What is taken is a memoryview of an array with a life of its own over a slab. Whatever is made from it keeps it, or that
 array: slices, arrays of NumPy, tensors. When the array dies, the slab comes back. (A slice of the array itself would

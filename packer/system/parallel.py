@@ -1,4 +1,4 @@
-"""ordered_map: the only maker of threads when packing, and how many of them this process may use."""
+"""Parallel: ordered_map, the only maker of threads when packing, and how many of them this process may use."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

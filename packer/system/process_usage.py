@@ -1,4 +1,4 @@
-"""CPU time and memory of a process with all its descendants, from /proc (Linux)."""
+"""Process usage: CPU time and memory of a process with all its descendants, from /proc (Linux)."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Scratch: memory that a thread uses for one picture after the other, so that none is asked of the system each time."""
+"""Thread scratch: a buffer per thread, reused for one picture after the other."""
 
 import threading
 

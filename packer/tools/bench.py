@@ -17,7 +17,7 @@ from packer.system.process_usage import cpu_seconds
 from packer.tools import cold_files
 from packer.tools.cold_files import WARM_SHARE
 from packer.tools.repeated_runs import table
-from packer.tools.runner import Answer, RunnerProcess
+from packer.tools.runner_process import Answer, RunnerProcess
 from packer.tools.workload import STOCK, LoaderSetting, Subject, pictures, samples_in
 
 _LEAST_S = 1.0  # that a turn lasts, in whole epochs

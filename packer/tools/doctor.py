@@ -15,7 +15,7 @@ from packer import __version__
 from packer.errors import InvalidRequest, MissingPackage
 from packer.registry import import_or_explain
 from packer.staging.user_folder import UserFolder
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
 
 # distribution -> module, and the oldest version that packer works with; those of setup.cfg

@@ -1,4 +1,4 @@
-"""Folders: an original data set as a torch data set, the way people read it without packer.
+"""Folder dataset: an original data set as a torch data set, the way people read it without packer.
 
 Every file of a sample is opened, decoded whole by OpenCV and warped once by the geometry; labels are parsed. What comes
 out has the fields and the layout of the pack's data set, so that the two can be compared.

@@ -1,4 +1,4 @@
-"""Writing: figures as JSON and CSV, into files and to standard output, for other programs."""
+"""Output: figures as JSON and CSV, into files and to standard output, for other programs."""
 
 import csv
 import io
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.files.save import save
-from packer.files.terminal import hand_over
-from packer.system.description import machine
+from packer.files.terminal_output import hand_over
+from packer.system.machine_description import machine
 
 
 @dataclass(frozen=True)

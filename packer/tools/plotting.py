@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest, MissingPackage
+from packer.files.escaping import plot_label
 from packer.files.save import save as save_file
-from packer.files.text import plot_label
 from packer.inspect import okabe_ito
 from packer.inspect.okabe_ito import as_hex
 from packer.registry import import_or_explain

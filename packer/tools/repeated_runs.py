@@ -1,4 +1,4 @@
-"""Figures: runs that take turns, and what is said of them: medians with lowest and highest."""
+"""Repeated runs: runs that take turns, and their medians with lowest and highest."""
 
 import statistics
 from collections.abc import Callable, Sequence

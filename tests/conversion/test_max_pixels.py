@@ -12,7 +12,7 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInputs, DamagedImage, InvalidRequest, OutOfMemory
 from packer.pack import manifest
 from packer.schema import MOST_PIXELS, Field, Schema
-from packer.system.limits import Limit
+from packer.system.machine_limits import Limit
 from tests.support import picture_files
 from tests.support.command_line import called, run
 from tests.support.source_trees import photos
@@ -57,7 +57,9 @@ def test_a_header_beyond_100_mp_is_read_where_that_is_allowed() -> None:
 
 
 def test_a_large_picture_is_refused_where_memory_has_no_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packer.system.limits.Machine.memory", lambda self: Limit("memory", 1 << 34, 250_000_000))
+    monkeypatch.setattr(
+        "packer.system.machine_limits.Machine.memory", lambda self: Limit("memory", 1 << 34, 250_000_000)
+    )
     with pytest.raises(OutOfMemory, match="300,030,000 bytes does not fit into memory, of which 250,000,000 are free"):
         images.sniff(picture_files.bomb(10_001, 10_000), 200_000_000)
     assert images.sniff(picture_files.bomb(1000, 1000), 200_000_000).height == 1000

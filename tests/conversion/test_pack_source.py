@@ -14,14 +14,14 @@ from packer.conversion.convert import ConversionSummary, convert
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
 from packer.conversion.source_spec import SourceSpec
-from packer.conversion.subset import subset
+from packer.conversion.source_subset import subset
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
 from packer.geometry import Resize, identity
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison
 from packer.pack.extraction import extract
 from packer.pack.index_rebuild import reindex
+from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run

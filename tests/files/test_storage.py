@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from packer.errors import CorruptPack, Locked, PackExists, StorageError, UnsafePath
-from packer.files import open_folder
+from packer.files import folder_handle
 from packer.files import work_folder as work_folders
-from packer.files.open_folder import OpenFolder
-from packer.files.storage import make_folder, open_file, remove, sync, write_file
+from packer.files.file_io import make_folder, open_file, remove, sync, write_file
+from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
@@ -33,7 +33,7 @@ from tests.support.child_processes import child, fork
 def append_line(path: Path, line: bytes) -> None:
     """To a file, by its path, which need not be there."""
     path.touch()
-    with OpenFolder.at(path.parent) as folder:
+    with FolderHandle.at(path.parent) as folder:
         folder.append_line(path.name, line)
 
 
@@ -53,7 +53,7 @@ def fill(folder: Path, text: str) -> Path:
 def each_rename(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test with and without the system call."""
     if request.param == "two renames":
-        monkeypatch.setattr(open_folder, "_renameat2", lambda: None)
+        monkeypatch.setattr(folder_handle, "_renameat2", lambda: None)
 
 
 # ---- files
@@ -195,7 +195,7 @@ def test_an_error_of_the_system_call_is_told(
         ctypes.set_errno(code)
         return -1
 
-    monkeypatch.setattr(open_folder, "_renameat2", lambda: failing_call)
+    monkeypatch.setattr(folder_handle, "_renameat2", lambda: failing_call)
     with pytest.raises(error, match="target: "):
         publish(fill(tmp_path / "staged", "new"), tmp_path / "target")
     assert (tmp_path / "staged").is_dir()
@@ -209,7 +209,7 @@ def test_a_file_system_without_the_system_call_gets_plain_renames(
         ctypes.set_errno(code)
         return -1
 
-    monkeypatch.setattr(open_folder, "_renameat2", lambda: unsupported)
+    monkeypatch.setattr(folder_handle, "_renameat2", lambda: unsupported)
     publish(fill(tmp_path / "staged", "new"), tmp_path / "target")
     swap(fill(tmp_path / "staged", "newer"), tmp_path / "target")
     assert (tmp_path / "target" / "file").read_text() == "newer"
@@ -282,7 +282,7 @@ def test_a_failure_is_told_with_its_path_and_the_space_where_that_is_the_cause(
         raise OSError(code, os.strerror(code))
 
     def cut() -> None:
-        with OpenFolder.at(tmp_path) as folder:
+        with FolderHandle.at(tmp_path) as folder:
             folder.cut("a", 0)
 
     path.touch()
@@ -296,7 +296,7 @@ def test_a_failure_is_told_with_its_path_and_the_space_where_that_is_the_cause(
     }
     where, name, act = acts[call]
     with monkeypatch.context() as patch:
-        patch.setattr(open_folder, "_renameat2", lambda: None)
+        patch.setattr(folder_handle, "_renameat2", lambda: None)
         patch.setattr(where, name, fail)
         with pytest.raises(StorageError) as caught:
             act()
@@ -416,7 +416,7 @@ def test_a_lock_on_a_folder_that_was_renamed_away_is_none(tmp_path: Path, monkey
     """The folder goes between open and flock, as when another process finishes; its successor is locked instead."""
     real, moved = work_folders._flock, []
 
-    def flock(folder: OpenFolder, waiting: Callable[[], None] | None) -> None:
+    def flock(folder: FolderHandle, waiting: Callable[[], None] | None) -> None:
         if not moved:
             moved.append(folder.path.rename(tmp_path / "away"))
         real(folder, waiting)

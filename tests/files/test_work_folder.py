@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import PackExists, StorageError, UnsafePath
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.save import save
 from packer.files.work_folder import ANYTHING, Names, check_marker, marker_name, work_folder
 from tests.support.child_processes import child
@@ -110,7 +110,7 @@ def test_a_copy_as_an_archive_brings_it_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["folder", "link"])
 def test_a_marker_is_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "w").mkdir()
-    with OpenFolder.at(tmp_path / "w") as folder:
+    with FolderHandle.at(tmp_path / "w") as folder:
         marker = tmp_path / "w" / marker_name(folder)
         marker.symlink_to("nowhere") if kind == "link" else marker.mkdir()
         with pytest.raises(UnsafePath):
@@ -196,7 +196,7 @@ def test_links_in_it_are_removed_and_not_followed(tmp_path: Path, victim: Path) 
 
 def test_a_tree_of_any_depth_and_width_goes_with_few_descriptors(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
-    with OpenFolder.at(tmp_path) as folder:
+    with FolderHandle.at(tmp_path) as folder:
         below = folder.make_folder("tree")
         for number in range(1100):  # deeper than descriptors and recursion reach, and than a path is long
             below.write_file("file", b"") if number % 100 == 0 else None
@@ -223,7 +223,7 @@ def test_a_folder_that_is_moved_away_while_it_is_emptied_is_an_error(
         if name == "deep":
             (tmp_path / "tree/inner").rename(victim / "inner")
 
-    with OpenFolder.at(tmp_path) as folder, monkeypatch.context() as patch:
+    with FolderHandle.at(tmp_path) as folder, monkeypatch.context() as patch:
         patch.setattr(os, "rmdir", moving)
         with pytest.raises(StorageError, match="was moved meanwhile"):
             folder.remove("tree")
@@ -296,7 +296,7 @@ def test_only_a_file_of_one_name_is_read_appended_to_and_cut(tmp_path: Path, vic
         "fifo": lambda: os.mkfifo(path),
     }
     makers[kind]()
-    with OpenFolder.at(tmp_path) as folder:
+    with FolderHandle.at(tmp_path) as folder:
         acts: tuple[Callable[[], object], ...] = (
             lambda: folder.append_line("list", b"x"),
             lambda: folder.read_file("list"),
@@ -339,7 +339,7 @@ def test_devices_are_written_to(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 def test_publish_and_swap_take_folders_only(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "staged").symlink_to(victim)
-    with OpenFolder.at(tmp_path) as folder:
+    with FolderHandle.at(tmp_path) as folder:
         for act in (folder.publish, folder.swap):
             with pytest.raises(UnsafePath):
                 act("staged", folder, "target")

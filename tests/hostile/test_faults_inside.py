@@ -17,7 +17,7 @@ import lmdb
 import pytest
 
 from packer import formats
-from packer.files import open_folder
+from packer.files import folder_handle
 from tests.support import fault_injection
 from tests.support.command_runs import SCENES, check_end, load_everything
 
@@ -54,18 +54,18 @@ class Faults:
             setattr(os, name, self._before(getattr(os, name)))
         self._install_opening()
         self._install_libraries()
-        rename = open_folder._renameat2()
+        rename = folder_handle._renameat2()
 
         def renameat2(*arguments: Any) -> int:
             try:
                 self.meet()
             except OSError as error:
-                open_folder.ctypes.set_errno(error.errno or 0)
+                folder_handle.ctypes.set_errno(error.errno or 0)
                 return -1
             assert rename is not None
             return int(rename(*arguments))
 
-        open_folder._renameat2 = lambda: renameat2  # type: ignore[assignment]
+        folder_handle._renameat2 = lambda: renameat2  # type: ignore[assignment]
 
     def _before(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

@@ -23,7 +23,7 @@ import pytest
 from packer import formats, synthetic
 from packer.cli import base
 from packer.errors import Interrupted
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, work_folder
 from tests.support import built_packs
 from tests.support.command_runs import SCENES, load_everything
@@ -172,7 +172,7 @@ class Recorder:
         self._before(os, "open", self._opened)
         self._before(lmdb, "open", lambda path, **_: self._note(path))
         self._before(h5py, "File", lambda path, *_, **__: self._note(path))
-        self._before(OpenFolder, "_rename", self._renamed)
+        self._before(FolderHandle, "_rename", self._renamed)
         sys.addaudithook(self._event)
 
     def _note(self, path: Any, folder: int | None = None) -> None:
@@ -197,7 +197,7 @@ class Recorder:
         if is_writing and flags & os.O_TMPFILE != os.O_TMPFILE:
             self._note(path, dir_fd)
 
-    def _renamed(self, folder: OpenFolder, name: str, target: OpenFolder, new_name: str, flags: int) -> None:
+    def _renamed(self, folder: FolderHandle, name: str, target: FolderHandle, new_name: str, flags: int) -> None:
         self._note(name, folder.descriptor)
         self._note(new_name, target.descriptor)
 

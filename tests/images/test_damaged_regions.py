@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packer.errors import DamagedImage
 from packer.images import DecodeOptions, decode, sniff
 from packer.images.jpeg_crop import Box
-from packer.images.region import decode_region
+from packer.images.region_decoder import decode_region
 from packer.images.restart_intervals import bounds, check_table
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import LIBRARIES

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packer.errors import DamagedImage, InvalidRequest
 from packer.images import DecodeOptions, decode, sniff
 from packer.images.jpeg_crop import Box
-from packer.images.region import Region, decode_region
+from packer.images.region_decoder import Region, decode_region
 from packer.system.parallel import ordered_map
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES

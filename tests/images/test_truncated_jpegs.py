@@ -16,7 +16,7 @@ from packer.errors import DamagedImage
 from packer.geometry import CenterCrop
 from packer.images import DecodeOptions, decode, jpeg_crop, sniff
 from packer.images.jpeg_crop import Box
-from packer.images.region import Region, decode_region
+from packer.images.region_decoder import Region, decode_region
 from packer.pack import manifest
 from tests.support import picture_files, restart_jpegs
 from tests.support.command_line import called

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from packer.inspect.contact_sheet import palette
-from packer.inspect.contact_sheet.overlay import ShapeCounts, draw
 from packer.inspect.contact_sheet.picture import mask_colours
+from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw
 from packer.inspect.contact_sheet.tile import Tile, ZoomBox, around
 from tests.support.array_packs import (
     BOXES,

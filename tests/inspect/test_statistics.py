@@ -17,7 +17,7 @@ from packer.inspect.statistics import image_statistics, label_statistics
 from packer.inspect.statistics.accumulators import Lengths, Moments
 from packer.inspect.statistics.image_statistics import DepthCollector, histogram
 from packer.inspect.statistics.scan import StatisticsScan, duplicates
-from packer.pack.comparison import Subset
+from packer.pack.source_comparison import Subset
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, IMAGE, NOTE, displayed, plain, sheet_of
 from tests.support.conversions import packed

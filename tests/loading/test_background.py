@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from packer.errors import InvalidRequest
-from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background
+from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background_iterator
 from tests.support.child_processes import child, program
 
 LONG_S = 60.0
@@ -205,7 +205,7 @@ def test_a_forked_child_is_told(ahead: Callable[[Any], Any]) -> None:
 
 def test_a_stopped_thread_that_still_reads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a loader that hands out one iterator, as one with persistent workers does."""
-    monkeypatch.setattr(background, "_JOIN_S", 0.0)  # as if an item took longer than that
+    monkeypatch.setattr(background_iterator, "_JOIN_S", 0.0)  # as if an item took longer than that
     reading, together = threading.Event(), []
 
     class One:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import packer
 from packer.errors import InvalidRequest
 from packer.loading import CUDAPrefetcher, Loader
-from packer.loading.nested import mapped, tensors
+from packer.loading.nested_tensors import mapped, tensors
 from tests.support import marked_packs
 from tests.support.sample_digests import digest_of
 

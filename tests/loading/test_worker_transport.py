@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from packer.loading.nested import tensors
+from packer.loading.nested_tensors import tensors
 from packer.loading.worker_transport import BatchLayout
 from packer.system.buffer_pool import BufferPool
 from packer.system.shared_memory import MappedBuffers, shared

@@ -15,9 +15,9 @@ from packer.conversion.plan import make_plan
 from packer.errors import CorruptPack, InvalidRequest
 from packer.pack import extra_files, verification
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.extraction import extract
+from packer.pack.source_comparison import Comparison
 from packer.sources.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run

@@ -20,7 +20,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, PackExists, StorageError
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.safe_paths import Collisions, components, folded
 from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
@@ -376,7 +376,7 @@ def test_many_adversarial_names_stay_inside(paths: list[str]) -> None:
 def test_a_folder_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    with OpenFolder.at(tmp_path) as above, TreeWriter.inside(above, "tree") as new:
+    with FolderHandle.at(tmp_path) as above, TreeWriter.inside(above, "tree") as new:
         new.write((b"a", b"1"), b"x")
         (tmp_path / "tree/a").rename(tmp_path / "tree/b")
         (tmp_path / "tree/a").symlink_to(outside)
@@ -403,7 +403,7 @@ def test_a_thread_that_swaps_folders_for_links_gets_nothing_outside(tmp_path: Pa
             except OSError:
                 continue
 
-    with OpenFolder.at(tmp_path) as above, TreeWriter.inside(above, "tree") as new:
+    with FolderHandle.at(tmp_path) as above, TreeWriter.inside(above, "tree") as new:
         new.write((b"a", b"first"), b"")
         attacker = threading.Thread(target=swap)
         attacker.start()

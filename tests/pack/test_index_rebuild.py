@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import CorruptPack, InvalidRequest, Locked, StorageError
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import work_folder
 from packer.pack import index_rebuild
 from packer.pack import manifest as manifests
@@ -192,10 +192,10 @@ def test_a_run_that_fails_in_between_is_mended_by_the_next(folder: Path, monkeyp
     sound = digest(folder)
     for name in names(folder):
         built_packs.flip(folder / name, 130)
-    real = OpenFolder.replace
+    real = FolderHandle.replace
     count = 0
 
-    def fail(staged: OpenFolder, name: str, target: OpenFolder, new_name: str) -> None:
+    def fail(staged: FolderHandle, name: str, target: FolderHandle, new_name: str) -> None:
         nonlocal count
         count += 1
         if count == 3:
@@ -203,7 +203,7 @@ def test_a_run_that_fails_in_between_is_mended_by_the_next(folder: Path, monkeyp
         real(staged, name, target, new_name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OpenFolder, "replace", fail)
+        patch.setattr(FolderHandle, "replace", fail)
         with pytest.raises(StorageError, match="planted"):
             reindex(folder)
     assert sorted(os.listdir(folder.parent)) == ["pack"]

@@ -16,10 +16,10 @@ import pytest
 from packer import formats
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, StorageError
 from packer.pack import isolated_reader
-from packer.pack.comparison import Subset
 from packer.pack.extraction import extract
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.reader import Pack
+from packer.pack.source_comparison import Subset
 from packer.pack.verification import problems
 from tests.support import built_packs, fault_injection, part_damage
 from tests.support import crashing_reader as fatal_rows

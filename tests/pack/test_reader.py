@@ -16,7 +16,7 @@ from packer.pack import reader, reader_cache
 from packer.pack.manifest import Part
 from packer.pack.part_opener import check_part
 from packer.pack.reader import Pack
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 from tests.support import built_packs
 from tests.support.child_processes import child
 

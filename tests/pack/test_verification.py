@@ -17,10 +17,10 @@ from packer.conversion.convert import convert
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files import storage
+from packer.files import file_io
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison, Subset, psnr_db
 from packer.pack.reader import Pack
+from packer.pack.source_comparison import Comparison, Subset, psnr_db
 from packer.pack.verification import DEPTHS, problems
 from tests.support import built_packs, source_trees
 from tests.support.child_processes import child
@@ -265,7 +265,7 @@ def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: st
 def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = storage.open_file
+    real = file_io.open_file
 
     def fail(path: Path) -> object:
         if path.name == "part-00000.lmdb":
@@ -273,7 +273,7 @@ def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
         return real(path)
 
     flip_blob(folder, 8)
-    monkeypatch.setattr(storage, "open_file", fail)
+    monkeypatch.setattr(file_io, "open_file", fail)
     lines = list(problems(folder))
     assert matches(lines, [r"part-00000\.lmdb: cannot read", r"part-00002\.lmdb: damaged part", r"sample 8"]), lines
 

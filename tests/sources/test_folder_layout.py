@@ -13,7 +13,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison
+from packer.pack.source_comparison import Comparison
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources.folder import Source
 from packer.tools.advise.recommendation import Question, advise

@@ -16,10 +16,10 @@ from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.extraction import extract
-from packer.sources._parse.input_folder import InputFolder, LinkLeadsOut
+from packer.pack.source_comparison import Comparison
+from packer.sources._parse.source_root import LinkLeadsOut, SourceRoot
 from packer.tools.advise.candidates import Candidate, candidates
 from packer.tools.folder_dataset import FolderDataset
 from packer.tools.workload import Subject
@@ -89,7 +89,7 @@ def test_a_file_is_read_or_it_is_said_why_not(
     monkeypatch.chdir(tmp_path)
     make, *expected = PATHS[what]
     make(root / "x.jpg")
-    folder, reason = InputFolder(Path("in"), follow_links), expected[follow_links]
+    folder, reason = SourceRoot(Path("in"), follow_links), expected[follow_links]
     if reason is None:
         data = folder.read("x.jpg")
         assert data == (root / "x.jpg").read_bytes() and folder.status("x.jpg").st_size == len(data)

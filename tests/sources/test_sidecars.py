@@ -17,13 +17,13 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
-from packer.pack.comparison import Comparison
 from packer.pack.extraction import extract
+from packer.pack.source_comparison import Comparison
 from packer.sources import base, folder
 from packer.sources import cornell as cornell_source
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._parse.input_folder import LinkLeadsOut
 from packer.sources._parse.path_pattern import Pattern
+from packer.sources._parse.source_root import LinkLeadsOut
 from tests.support.command_line import run
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
 

@@ -16,7 +16,7 @@ from packer import codecs, sources
 from packer.errors import BadIndex, BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.source_root import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.source_trees import BUILDERS, write
 
@@ -142,12 +142,12 @@ def test_four_threads_read_what_one_reads(source: base.Source) -> None:
 
 def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest.MonkeyPatch) -> None:
     read: dict[Path, bytes] = {}
-    real = InputFolder.read
+    real = SourceRoot.read
 
-    def noted(folder: InputFolder, name: str) -> bytes:
+    def noted(folder: SourceRoot, name: str) -> bytes:
         return read.setdefault(folder.root / name, real(folder, name))
 
-    monkeypatch.setattr(InputFolder, "read", noted)
+    monkeypatch.setattr(SourceRoot, "read", noted)
     for index in range(len(source)):
         read.clear()
         sample = source[index]

@@ -17,9 +17,9 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
 from packer.images.backends import pillow
 from packer.pack import manifest as manifests
-from packer.pack.comparison import Comparison
 from packer.pack.extraction import extract
-from packer.sources._parse.input_folder import InputFolder
+from packer.pack.source_comparison import Comparison
+from packer.sources._parse.source_root import SourceRoot
 from packer.sources._parse.unread_pictures import unread_pictures
 from packer.sources.folder import Source
 from packer.tools.advise.recommendation import Question, advise
@@ -121,12 +121,12 @@ def test_a_name_that_says_nothing_is_told_by_its_first_bytes(
 ) -> None:
     root = write(tmp_path, {name: start + bytes(20) if start else b""})
     suffix = Path(name).suffix or "no suffix"
-    assert unread_pictures(InputFolder(root), [name]) == ({name: f"{suffix} ({found})"} if found else {})
+    assert unread_pictures(SourceRoot(root), [name]) == ({name: f"{suffix} ({found})"} if found else {})
 
 
 def test_a_bitmap_is_told_by_more_than_two_letters(tmp_path: Path) -> None:
     root = write(tmp_path, {"a": picture(1, suffix=".bmp"), "photo.txt": picture(1)})
-    assert unread_pictures(InputFolder(root), ["a", "photo.txt"]) == {"a": "no suffix (BMP)"}
+    assert unread_pictures(SourceRoot(root), ["a", "photo.txt"]) == {"a": "no suffix (BMP)"}
 
 
 def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:

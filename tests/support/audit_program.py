@@ -29,9 +29,9 @@ from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # noqa:
 from packer.inspect.statistics.scan import StatisticsScan  # noqa: E402
 from packer.inspect.statistics.statistics_report import lines  # noqa: E402
 from packer.pack import manifest as manifests  # noqa: E402
-from packer.pack.comparison import Comparison  # noqa: E402
 from packer.pack.extraction import extract  # noqa: E402
 from packer.pack.index_rebuild import reindex  # noqa: E402
+from packer.pack.source_comparison import Comparison  # noqa: E402
 from packer.pack.verification import problems  # noqa: E402
 from tests.support import built_packs  # noqa: E402
 

@@ -44,7 +44,7 @@ import packer.pack.extraction  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
 import packer.pack.verification  # noqa: E402
 import packer.staging.stager  # noqa: E402
-import packer.system.gathering  # noqa: E402
+import packer.system.array_gathering  # noqa: E402
 
 EXIT_OF_VALUE = 0
 

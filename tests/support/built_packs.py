@@ -9,8 +9,8 @@ from typing import Any
 
 from packer import codecs, formats
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.open_folder import OpenFolder
-from packer.files.storage import make_folder, remove, sync, write_file
+from packer.files.file_io import make_folder, remove, sync, write_file
+from packer.files.folder_handle import FolderHandle
 from packer.pack import manifest as manifests
 from packer.pack.index_writer import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
@@ -117,13 +117,13 @@ def values(folder: Path, **options: Any) -> list[dict[str, bytes]]:
 
 def publish(staged: Path, target: Path) -> None:
     """Rename a folder to a name that is free."""
-    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+    with FolderHandle.at(staged.parent) as here, FolderHandle.at(target.parent) as there:
         here.publish(staged.name, there, target.name)
 
 
 def swap(staged: Path, target: Path) -> None:
     """Exchange two folders."""
-    with OpenFolder.at(staged.parent) as here, OpenFolder.at(target.parent) as there:
+    with FolderHandle.at(staged.parent) as here, FolderHandle.at(target.parent) as there:
         here.swap(staged.name, there, target.name)
 
 

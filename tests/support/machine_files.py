@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 GB = 1 << 30
 

@@ -12,7 +12,7 @@ from packer import codecs
 from packer.images import Header, jpeg_crop, sniff
 from packer.images.backends import libjpeg
 from packer.images.jpeg_crop import Box
-from packer.images.region import Region
+from packer.images.region_decoder import Region
 from packer.images.restart_intervals import HEAD_BYTES, with_table
 from packer.schema import Field
 from tests.support import picture_files

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.system.limits import Limit, Machine
+from packer.system.machine_limits import Limit, Machine
 from tests.support.machine_files import GB, made_up
 
 NOTHING = 9223372036854771712  # what version 1 says where there is no limit

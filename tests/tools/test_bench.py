@@ -12,7 +12,7 @@ import torch
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.tools import bench
-from packer.tools.runner import RunnerProcess
+from packer.tools.runner_process import RunnerProcess
 from packer.tools.workload import LoaderSetting, Subject, evenly, samples_in, settings, subjects
 from tests.support import source_trees
 from tests.support.command_line import run

@@ -14,7 +14,7 @@ import pytest
 
 from packer.images.backends import libjpeg
 from packer.staging.user_folder import UserFolder
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 from packer.tools import doctor
 from packer.tools.doctor import PACKAGES, Finding, findings
 from tests.support.child_processes import child

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import packer
 from packer.system.nvml import Nvml
-from packer.tools.monitor import Monitor, Report
+from packer.tools.wait_monitor import Monitor, Report
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 from tests.support.step_clock import Clock

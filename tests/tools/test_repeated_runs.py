@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.system.description import cores_text, machine, worker_counts
+from packer.system.machine_description import cores_text, machine, worker_counts
 from packer.system.parallel import usable_cores
 from packer.tools.repeated_runs import interleaved, percentile, ratio, spread, table
 
@@ -54,5 +54,5 @@ def test_a_quota_of_the_cgroup_is_named(tmp_path, monkeypatch: pytest.MonkeyPatc
     assert cores_text(tmp_path) == "8 usable cores of 64, limited by the CPU affinity"
     (tmp_path / "cpu.max").write_text("250000 100000\n")
     assert cores_text(tmp_path) == "3 usable cores of 64, limited by the cgroup's CPU quota"
-    monkeypatch.setattr("packer.system.description.usable_cores", lambda *_: 6)
+    monkeypatch.setattr("packer.system.machine_description.usable_cores", lambda *_: 6)
     assert worker_counts() == (0, 1, 2, 4, 6)

@@ -1,4 +1,4 @@
-"""Mapping: records as slices of the mapped file of a part, once the places of its arrays are known.
+"""Mapped records: slices of the mapped file of a part, once the offsets of its arrays are known.
 
 No library stands in the way of a read. Offsets are copied when a part is opened, 8 bytes a sample: what was checked
 then is what is used, though the file should change, and nothing of it is mapped that is not a value.

@@ -29,7 +29,7 @@ from packer.geometry import View
 from packer.geometry.warp import depth, image, mask
 from packer.geometry.warp.axis_aligned import Placement, place, turned
 from packer.schema import PIXEL_KINDS
-from packer.system.arrays import deliver
+from packer.system.casting import deliver
 
 Pixels = npt.NDArray[Any]
 

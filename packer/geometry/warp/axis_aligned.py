@@ -1,4 +1,4 @@
-"""Placement: a view that only cuts, scales, mirrors and turns by quarters, taken apart into these steps."""
+"""Axis-aligned part of a view: one that only cuts, scales, mirrors and turns by quarters, split into these steps."""
 
 import math
 from typing import Any, NamedTuple

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from packer.geometry import View
 from packer.geometry.warp.axis_aligned import Placement, inside, needed, shrinking
-from packer.system.arrays import target
+from packer.system.casting import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[Any]

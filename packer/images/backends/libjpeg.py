@@ -1,4 +1,4 @@
-"""libjpeg-turbo, strictly: through PyTurboJPEG with the system's library, else through simplejpeg with its own.
+"""libjpeg-turbo, strictly: PyTurboJPEG with the system's library where it is found, else simplejpeg with its own.
 
 Whatever libjpeg warns about is an error, with one exception: a file that lacks nothing but its end marker is decoded
 with the marker put back, as every viewer does.

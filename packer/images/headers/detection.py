@@ -1,4 +1,4 @@
-"""Sniffing: which picture format some bytes are, and their header, by magic bytes and never by a file name."""
+"""Detection: which picture format some bytes are, and their header, by magic bytes and never by a file name."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""html: a sheet as one page that holds everything: pictures as PNG and JPEG inside it, no script, nothing to fetch.
+"""HTML page: a sheet as one page that holds everything, pictures as PNG and JPEG inside it; no script.
 
 Names and values of a pack may be hostile: each is made printable, then escaped, and stands between tags only, never in
 an attribute. A content security policy forbids whatever might slip through: only inline styles and pictures show.
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.files.text import shortened
+from packer.files.escaping import shortened
 from packer.inspect.contact_sheet.legend import Mark
 from packer.inspect.contact_sheet.palette import GROUND, HATCH, HATCH_PX, INK, MUTED, PAPER
 from packer.inspect.contact_sheet.picture import viridis

@@ -1,4 +1,4 @@
-"""Tally: numbers added up exactly, or as exactly as float64 can."""
+"""Accumulators: numbers added up exactly, or as exactly as float64 can."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pictures: sizes and modes of images, depths and masks, and what their pixels are."""
+"""Image statistics: sizes and modes of images, depths and masks, and what their pixels are."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from packer.codecs.base import StoredPicture
 from packer.geometry.warp.depth import is_valid
 from packer.images import Header
 from packer.inspect.statistics.accumulators import Lengths, Moments, exact_mean_std
-from packer.inspect.statistics.collector import Collector
+from packer.inspect.statistics.field_collector import Collector
 from packer.schema import Field
 
 _COMMON = 5

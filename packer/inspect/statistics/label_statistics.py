@@ -1,4 +1,4 @@
-"""Labels: grasps, boxes and points per sample, classes, numbers and texts."""
+"""Label statistics: grasps, boxes and points per sample, classes, numbers and texts."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from packer.codecs.base import StoredPicture
 from packer.inspect.statistics.accumulators import Lengths, Moments
-from packer.inspect.statistics.collector import Collector
+from packer.inspect.statistics.field_collector import Collector
 from packer.schema import Field
 
 _MOST_TEXTS = 10_000  # distinct values that are counted one by one

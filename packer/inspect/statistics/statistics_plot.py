@@ -1,4 +1,4 @@
-"""Plot: statistics as one PNG, drawn by matplotlib, which is an optional package. One chart per thing to know."""
+"""Statistics plot: one PNG, drawn by matplotlib, which is an optional package. One chart per thing to know."""
 
 import io
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from packer.errors import InvalidRequest
-from packer.files.text import plot_label, shortened
+from packer.files.escaping import plot_label, shortened
 from packer.inspect.okabe_ito import BLUE, GREEN, VERMILION, as_hex
-from packer.inspect.statistics.collector import Collector
+from packer.inspect.statistics.field_collector import Collector
 from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, PictureCollector
 from packer.inspect.statistics.label_statistics import ShapeCollector
 from packer.inspect.statistics.scan import StatisticsScan

@@ -1,9 +1,9 @@
-"""Report: statistics as text for a terminal. What comes out of a pack is made printable first."""
+"""Statistics report: text for a terminal. What comes out of a pack is made printable first."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from packer.files.text import shortened
+from packer.files.escaping import shortened
 
 _MOST_VALUES = 10  # classes, texts or values of a mask that are named
 _MOST_GROUPS = 10

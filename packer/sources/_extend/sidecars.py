@@ -23,7 +23,7 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._extend.derived import AddedFields, DerivedSource
+from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.listing import counted, listed, scan, shown
 from packer.sources._parse.path_pattern import Pattern, stored_path
 

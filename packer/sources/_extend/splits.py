@@ -24,7 +24,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._extend.derived import AddedFields, DerivedSource
+from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.listing import counted, listed, shown
 
 UNLISTED = "in no list of --split"

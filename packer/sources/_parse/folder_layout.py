@@ -1,4 +1,4 @@
-"""Layouts: what the folders directly under the root are: classes, splits above classes, or roles of files.
+"""Folder layout: what the folders directly under the root are: classes, splits above classes, or roles of files.
 
 ImageFolder takes them for classes whatever they hold, and so `train` and `val`, or `images` and `masks`, become labels
 without a word. Here such names are refused with what to type instead; `layout="class"` says that they are classes.
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from packer.errors import InvalidRequest
 from packer.sources._parse.listing import Listing, counted, listed, shown
-from packer.sources._parse.names import PICTURES, is_companion, is_picture_role, is_role, words
+from packer.sources._parse.role_words import PICTURES, is_companion, is_picture_role, is_role, words
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
 CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)

@@ -1,4 +1,4 @@
-"""Scanning: every file name under a folder, in one walk that opens no file and enters each folder once.
+"""Listing: every file name under a folder, in one walk that opens no file and enters each folder once.
 
 A folder is entered by its own path first. A link to a folder that is entered anyway is not: otherwise two links in each
 of N folders would make 2^N. A link to a folder elsewhere is an error that says how to have it followed; followed, it is
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, InvalidRequest, printable
-from packer.sources._parse.input_folder import HOW_TO_FOLLOW, InputFolder
+from packer.sources._parse.source_root import HOW_TO_FOLLOW, SourceRoot
 
 _SHOWN = 20  # names in one message
 _KINDS = 10  # suffixes in one message
@@ -64,7 +64,7 @@ def scan(root: Path, *, follow_links: bool = False) -> Listing:
     """
     if not root.is_dir():
         raise InvalidRequest(f"{shown(str(root))}: no such folder; give the folder that holds the data set")
-    walk = _Walk(InputFolder(root, follow_links))
+    walk = _Walk(SourceRoot(root, follow_links))
     walk.enter("", frozenset())
     while walk.links:
         links, walk.links = sorted(walk.links), []
@@ -94,7 +94,7 @@ class _Walk:
     seen: identity of each folder that was entered -> its path. elsewhere: links that were not followed.
     """
 
-    folder: InputFolder
+    folder: SourceRoot
     names: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     loops: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Patterns: where the files of a sidecar lie, relative to the source's folder, such as `masks/{stem}.png`.
+"""Path pattern: where the files of a sidecar lie, relative to the source's folder, such as `masks/{stem}.png`.
 
 | placeholder | of the sample `a/b/c.jpg` |
 |-------------|---------------------------|

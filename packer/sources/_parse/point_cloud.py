@@ -1,4 +1,4 @@
-"""Clouds: the point cloud of a Cornell scene, as the depth picture that grasp networks train on.
+"""Point cloud of a Cornell scene, as the depth picture that grasp networks train on.
 
 The file is PCD 0.7 as text: header lines up to `DATA ascii`, then one line `x y z rgb index` per valid pixel; x, y, z
 in millimetres, index = row * width + column. Depth is the distance sqrt(x^2 + y^2 + z^2) in metres; the pixels without

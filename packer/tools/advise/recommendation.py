@@ -11,12 +11,12 @@ from typing import Any
 
 from packer.conversion.source_spec import SourceSpec, link_options
 from packer.errors import BadInput, InvalidRequest, PackerError, StorageError
-from packer.files.text import shell_word
+from packer.files.escaping import shell_word
 from packer.geometry.parsing import parse
 from packer.sources.base import Source
 from packer.staging import capacity
-from packer.system.description import cores_text
-from packer.system.limits import Limit, Machine
+from packer.system.machine_description import cores_text
+from packer.system.machine_limits import Limit, Machine
 from packer.system.parallel import usable_cores
 from packer.tools.advise.candidates import Candidate, candidates
 from packer.tools.advise.prediction import (

@@ -23,11 +23,11 @@ from packer.conversion.encode import encoder_of
 from packer.conversion.options import MOST_EXTRAS_BYTES
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
-from packer.conversion.subset import subset
+from packer.conversion.source_subset import subset
 from packer.conversion.unsampled_files import choose
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, InvalidRequest
-from packer.files.storage import remove
+from packer.files.file_io import remove
 from packer.geometry import Geometry, Resize
 from packer.images import sniff
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from packer.errors import PackerError
 from packer.sources import cornell
 from packer.sources._extend import sidecars, splits
-from packer.sources._parse.input_folder import InputFolder
+from packer.sources._parse.source_root import SourceRoot
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 
@@ -39,7 +39,7 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     folder = scratch.folder()
-    opened, path = InputFolder(folder), folder / "file.txt"
+    opened, path = SourceRoot(folder), folder / "file.txt"
     path.write_bytes(data)
     refusal: PackerError | None = None
     names = list(splits._lines(splits.Split("train", path)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff
-from packer.images.region import decode_region
+from packer.images.region_decoder import decode_region
 from tests.fuzz.target import Disagreement
 from tests.support import picture_files, restart_jpegs
 

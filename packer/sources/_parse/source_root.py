@@ -36,7 +36,7 @@ class LinkLeadsOut(BadInput):
 
 
 @dataclass(frozen=True)
-class InputFolder:
+class SourceRoot:
     """The folder of a data set; holds nothing open."""
 
     root: Path
@@ -110,7 +110,7 @@ class InputFolder:
 def read_file(path: Path) -> bytes:
     """The bytes of a regular file that the user names, links followed; raises BadInput for anything else.
 
-    Never blocks on a FIFO or device. For files of a data set there is InputFolder.
+    Never blocks on a FIFO or device. For files of a data set there is SourceRoot.
     """
     with _reading(path):
         descriptor = _open_followed(path)

@@ -1,4 +1,4 @@
-"""Files and folders by their path: opened, written, hashed and synced. What is renamed or removed: see packer/files.
+"""File I/O: opens, writes, hashes and syncs files and folders by path. Renaming and removing: see work_folder.
 
 An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageError.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import CorruptPack
-from packer.files.open_folder import OpenFolder
+from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing as failing  # what opens and writes by path needs both
 from packer.files.storage_errors import free_bytes as free_bytes
 
@@ -109,5 +109,5 @@ def make_folder(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a folder with all that is in it, if it is there; follows no link; raises StorageError."""
-    with OpenFolder.at(path.parent) as folder:
+    with FolderHandle.at(path.parent) as folder:
         folder.remove(path.name)

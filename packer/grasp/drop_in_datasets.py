@@ -1,4 +1,4 @@
-"""reference: data sets with the constructors of GG-CNN's and GR-ConvNet's own, so that their scripts stay as they are.
+"""Drop-in datasets: the constructors of GG-CNN's and GR-ConvNet's data sets, so that their scripts stay as they are.
 
 `examples/ggcnn.patch` and `examples/grconvnet.patch` put them in the place of both projects' `get_dataset`.
 Constructors: dougsm/ggcnn and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.

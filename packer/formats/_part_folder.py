@@ -1,4 +1,4 @@
-"""Files: a part that is a folder, filled with one file per value and read back, and the names of its files.
+"""Part folder: a part that is a folder, filled with one file per value and read back, and the names of its files.
 
 What is written is always a new file in folders that are no links; what is read is opened beneath the folder, and must
 be a plain file of the expected size, which is compared before a byte is read: nothing is mapped, so a file that is cut

@@ -1,4 +1,4 @@
-"""Wrapping: a source with fewer samples and more fields than the one inside; sidecars and splits are made of it."""
+"""Derived source: fewer samples and more fields than the source inside; sidecars and splits are made of it."""
 
 from abc import ABC, abstractmethod
 from array import array

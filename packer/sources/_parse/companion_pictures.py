@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from packer.errors import InvalidRequest
 from packer.sources._parse.listing import counted, shown
-from packer.sources._parse.names import is_companion, is_picture_role, words
+from packer.sources._parse.role_words import is_companion, is_picture_role, words
 
 CHOICES = ("refuse", "samples")
 _LEAST_SHARE = 0.25

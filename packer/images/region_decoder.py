@@ -35,7 +35,7 @@ from packer.images.backends import libjpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from packer.images.header import Buffer, Header
 from packer.images.jpeg_crop import FEWEST_PX, Box, TopRows, Window
-from packer.system.arrays import target
+from packer.system.casting import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[np.uint8]

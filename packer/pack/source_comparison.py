@@ -1,4 +1,4 @@
-"""compare: a pack against the original files that it was made of.
+"""Source comparison: a pack against the original files that it was made of.
 
 Bytes that were kept must be the file's. Pixels that were encoded anew must be equal where nothing was lost; where
 something was (JPEG, a smaller dtype, moved pixels) the peak signal-to-noise ratio says how much, and the worst sample
@@ -28,8 +28,8 @@ from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources._parse import folder_layout
-from packer.sources._parse.input_folder import InputFolder
 from packer.sources._parse.path_pattern import stored_path
+from packer.sources._parse.source_root import SourceRoot
 from packer.sources.base import Source, place
 
 
@@ -85,7 +85,7 @@ class Comparison:
         self._asked = asked_of_source(self._pack.manifest.options)
         given = self._asked.get("options")
         self._given: dict[str, Any] = given if isinstance(given, dict) else {}
-        self._folder = InputFolder(root, self._given.get("follow_links") is True)
+        self._folder = SourceRoot(root, self._given.get("follow_links") is True)
         asked = self._asked.get("sidecars")
         parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
         self._sidecars = {sidecar.name: sidecar for sidecar in parsed}

@@ -1,4 +1,4 @@
-"""Contestant: one thing that is measured, in a process of its own that lives on between its turns.
+"""Runner process: what is measured runs in a process of its own that lives on between its turns.
 
 The process is forked from a server that has imported torch and nothing else: it starts in an instant, what an earlier
 run left in memory is not in its figures, and no thread of ours is there when its workers are forked. Questions and
@@ -22,7 +22,7 @@ from packer.system.process_usage import memory_mb
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
-_PRELOADED = ["torch", "cv2", "packer.tools.runner"]
+_PRELOADED = ["torch", "cv2", "packer.tools.runner_process"]
 _LOOK_S = 0.1  # between two looks at the memory
 _END_S = 10.0
 

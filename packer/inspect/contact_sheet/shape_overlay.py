@@ -1,4 +1,4 @@
-"""Overlay: grasp rectangles, boxes and points, drawn into a picture of a sheet.
+"""Shape overlay: grasp rectangles, boxes and points, drawn into a picture of a sheet.
 
 A grasp rectangle has its corners p0 ... p3 in order: p0 to p1 and p2 to p3 are the opening of the gripper, p1 to p2 and
 p3 to p0 its jaws. They have two colours, and jaws are thick where there is room. The fields of grasps after the first

@@ -1,4 +1,4 @@
-"""Machine: what a reader needs to judge figures."""
+"""Description of the machine: what a reader needs to judge figures."""
 
 import os
 import platform

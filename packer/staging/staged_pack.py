@@ -1,4 +1,4 @@
-"""Reading: a pack whose staged parts are read from the copy, the others from where the pack is."""
+"""Staged pack: staged parts are read from the copy, the others from where the pack is."""
 
 import os
 import warnings
@@ -11,7 +11,7 @@ from packer.pack.reader import Pack
 from packer.staging import staged_copies
 from packer.staging.staged_copies import StagedCopy
 from packer.staging.user_folder import UserFolder
-from packer.system.limits import Machine
+from packer.system.machine_limits import Machine
 
 
 def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pack:

@@ -1,4 +1,4 @@
-"""Gathering: values of one size from anywhere in memory copied into one array, in a single call.
+"""Array gathering: values of one size from anywhere in memory, copied into one array in a single call.
 
 NumPy copies one value a call, and each call gives the interpreter back and asks for it again: two threads that copy so
 are hardly faster than one. cv2.vconcat takes a list, and copies all of it without the interpreter.

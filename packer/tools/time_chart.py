@@ -1,4 +1,4 @@
-"""Flame: nested bars, each as wide as the time it stands for, as PNG or as one HTML page without scripts or links."""
+"""Stage chart: nested bars, each as wide as the time it stands for, as PNG or as one HTML page without scripts."""
 
 import html
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import InvalidRequest
+from packer.files.escaping import plot_label, shortened
 from packer.files.save import save
-from packer.files.text import plot_label, shortened
 from packer.tools import plotting
 from packer.tools.profile import NAMES, STAGES, Profile
 

@@ -1,4 +1,4 @@
-"""Collector: what is to be known of one field, measured sample by sample.
+"""Field collector: what is to be known of one field, measured sample by sample.
 
 `measure` is called in many threads and changes nothing; what it returns is small. `add` gets what it returned, in the
 order of the samples, in one thread. `result` is plain JSON.

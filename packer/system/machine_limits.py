@@ -1,4 +1,4 @@
-"""Machine: what this machine lets a process use of memory, cores and file systems, as Linux tells it.
+"""Limits: what this machine lets a process use of memory, cores and file systems, cgroups included (Linux).
 
 Limits of cgroups count at every level above the process, in version 1 and 2 (kernel documentation, admin-guide:
 cgroup-v1, cgroup-v2). What a cgroup holds of the page cache is not counted as used: the kernel takes it back.

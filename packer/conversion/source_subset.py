@@ -1,8 +1,8 @@
-"""subset: some samples of a source as a source of its own, for trying things out on them."""
+"""Source subset: some samples of a source as a source of its own, for trying things out on them."""
 
 from collections.abc import Sequence
 
-from packer.sources._extend.derived import AddedFields, DerivedSource
+from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources.base import Sample, Source
 
 

@@ -1,4 +1,4 @@
-"""Foreign: what lies in the folder of a pack although packer did not put it there."""
+"""Unlisted files: what lies in the folder of a pack although its manifest does not list it."""
 
 import os
 import re

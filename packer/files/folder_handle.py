@@ -29,7 +29,7 @@ _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _ASIDE = ".old"  # after a name: where `swap` puts what was there, on a system without an atomic exchange
 
 
-class OpenFolder:
+class FolderHandle:
     """An open folder; `path` is for messages, and where it was found."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -38,12 +38,12 @@ class OpenFolder:
         self.descriptor = descriptor
 
     @classmethod
-    def at(cls, path: Path) -> "OpenFolder":
+    def at(cls, path: Path) -> "FolderHandle":
         """The folder at a path that the user named: links in it are followed. Raises StorageError."""
         with failing(path, "open the folder"):
             return cls(path, os.open(path, _FOLDER))
 
-    def __enter__(self) -> "OpenFolder":
+    def __enter__(self) -> "FolderHandle":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,11 +70,11 @@ class OpenFolder:
             except FileNotFoundError:
                 return None
 
-    def folder(self, name: str) -> "OpenFolder":
+    def folder(self, name: str) -> "FolderHandle":
         """A folder in it, open; the caller closes it. Raises UnsafePath for a link or a file, StorageError."""
         path = self.path / name
         with failing(path, "open the folder"):
-            return OpenFolder(path, open_real_folder(path, name, within=self.descriptor))
+            return FolderHandle(path, open_real_folder(path, name, within=self.descriptor))
 
     @property
     def inside(self) -> Path:
@@ -99,7 +99,7 @@ class OpenFolder:
 
     # ---- making
 
-    def make_folder(self, name: str) -> "OpenFolder":
+    def make_folder(self, name: str) -> "FolderHandle":
         """A folder in it, open, made where it is not there; the caller closes it. Raises as `folder` does."""
         with failing(self.path / name, "make the folder"), suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
@@ -187,13 +187,13 @@ class OpenFolder:
             elif function(self.descriptor):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-    def replace(self, name: str, target: "OpenFolder", new_name: str) -> None:
+    def replace(self, name: str, target: "FolderHandle", new_name: str) -> None:
         """Move a synced file to `target`, in the place of a file that may be there, by one rename; StorageError."""
         with failing(target.path / new_name, "replace"):
             os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
-    def publish(self, name: str, target: "OpenFolder", new_name: str) -> None:
+    def publish(self, name: str, target: "FolderHandle", new_name: str) -> None:
         """Move a complete folder to `target`, where nothing of that name may be; raises PackExists, StorageError."""
         with self.folder(name) as staged:
             staged.sync()
@@ -204,7 +204,7 @@ class OpenFolder:
                 os.rename(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
-    def swap(self, name: str, target: "OpenFolder", new_name: str) -> None:
+    def swap(self, name: str, target: "FolderHandle", new_name: str) -> None:
         """Exchange a complete folder with one in `target`; raises StorageError.
 
         One atomic exchange where the system has it; elsewhere two renames, between which `target` is absent.
@@ -219,7 +219,7 @@ class OpenFolder:
                 os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
         target.sync()
 
-    def _rename(self, name: str, target: "OpenFolder", new_name: str, flags: int) -> bool:
+    def _rename(self, name: str, target: "FolderHandle", new_name: str, flags: int) -> bool:
         """renameat2(2); False where the C library, kernel or file system does not have it."""
         function = _renameat2()
         if function is None:

@@ -1,4 +1,4 @@
-"""Arrays: results in the caller's memory or new, and numbers in another dtype, exactly or not at all."""
+"""Casting: numbers in another dtype, exactly or not at all, and results in the caller's memory or in new."""
 
 from typing import Any
 
