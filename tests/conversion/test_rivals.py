@@ -11,6 +11,7 @@ import pytest
 from packer import formats
 from packer.cli import base
 from packer.pack.verification import problems
+from packer.system.progress import Progress
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.fault_injection import Ended, Run
@@ -27,14 +28,15 @@ def race(source: Path, target: Path, format: str, *, more: tuple[str, ...] = (),
 
     def hold() -> None:
         os.close(writing)
-        go_on: Callable[..., None] = base.Progress.__call__
+        go_on: Callable[..., None] = base.ProgressBar.__call__
 
-        def held(self: base.Progress, samples: int, size: int) -> None:
-            os.read(reading, 1)  # returns when the test closes the other end
-            go_on(self, samples, size)
+        def held(self: base.ProgressBar, now: Progress) -> None:
+            if now.samples:  # it is told once before the lock is taken
+                os.read(reading, 1)  # returns when the test closes the other end
+            go_on(self, now)
 
         if wait:
-            base.Progress.__call__ = held  # type: ignore[method-assign]
+            base.ProgressBar.__call__ = held  # type: ignore[method-assign]
 
     words = ["convert", source, target, "--to", format, "--part-size", str(_PART), *more]
     runs = [Run(words, hold) for _ in range(RIVALS)]

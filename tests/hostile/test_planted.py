@@ -25,6 +25,7 @@ from packer.cli import base
 from packer.errors import Interrupted
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, work_folder
+from packer.system.progress import Progress
 from tests.support import built_packs
 from tests.support.command_runs import SCENES, load_everything
 from tests.support.conversions import packed
@@ -98,14 +99,12 @@ class Resume(Command):
 
         def interrupt() -> None:
             in_one_thread()
-            count = [0]
 
-            def stop(self: base.Progress, samples: int, size: int) -> None:
-                count[0] += samples
-                if count[0] >= 5:
+            def stop(self: base.ProgressBar, now: Progress) -> None:
+                if now.samples >= 5:
                     raise Interrupted(signal.SIGTERM)
 
-            base.Progress.__call__ = stop  # type: ignore[method-assign]
+            base.ProgressBar.__call__ = stop  # type: ignore[method-assign]
 
         assert run(self.words, self.folder, prepare=interrupt).code == 143
 
