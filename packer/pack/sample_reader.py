@@ -56,6 +56,8 @@ class SampleReader:
         self.pictures = [
             field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
         ]
+        # asked once: every batch wants to know
+        self._of_fixed_size = {name for name in self.pictures if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
 
@@ -201,8 +203,9 @@ class SampleReader:
 
     def is_fixed_size(self, field: Field) -> bool:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
-        if field.kind not in PIXEL_KINDS:
-            return False
+        return field.name in self._of_fixed_size
+
+    def _has_fixed_size(self, field: Field) -> bool:
         array = self.schema.stored_form(field.name).array
         wanted = "float32" if field.kind == "depth" else "uint8"
         return array is not None and array[0] == wanted and all(array[1])
