@@ -1,6 +1,7 @@
 """What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
 
 import re
+import shlex
 from pathlib import Path
 
 import cv2
@@ -169,7 +170,7 @@ def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> No
 
 def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match="say --layout split, "):
+    with pytest.raises(InvalidRequest, match="say --layout split --sidecar 'masks="):
         Source(root)
     with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: these are no classes"):
         Source(root, layout="split/class")
@@ -356,3 +357,60 @@ def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Pat
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     with pytest.raises(InvalidRequest, match="--layout split/class and --split: the folders are the splits already"):
         SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
+
+
+@pytest.mark.parametrize(("files", "said", "samples"), [
+    (
+        ["images/training/{n}.jpg", "images/validation/{n}.jpg"]
+        + ["annotations/training/{n}.png", "annotations/validation/{n}.png"],
+        "images PACK --layout split --sidecar 'annotations=../annotations/{folder}/{stem}.png:mask'",
+        {"training": 3, "validation": 3},
+    ),
+    (
+        ["train/{n}.png", "trainannot/{n}.png", "val/v{n}.png", "valannot/v{n}.png"],
+        "--layout split --sidecar 'annot={top}annot/{stem}.png:mask'",
+        {"train": 3, "val": 3},
+    ),
+    (
+        ["train/img/{n}.jpg", "train/mask/{n}_mask.png", "val/img/v{n}.jpg", "val/mask/v{n}_mask.png"],
+        "--layout split --sidecar 'mask={top}/mask/{stem}_mask.png:mask'",
+        {"train": 3, "val": 3},
+    ),
+    (
+        ["train/{n}.jpg", "train_masks/{n}_mask.png"],
+        "--classes none --sidecar 'masks=train_masks/{stem}_mask.png:mask'",
+        {},
+    ),
+    (
+        ["a/images/{n}.png", "a/masks/{n}.png", "b/images/{n}.png", "b/masks/{n}.png"],
+        "--classes none --sidecar 'masks={top}/masks/{stem}.png:mask'",
+        {},
+    ),
+], ids=["ADE20K", "CamVid", "img and mask", "Carvana", "roles in each"])  # fmt: skip
+def test_what_the_error_says_to_type_packs_the_set(
+    tmp_path: Path, files: list[str], said: str, samples: dict[str, int]
+) -> None:
+    root = tree(tmp_path, *(name.replace("{n}", str(n)) for name in files for n in range(3)))
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        Source(root)
+    start, _, options = said.partition("--")
+    words = shlex.split("--" + options)
+    layout = {words[0].removeprefix("--"): words[1]}
+    source = SourceSpec("folder", layout, (words[3],)).open(root / start.partition(" ")[0])[0]
+    assert len(source) == 3 * len(files) // 2
+    assert words[3].partition("=")[0] in source.schema.names
+    counts = f"splits: {', '.join(f'{name} {count}' for name, count in samples.items())}"
+    assert (counts in source.notes) == bool(samples)
+
+
+@pytest.mark.parametrize(("files", "say"), [
+    (
+        ["leftImg8bit/train/c/{n}_leftImg8bit.png", "gtFine/train/c/{n}_gtFine_labelIds.png"],
+        "no --sidecar pattern does, as no name in gtFine begins with one in leftImg8bit",
+    ),
+    (["0/images/{n}.png", "0/masks/m{n}.png", "1/images/{n}.png", "1/masks/m{n}.png"], "no --sidecar pattern pairs"),
+], ids=["Cityscapes", "DSB2018"])  # fmt: skip
+def test_what_no_pattern_pairs_is_said(tmp_path: Path, files: list[str], say: str) -> None:
+    root = tree(tmp_path, *(name.replace("{n}", str(n)) for name in files for n in range(3)))
+    with pytest.raises(InvalidRequest, match=say):
+        Source(root)

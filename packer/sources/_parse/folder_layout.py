@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from packer.errors import InvalidRequest
+from packer.files.escaping import shell_word
 from packer.sources._parse.listing import Listing, counted, listed, shown
 from packer.sources._parse.role_words import PICTURES, is_companion, is_picture_role, is_role, words
 
@@ -61,6 +62,7 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None
                 f"no classes; give {shown(str(root / filled[0]))}"
             )
     _check_roles(root, listing, pictures, filled)
+    _check_companions(root, pictures, filled)
     shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
     splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
     if len(splits) > 1 or (splits and splits == filled):
@@ -80,6 +82,11 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
             "--layout class, if all are one class"
         )
     common = set.intersection(*inner.values())
+    if len(filled) > 1 and len(common) > 1 and all(map(is_role, common)) and any(map(is_picture_role, common)):
+        raise InvalidRequest(
+            f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}: pictures and what "
+            f"belongs to them, not classes; say --classes none{_of_inner_roles(pictures)}"
+        )
     if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
         raise InvalidRequest(
             f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
@@ -112,7 +119,8 @@ def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
     if deep:
         say = "--layout split/class, which makes one pack with the field split and classes that all splits share"
     else:
-        say = "--layout split, which makes one pack with the field split and no labels"
+        pairs = _of_inner_roles(pictures) if all(name.count("/") > 1 for name in pictures) else ""
+        say = f"--layout split{pairs}, which makes one pack with the field split and no labels"
     return (
         f"folders named as splits, not as classes: {', '.join(found)}; say {say}; "
         "or --layout class, if these are classes"
@@ -149,7 +157,9 @@ def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequen
     if is_nested and not any(name.partition("/")[0] in others for name in listing.names):
         return f"--classes none (no labels), or give {shown(str(root / main[0]))}, if the folders in it are the classes"
     sidecars = []
-    levels, place = (2, "{parent}/{stem}") if is_nested else (1, "{stem}")
+    are_splits = is_nested and all(split_rank(name.split("/")[1]) is not None for name in inside)
+    levels = max(name.count("/") for name in inside) if are_splits else 1 + is_nested
+    place = "{folder}/{stem}" if are_splits else "{parent}/{stem}" if is_nested else "{stem}"
     stems = {PurePosixPath(name).stem for name in inside}
     taken = set(pictures)
     for other in others if len(main) == 1 else ():
@@ -157,11 +167,72 @@ def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequen
         ending = _common_ending(stems, files)
         if ending is None:
             continue
-        is_picture = any(name in taken for name in files)
-        kind = "mask" if is_picture else _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
-        kind = "depth" if is_picture and {"depth", "depths"} & set(words(other)) else kind
-        sidecars.append(f" --sidecar '{_field_name(other)}={other}/{place}{ending}:{kind}'")
+        up = "../" if are_splits else ""
+        kind = _kind(other, ending, is_picture=any(name in taken for name in files))
+        sidecars.append(f" --sidecar '{_field_name(other)}={up}{other}/{place}{ending}:{kind}'")
+    if not sidecars and len(main) == 1 and any(name.partition("/")[0] in others for name in pictures):
+        return (
+            f"where each file lies; no --sidecar pattern does, as no name in {listed(others)} begins with one in "
+            f"{shown(main[0])}: rename or link them so; or give {shown(str(root / main[0]))}, for its pictures alone"
+        )
+    if are_splits:
+        options = f"--layout split{''.join(map(shown, sidecars))}"
+        return f"packer convert {shown(shell_word(str(root / main[0])))} PACK {options}, with the field split"
     return f"--classes none{''.join(map(shown, sidecars))}{'' if sidecars else ' (no labels)'}"
+
+
+def _kind(folder: str, ending: str, *, is_picture: bool) -> str:
+    """The kind of the sidecar whose files lie in a folder."""
+    if is_picture:
+        return "depth" if {"depth", "depths"} & set(words(folder)) else "mask"
+    return _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
+
+
+def _of_inner_roles(pictures: Sequence[str]) -> str:
+    """The options for roles within each folder, as `train/images` and `train/masks`: sidecars, or none that does."""
+    there: dict[str, list[str]] = {}
+    for name in pictures:
+        if name.count("/") > 1:
+            there.setdefault(name.split("/")[1], []).append(name)
+    stems = {PurePosixPath(name).stem for role in there if is_picture_role(role) for name in there[role]}
+    said = ""
+    for role in sorted(filter(is_companion, there)):
+        ending = _common_ending(stems, there[role])
+        if ending is None:
+            return (
+                f"; no --sidecar pattern pairs {shown(role)} with its pictures, as no name there begins with one of "
+                "theirs: rename or link the files so, or merge several masks of one picture"
+            )
+        kind = _kind(role, ending, is_picture=True)
+        said += shown(f" --sidecar '{_field_name(role)}={{top}}/{role}/{{stem}}{ending}:{kind}'")
+    return said
+
+
+def _check_companions(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    """Raise InvalidRequest for `train_masks` beside `train`, `trainannot` beside `train`."""
+    found = [
+        (main, other)
+        for main in filled
+        for other in filled
+        if other.startswith(main) and other != main and is_companion(other[len(main) :]) and not is_companion(main)
+    ]
+    if not found or {name for pair in found for name in pair} != set(filled):
+        return
+    mains = sorted({main for main, _ in found})
+    stems = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in mains}
+    options = "--classes none" if len(mains) == 1 else "--layout split"
+    for rest in sorted({other[len(main) :] for main, other in found}):
+        folders = {other for main, other in found if other == main + rest}
+        ending = _common_ending(stems, (name for name in pictures if name.partition("/")[0] in folders))
+        if ending is None:
+            return
+        before = mains[0] if len(mains) == 1 else "{top}"
+        kind = _kind(rest, ending, is_picture=True)
+        options += shown(f" --sidecar '{_field_name(rest)}={before}{rest}/{{stem}}{ending}:{kind}'")
+    raise InvalidRequest(
+        f"{shown(str(root))}: {', '.join(f'{shown(other)} to {shown(main)}' for main, other in found)}: named as what "
+        f"belongs to pictures, not as classes; say {options}; or --layout class, if these are classes"
+    )
 
 
 def _common_ending(stems: set[str], files: Iterable[str]) -> str | None:
