@@ -14,6 +14,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder, Progress
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.errors import InvalidRequest, PackerError, PackExists
+from packer.files.escaping import shell_word
 from packer.files.npy_arrays import map_file
 from packer.files.storage_errors import failing
 from packer.files.work_folder import work_folder
@@ -73,6 +74,10 @@ def check_target(root: Path, target: Path, *, overwrite: bool) -> None:
         return
     if target.is_symlink():
         raise InvalidRequest(f"{target}: is a link; give the folder itself, or another name")
+    with failing(target, "list the folder"):
+        is_empty = target.is_dir() and not any(target.iterdir())
+    if is_empty and not overwrite:
+        raise PackExists(f"{target}: an empty folder is there; remove it: rmdir {shell_word(str(target))}")
     if not overwrite:
         hint = "--overwrite replaces it, or" if _is_pack(target) else "it is no pack, so it is never replaced;"
         raise PackExists(f"{target}: already there; {hint} choose another name")

@@ -64,6 +64,12 @@ class Order:
                 isinstance(value, (int, np.integer)) and value >= 1
             ):
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number, at least 1")
+        for name in ("shuffle", "drop_last"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (int, np.bool_)):
+                raise InvalidRequest(f"{name}={value!r}: expected True or False")
+        if not isinstance(self.seed, (int, np.integer)):
+            raise InvalidRequest(f"seed={self.seed!r}: expected a whole number")
         if not 0 <= self.rank < self.world_size:
             raise InvalidRequest(
                 f"rank={self.rank}: expected 0 to {self.world_size - 1}, world_size is {self.world_size}"

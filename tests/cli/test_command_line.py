@@ -340,7 +340,7 @@ def test_target_and_options_are_checked_before_the_source_is_read(
         raise AssertionError("the source was read")
 
     root = photos(tmp_path / "in", 3)
-    (tmp_path / "there").mkdir()
+    write(tmp_path / "there", {"mine": "x"})
     monkeypatch.setattr("packer.sources.detect", read)
     target = tmp_path / "out.pack"
     for words, text in (

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from packer import formats
-from packer.conversion.convert import convert
+from packer.conversion.convert import check_target, convert
 from packer.conversion.estimate import estimate
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
@@ -355,3 +355,10 @@ def test_options_refuse_what_they_do_not_know() -> None:
         with pytest.raises(InvalidRequest):
             ConversionOptions(**wrong)
     assert replace(ConversionOptions(), codecs=(("a", "png"),)).to_json()["codecs"] == {"a": "png"}
+
+
+def test_an_empty_folder_in_the_place_of_the_pack_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(PackExists, match="an empty folder is there; remove it: rmdir "):
+        check_target(tmp_path / "data", tmp_path / "out", overwrite=False)

@@ -289,3 +289,9 @@ def test_splits_and_data_set_geometry(tmp_path: Path) -> None:
     assert tuple(batch["image"].shape) == (3, 3, 16, 16)
     (batch,) = Loader(dataset, 3, geometry=Resize((8, 8)))
     assert tuple(batch["image"].shape) == (3, 3, 8, 8)
+
+
+@pytest.mark.parametrize("wrong", [{"shuffle": "no"}, {"drop_last": "yes"}, {"seed": "a"}])
+def test_words_for_switches_and_seed_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=f"{next(iter(wrong))}=.*: expected"):
+        Loader(range(4), 2, **wrong)  # type: ignore[arg-type]

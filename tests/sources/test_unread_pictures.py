@@ -131,7 +131,7 @@ def test_a_bitmap_is_told_by_more_than_two_letters(tmp_path: Path) -> None:
 
 def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {"c/a": picture(1, suffix=".jpg"), "c/b.jpg": picture(2, suffix=".jpg")})
-    with pytest.raises(BadInput, match=r"1 picture in a format .*: no suffix \(JPEG\) 1 \(c/a\).*name them by what"):
+    with pytest.raises(BadInput, match=r"1 picture under a name .*: no suffix \(JPEG\) 1 \(c/a\); rename them"):
         packed(root, tmp_path / "out")
     (root / "c/b.jpg").unlink()
     with pytest.raises(InvalidRequest, match=r"no suffix \(JPEG\) 1"):

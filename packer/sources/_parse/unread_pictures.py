@@ -45,6 +45,7 @@ _MAGICS = (
     (b"#?RADIANCE", "HDR"),
     (b"#?RGBE", "HDR"),
 )
+_READ = ("JPEG", "PNG", "TIFF", "WebP", "BMP")  # formats that are read under their own suffixes
 _BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
 _BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIC")
 
@@ -74,12 +75,20 @@ def described(pictures: Mapping[str, str]) -> str:
         ways.append("say --decode-with pillow where Pillow reads them")
     if any("(" in kind for kind in counts):
         ways.append("name them by what they are, such as .jpg")
+    if all(kind.partition("(")[2].rstrip(")") in _READ for kind in pictures.values()):
+        noun, form = ("picture", "a name") if total == 1 else ("pictures", "names")
+        return (
+            f"{total} {noun} under {form} that packer does not read: {kinds} ({listed(pictures)}); rename them by what "
+            "they are, such as to .jpg"
+        )
     noun, form = ("picture", "a format") if total == 1 else ("pictures", "formats")
     return f"{total} {noun} in {form} that packer does not read: {kinds} ({listed(pictures)}); {', '.join(ways)}"
 
 
 def reason(kind: str) -> str:
     """Why one of them is left out."""
+    if kind.partition("(")[2].rstrip(")") in _READ:
+        return f"picture under a name that packer does not read: {kind}; rename it"
     return f"picture in a format that packer does not read: {kind}"
 
 
