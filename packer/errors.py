@@ -1,11 +1,12 @@
 """Every error that packer raises on purpose, with the exit code of the command that meets it.
 
     PackerError 1
-      InvalidRequest 2               usage, unknown names, a target that exists, an unsupported or lossy wish
+      InvalidRequest 2        usage, unknown names, a target that exists, an unsupported or lossy wish
         PackExists 2          (FileExistsError)
         MissingPackage 2      (ImportError)
         UnsafePath 2          a link, a file or another's folder in the place of packer's own
         WrongType 2           (TypeError)
+        MixedShapes 2         pictures of several sizes in one batch
       BadIndex 2              (IndexError)
       UnknownKey 2            (KeyError)
       BadInput 3              a file of the source is damaged or does not fit (ValueError)
@@ -13,8 +14,8 @@
         BadInputs 3           all bad files of one conversion
       CorruptPack 3           a pack or a part is not what was written (ValueError)
         CorruptRecord 3       one value of one sample is not what was written
-        CrashingPart 3           reading the part ends the process that reads it
-      StorageError 4         no space, I/O error (OSError)
+        CrashingPart 3        reading the part ends the process that reads it
+      StorageError 4          no space, I/O error (OSError)
       OutOfMemory 4           more memory is needed than there is (MemoryError)
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)

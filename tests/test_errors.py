@@ -17,6 +17,7 @@ CODES = {
     "MissingPackage": 2,
     "UnsafePath": 2,
     "WrongType": 2,
+    "MixedShapes": 2,
     "BadIndex": 2,
     "UnknownKey": 2,
     "BadInput": 3,

@@ -83,7 +83,7 @@ class Watch:
         if writes:
             return self._is_inside(path)
         text = _text(path)
-        folders = (*CODE, str(self.place / "pack"), str(self.place / "elsewhere"), "/proc/")
+        folders = (*CODE, str(self.place / "pack"), str(self.place / "elsewhere"), "/proc/", "/sys/fs/cgroup/")
         return self._is_inside(path) or text == str(self.place / "work") or text.startswith(folders)
 
     def _is_inside(self, path: str | bytes) -> bool:

@@ -49,10 +49,11 @@ def check(data: bytes) -> None:
     for read in (
         lambda: cornell._read_table(opened, ["file.txt"], strict=True),
         lambda: cornell._read_table(opened, ["file.txt"], strict=False),
-        lambda: sidecars._value(data, path, "json"),
-        lambda: sidecars._value(data, path, "text"),
-        lambda: sidecars._value(data, path, "boxes"),
-        lambda: sidecars._value(data, path, "number"),
+        lambda: sidecars._value(data, path, "json", is_whole=False),
+        lambda: sidecars._value(data, path, "text", is_whole=False),
+        lambda: sidecars._value(data, path, "boxes", is_whole=False),
+        lambda: sidecars._value(data, path, "number", is_whole=False),
+        lambda: sidecars._value(data, path, "number", is_whole=True),
         lambda: sidecars.Sidecar.parse(text).field,
         lambda: splits.parse_splits([text]),
     ):
