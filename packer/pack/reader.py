@@ -31,6 +31,7 @@ from packer.system.machine_limits import Machine
 
 VerifyMode = Literal["first", "always", "never", "open"]
 VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
+_SMALL_BYTES = 64 << 20  # a pack that is read ahead whatever memory is free
 _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 
 
@@ -80,8 +81,7 @@ class Pack:
         self._damaged: dict[int, Reader] = {}
         self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
-        free = Machine().free_memory()
-        self._readahead = free is None or sum(part.bytes for part in self.manifest.parts) < free // 2
+        self._readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
         reader_cache.table.own(self._keys)
         self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
 
@@ -237,6 +237,12 @@ class Pack:
         """Part, sample, key and field, for messages."""
         path, _ = self._parts[self.locate(index)[0]]
         return f"{path} {self.index.describe(index, name)}"
+
+
+def _fits_memory(size_bytes: int) -> bool:
+    """Whether half of the free memory holds a pack; a small one is not worth reading the limits of cgroups for."""
+    free = None if size_bytes < _SMALL_BYTES else Machine().free_memory()
+    return free is None or size_bytes < free // 2
 
 
 def _close(

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -247,9 +248,16 @@ def test_a_pack_larger_than_half_the_memory_is_read_without_readahead(
     folder: Path, monkeypatch: pytest.MonkeyPatch, available: int | None, expected: bool
 ) -> None:
     monkeypatch.setattr(Machine, "free_memory", lambda self: available)
+    monkeypatch.setattr(reader, "_SMALL_BYTES", 0)
     pack = Pack(folder)
     assert pack._readahead is expected
     pack.close()
+
+
+def test_a_small_pack_is_read_ahead_whatever_memory_is_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "free_memory", lambda self: 1)
+    with closing(Pack(folder)) as pack:
+        assert pack._readahead
 
 
 def test_a_pack_opens_nothing_before_it_is_read(folder: Path) -> None:
