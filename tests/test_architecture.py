@@ -383,6 +383,7 @@ INTERFACES = {
     "Writer": ("formats/",),
     "Source": ("sources/",),
     "Library": ("images/backends/",),
+    "_Studio": ("synthetic/",),  # what the samples of a set share
 }
 # a module there has the name of the format, data set or command that it is for
 PLUG_INS = ("cli", "codecs", "formats", "sources", "images/headers", "images/backends", "synthetic")
@@ -405,9 +406,7 @@ def classes() -> Iterator[tuple[str, Path]]:
     """Every class that a module defines, apart from those of an interface."""
     for path in FILES:
         for node in ast.walk(TREES[path]):
-            if isinstance(node, ast.ClassDef) and not named(path).startswith(
-                INTERFACES.get(node.name, ("synthetic/",))
-            ):
+            if isinstance(node, ast.ClassDef) and not named(path).startswith(INTERFACES.get(node.name, ())):
                 yield node.name, path
 
 

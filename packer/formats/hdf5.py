@@ -110,7 +110,7 @@ def _open(path: Path) -> Any:
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
-        if "file locking" not in str(error):
+        if "file locking" not in str(error):  # h5py has neither an errno nor a class for it
             raise
         return h5py.File(path, "r", locking=True)
 

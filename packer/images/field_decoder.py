@@ -139,8 +139,8 @@ class Decoder:
     ) -> Callable[[], Pixels]:
         """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does.
 
-        A batch prepares several pictures, then decodes them: crops take 4 % less time so, since decoding one picture
-        drives the interpreter's own code and data out of the caches.
+        A batch prepares several pictures, then decodes them: crops took 4 % less time so in one run, since decoding
+        one picture drives the interpreter's own code and data out of the caches.
         The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
         header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
         """

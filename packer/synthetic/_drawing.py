@@ -87,7 +87,7 @@ class Lamp:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class RenderedThing:
     """Picture, uint8 (H, W, 3) RGB; mask, uint8 (H, W), 255 on the thing; depth along the axis, float32 (H, W)."""
 
     picture: Picture
@@ -95,7 +95,7 @@ class Drawing:
     depth: Plane
 
 
-def draw(thing: Thing, camera: Camera, lamp: Lamp, *, table: Picture, depth: Plane | None = None) -> Drawing:
+def draw(thing: Thing, camera: Camera, lamp: Lamp, *, table: Picture, depth: Plane | None = None) -> RenderedThing:
     """Draw a thing over a picture of the empty table and its depth, by default that of the plane; both stay."""
     picture, mask = table.copy(), np.zeros(camera.size, np.uint8)
     distance = np.array(np.broadcast_to(camera.table_depth() if depth is None else depth, camera.size))
@@ -112,7 +112,7 @@ def draw(thing: Thing, camera: Camera, lamp: Lamp, *, table: Picture, depth: Pla
         behind = cv2.cvtColor(255 - cv2.GaussianBlur(mask[window], (3, 3), 0.6), cv2.COLOR_GRAY2BGR)
         rest = cv2.multiply(picture[window], behind, scale=1 / 255)
         picture[window] = cv2.add(rest, cv2.GaussianBlur(front[window], (3, 3), 0.6))
-    return Drawing(picture, mask, distance)
+    return RenderedThing(picture, mask, distance)
 
 
 @dataclass(frozen=True)

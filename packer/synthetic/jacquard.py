@@ -19,7 +19,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.synthetic._drawing import Camera, Drawing, Grain, Lamp, concrete, draw, encode, lit
+from packer.synthetic._drawing import Camera, Grain, Lamp, RenderedThing, concrete, draw, encode, lit
 from packer.synthetic._things import (
     THINGS,
     Chords,
@@ -62,7 +62,7 @@ class _Studio:
 
 
 @dataclass(frozen=True)
-class View:
+class JacquardView:
     """One sample: which thing it shows, under which hash, and the number of the view."""
 
     thing: int
@@ -86,19 +86,19 @@ def write(folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missin
         return write_samples(draw, partial_folder, samples=samples, threads=threads)
 
 
-def sample_views(samples: int, *, seed: int) -> list[View]:
+def sample_views(samples: int, *, seed: int) -> list[JacquardView]:
     """The first `samples` views, in the order in which they are written."""
-    views: list[View] = []
+    views: list[JacquardView] = []
     thing = 0
     while len(views) < samples:
         random = stream(seed, 2, thing)
         name = random.bytes(16).hex()[: 31 if random.random() < 0.2 else 32]
-        views += [View(thing, name, number) for number in range(3 if random.random() < 0.1 else 5)]
+        views += [JacquardView(thing, name, number) for number in range(3 if random.random() < 0.1 else 5)]
         thing += 1
     return views[:samples]
 
 
-def _draw(studio: _Studio, index: int, *, views: list[View], lacking: int | None) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int, *, views: list[JacquardView], lacking: int | None) -> dict[str, bytes]:
     view = views[index]
     random = stream(studio.seed, 1, index)
     drawn = _drawn(studio, view, random=random)
@@ -115,7 +115,7 @@ def _draw(studio: _Studio, index: int, *, views: list[View], lacking: int | None
     return files
 
 
-def _drawn(studio: _Studio, view: View, *, random: Generator) -> Drawing:
+def _drawn(studio: _Studio, view: JacquardView, *, random: Generator) -> RenderedThing:
     kinds = tuple(THINGS)
     shape = stream(studio.seed, 3, view.thing)
     thing = make(kinds[shape.integers(len(kinds))], shape)

@@ -1,7 +1,7 @@
 """Names of torch that are private, each with what packer needs it for and the versions whose code was read.
 
-torch promises nothing of them, so they are named here only: a new release is read against this list. Read in the code
-of torch 2.6.0, 2.13.0 and 2.14.1, where they are the same.
+torch promises nothing of them, so they are named here only: a new release is read against this list. Names and
+signatures were compared in torch 2.6.0 and 2.13.0, those of `_new_shared` and `_shutdown_workers` in 2.14.1 too.
 """
 
 from collections.abc import Callable
