@@ -19,7 +19,9 @@ _DEFAULT = Path(__file__).parents[2] / ".fuzz"
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--all", "every", is_flag=True, help="All targets, one after the other.")
 @click.option("--list", "listing", is_flag=True, help="The names of the targets, with what each is.")
-@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True, help="For each target.")
+@click.option(
+    "--seconds", type=click.IntRange(1), default=60, show_default=True, help="Processor time for each target."
+)
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Targets at the same time.")
 @click.option(
     "--corpus",

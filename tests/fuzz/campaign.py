@@ -1,4 +1,4 @@
-"""Campaign: targets fuzzed for some seconds each, in processes that are started again when an input ends one."""
+"""Campaign: targets fuzzed for some seconds of processor time each, in processes that are started anew."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one target. seconds: on the clock; corpus: inputs by now; findings: files, also earlier ones."""
+    """What became of one target. seconds: of processor time; corpus: inputs by now; findings: all files so far."""
 
     target: str
     engine: str
@@ -45,12 +45,15 @@ def chosen(engine: str) -> str:
 
 
 def fuzz(name: str, folder: Path, *, seconds: float, engine: str) -> Result:
-    """Fuzz one target; its corpus and findings are in `folder/<name>`, and go on from what is there."""
+    """Fuzz one target for `seconds` of processor time, which count the same on a busy machine as on a quiet one.
+
+    Its corpus and findings are in `folder/<name>`, and go on from what is there.
+    """
     target, place = load(name), folder / name
     _prepare(target, place)
-    begun = time.monotonic()
+    spent = 0.0
     executions = ends = 0
-    while (left := seconds - (time.monotonic() - begun)) >= 1 and ends < _MOST_ENDS:
+    while (left := seconds - spent) >= 1 and ends < _MOST_ENDS:
         progress = place / "progress"
         progress.unlink(missing_ok=True)
         code = _work(engine, name, place, int(min(left, _WORKER_SECONDS)))
@@ -58,13 +61,12 @@ def fuzz(name: str, folder: Path, *, seconds: float, engine: str) -> Result:
             raise WorkerFailed(f"{name}: the worker failed with exit code {code}: see {place / 'log'}")
         state = Progress(progress, target.most_bytes)
         executions += state.executions
+        spent += state.seconds
         if code:
             ends += 1
             _note_end(target, place, state.data, code)
     found = tuple(path for path in sorted((place / "findings").glob("*")) if path.suffix != ".txt")
-    return Result(
-        *(name, engine, time.monotonic() - begun, executions, len(list((place / "corpus").iterdir()))), findings=found
-    )
+    return Result(name, engine, spent, executions, corpus=len(list((place / "corpus").iterdir())), findings=found)
 
 
 def _prepare(target: Target, place: Path) -> None:
