@@ -15,7 +15,7 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +23,11 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
-from packer.schema import DTYPES, Field, FixedArray, Shape, StoredForm
+from packer.images import StoredPicture as StoredPicture
+from packer.schema import DTYPES, PIXEL_KINDS, Field, FixedArray, Shape, StoredForm
 from packer.schema import Buffer as Buffer
 
 Pixels = npt.NDArray[np.generic]
-
-
-class StoredPicture(NamedTuple):
-    """What is known of a picture before it is decoded.
-
-    shape: of its pixels as stored. header: of its file; None where the codec stores bare pixels.
-    """
-
-    shape: tuple[int, ...]
-    header: Header | None
 
 
 class Codec(ABC):
@@ -49,7 +40,7 @@ class Codec(ABC):
       where it is none. `packer extract` and the format bmp name files so. Where the bytes tell: override `suffixes_of`.
     lossy: whether `decode(encode(value))` may differ from `value`.
     any_picture: whether a value of a picture field may be a picture file of any format that packer.images reads.
-      `decode` is `self.pixels` then and nothing besides, and readers may call that instead.
+      `decode` is `self.pixels` then and nothing besides: readers call `file_decoder` instead.
     keeps_files: whether `encode` takes the file's own bytes and gives them back, instead of taking pixels.
     has_table: whether `encode` says where parts of a value are, so that they decode alone; see `check`.
     """
@@ -117,12 +108,21 @@ class Codec(ABC):
         """
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
+    @property
+    def file_decoder(self) -> Decoder | None:
+        """What decodes values that are picture files; None where they are none."""
+        return self.pixels if self.any_picture and self.field.kind in PIXEL_KINDS else None
+
     def read_header(self, buffer: Buffer) -> StoredPicture:
         """Shape of what `decode(buffer)` gives for a picture, and its file's header, to be handed to `decode`."""
+        if self.file_decoder is not None:
+            return self.file_decoder.stored_picture(buffer)
         return StoredPicture(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of a picture are known
 
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""
+        if self.file_decoder is not None:
+            return self.file_decoder.stored_picture(buffer).shape
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")
 
 

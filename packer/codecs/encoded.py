@@ -61,15 +61,3 @@ class Codec(base.Codec):
         if view is not None or out is not None:
             raise InvalidRequest(f"field {self.field.name!r}: bytes have no pixels; ask without a view and without out")
         return bytes(buffer)
-
-    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
-        """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
-        if self.field.kind == "bytes":
-            return super().read_header(buffer)
-        found = self.pixels.read_header(buffer)
-        size = found.height, found.width
-        return base.StoredPicture((*size, 3) if self.field.kind == "image" else size, found)
-
-    def shape(self, buffer: base.Buffer) -> Shape:
-        """As `read_header` has it."""
-        return super().shape(buffer) if self.field.kind == "bytes" else self.read_header(buffer).shape

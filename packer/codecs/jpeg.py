@@ -22,7 +22,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
 from packer.images.restart_intervals import check_table, with_table
-from packer.schema import Field, Shape
+from packer.schema import Field
 from packer.system.casting import form
 
 _DEFAULT_QUALITY = "95"
@@ -97,15 +97,6 @@ class Codec(base.Codec):
 
     def check(self, buffer: base.Buffer) -> None:
         check_table(buffer, self.pixels.read_header(buffer))
-
-    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
-        """(H, W, 3), and the header that says so."""
-        found = self.pixels.read_header(buffer)
-        return base.StoredPicture((found.height, found.width, 3), found)
-
-    def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W, 3), from the header."""
-        return self.read_header(buffer).shape
 
 
 def _interval(row: int, mcu_px: int) -> int:

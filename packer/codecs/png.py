@@ -9,7 +9,7 @@ import numpy as np
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, sniff
+from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import PIXEL_KINDS, Field, Shape
 from packer.system.casting import form
 
@@ -63,13 +63,3 @@ class Codec(base.Codec):
     ) -> Any:
         """The pixels in the dtype that was encoded."""
         return self.pixels(buffer, view, out, header=header)
-
-    def read_header(self, buffer: base.Buffer) -> base.StoredPicture:
-        """(H, W, 3) of an image, (H, W) of a depth or mask, and the header that says so."""
-        found = sniff(buffer, self.field.pixel_limit)
-        size = found.height, found.width
-        return base.StoredPicture((*size, 3) if self.field.kind == "image" else size, found)
-
-    def shape(self, buffer: base.Buffer) -> Shape:
-        """As `read_header` has it."""
-        return self.read_header(buffer).shape

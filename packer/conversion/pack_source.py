@@ -15,7 +15,7 @@ from packer import codecs
 from packer.errors import BadInput, CorruptPack
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
-from packer.schema import PIXEL_KINDS, Buffer
+from packer.schema import Buffer
 from packer.sources import base
 
 KIND = "pack"
@@ -73,7 +73,7 @@ class PackSource(base.Source):
 
     def holds_files(self, name: str) -> bool:
         """Whether the field's values are picture files that packer.images reads, as those of other sources are."""
-        return self.schema[name].kind in PIXEL_KINDS and self.codecs[name].any_picture
+        return self.codecs[name].file_decoder is not None
 
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
         """The named encoded values of a sample, copied; raises BadInput where one is damaged."""

@@ -81,12 +81,13 @@ class BatchDecoder:
         self._random = random
         self._slots = {
             field.name: _FieldBatch(reader, field, len(places), take)
-            for field in reader.schema
+            for field in reader.schema.fields
             if field.kind in PIXEL_KINDS
         }
-        self._gathered = [field for field in reader.schema if geometry is None and reader.is_fixed_size(field)]
+        self._gathered = [field for field in reader.schema.fields if geometry is None and reader.is_fixed_size(field)]
         gathered = {field.name for field in self._gathered}
         self._read = [name for name in reader.stored if name not in gathered]
+        self._fields = {field.name: field for field in reader.schema.fields}
         self._lists: dict[str, list[Any]] = {
             name: [None] * len(places) for name in self._read if name not in self._slots
         }
@@ -127,19 +128,19 @@ class BatchDecoder:
             if name in self._slots:
                 yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)
             else:
-                field = reader.schema[name]
+                field = self._fields[name]
                 self._lists[name][position] = as_torch(field, reader.decode(index, field, value, view=view))
 
     def fields(self) -> dict[str, Any]:
         """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""
-        return {field.name: self._field(field) for field in self._reader.schema}
+        return {field.name: self._field(field) for field in self._reader.schema.fields}
 
     def _field(self, field: Field) -> Any:
         if field.name in self._slots:
             return self._slots[field.name].finished()
         if field.name in self._lists:
             return self._lists[field.name]
-        if field.is_column:
+        if self._reader.is_column(field.name):
             return torch.from_numpy(self._reader.column(field.name, self.places))
         return [self._reader.indexed(int(index), field) for index in self.places]
 

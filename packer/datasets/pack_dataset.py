@@ -8,14 +8,14 @@ from contextvars import ContextVar
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from packer.datasets.batch import Batch, LazySequence, as_pil, as_torch, as_tv
+from packer.datasets.batch import Batch, as_pil, as_torch, as_tv
 from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, draw
@@ -34,10 +34,39 @@ if TYPE_CHECKING:
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 _OF_IMAGE_FOLDER = ("target_transform", "loader")  # what one assigns to torchvision's, and would be passed over here
+_LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Self = TypeVar("Self", bound="PackDataset")
 Indices = Sequence[int] | npt.NDArray[np.int64]
+Element = TypeVar("Element")
+
+
+class LazySequence(Sequence[Element]):
+    """`count` elements, each made by a function of its index when it is asked for: none takes memory before."""
+
+    def __init__(self, get: Callable[[int], Element], count: int) -> None:
+        self._get = get
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Element: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Element]: ...
+    def __getitem__(self, index: int | slice) -> Element | list[Element]:
+        if isinstance(index, slice):
+            return [self._get(at) for at in range(*index.indices(self._count))]
+        return self._get(index)
+
+    def __iter__(self) -> Iterator[Element]:
+        return (self._get(index) for index in range(self._count))
+
+    def __repr__(self) -> str:
+        shown = [repr(element) for element in self[:_LISTED]] + ["..."] * (self._count > _LISTED)
+        return f"[{', '.join(shown)}] ({self._count} in all)"
 
 
 class RandomStream:
@@ -329,7 +358,7 @@ class PackDataset(Dataset[Any]):
     def _place(self, reader: SampleReader, index: int) -> int:
         if not -self._count <= index < self._count:
             raise self._bad_index(index)
-        return int(self._chosen(reader)[index])
+        return index % self._count if self._split is None else int(self._chosen(reader)[index])
 
     def _bad_index(self, index: int) -> BadIndex:
         return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
@@ -339,7 +368,7 @@ class PackDataset(Dataset[Any]):
             sample = as_tv(reader.schema, sample)
         elif self.output != "numpy":
             convert = as_torch if self.output == "torch" else as_pil
-            sample = {field.name: convert(field, sample[field.name]) for field in reader.schema}
+            sample = {field.name: convert(field, sample[field.name]) for field in reader.schema.fields}
         if self.as_tuple is None:
             return self.transform(sample) if self.transform else sample
         first, *rest = (sample[name] for name in self.as_tuple)

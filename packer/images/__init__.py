@@ -25,7 +25,7 @@ from packer.images.decode import (
     describe,
     validate,
 )
-from packer.images.field_decoder import Decoder
+from packer.images.field_decoder import Decoder, StoredPicture
 from packer.images.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 from packer.images.headers.detection import file_suffixes, sniff
 
@@ -42,6 +42,7 @@ __all__ = [
     "Decoder",
     "DecoderName",
     "Header",
+    "StoredPicture",
     "decode",
     "describe",
     "file_suffixes",

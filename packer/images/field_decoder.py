@@ -12,11 +12,12 @@ import struct
 from collections.abc import Callable
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from packer.errors import DamagedImage
 from packer.geometry import View
 from packer.images.backends import libjpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
@@ -91,6 +92,16 @@ class HeaderCache:
 Pixels = npt.NDArray[Any]
 
 
+class StoredPicture(NamedTuple):
+    """What is known of a picture before it is decoded.
+
+    shape: of its pixels as stored. header: of its file; None where the codec stores bare pixels.
+    """
+
+    shape: tuple[int, ...]
+    header: Header | None
+
+
 @cache
 def _viewing() -> ModuleType:
     """What views need, loaded when one is asked for: it brings OpenCV, which packing kept bytes does without."""
@@ -125,8 +136,20 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Pixels:
-        """The pixels, as stored or as the view shows them. header, decoded: see `prepare`."""
-        return self.prepare(buffer, view, out, header=header, decoded=decoded)()
+        """The pixels, as stored or as the view shows them. header, decoded: see `prepare`.
+
+        out: C-contiguous memory of exactly the result's shape and dtype; raises InvalidRequest for any other.
+        """
+        found = header or self.read_header(buffer)
+        if out is not None and self._decodes_whole(found, view):
+            target((found.height, found.width, 3), np.uint8, out=out)
+        return self.prepare(buffer, view, out, header=found, decoded=decoded)()
+
+    def stored_picture(self, buffer: Buffer) -> StoredPicture:
+        """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
+        found = self.read_header(buffer)
+        size = found.height, found.width
+        return StoredPicture((*size, 3) if self._kind == "image" else size, found)
 
     def prepare(
         self,
@@ -142,10 +165,13 @@ class Decoder:
         A batch prepares several pictures, then decodes them: crops took 4 % less time so in one run, since decoding
         one picture drives the interpreter's own code and data out of the caches.
         The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
+        out: as of a call, but for the check: only memory that the caller has made to that shape.
         header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
         """
         found = header or self.read_header(buffer)
-        if not self._plain or found.format != "jpeg" or found.cmyk:
+        if self._decodes_whole(found, view):
+            return partial(self._decode_whole, buffer, found, out)
+        if view is None or not self._is_fast(found):
             if decoded is not None and view is not None:
                 return partial(self._in_two_steps, buffer, view, out, header=found, decoded=decoded)
             return partial(
@@ -158,17 +184,26 @@ class Decoder:
                 header=found,
                 out=out,
             )
-        if view is None or view.is_identity(found.height, found.width):
-            return partial(self._decode_whole, buffer, found, out)
         show: Callable[[], Pixels] = _viewing().prepare_view(
             buffer, found, view, options=self._options, out=out, decoded=decoded
         )
         return show
 
+    def _is_fast(self, found: Header) -> bool:
+        """Whether libjpeg-turbo gives the pixels as they are wanted."""
+        return self._plain and found.format == "jpeg" and not found.cmyk
+
+    def _decodes_whole(self, found: Header, view: View | None) -> bool:
+        """Whether a call is one of libjpeg-turbo, which writes into `out`."""
+        return self._is_fast(found) and (view is None or view.is_identity(found.height, found.width))
+
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:
-        pixels = target((found.height, found.width, 3), np.uint8, out=out)
-        libjpeg.decode(buffer, found, pixels, fast_dct=self._fast_dct)
-        return pixels if out is None else out
+        pixels = np.empty((found.height, found.width, 3), np.uint8) if out is None else out
+        try:
+            libjpeg.library().decode(buffer, pixels, fast_dct=self._fast_dct)
+        except DamagedImage as error:
+            libjpeg.decode_with_end(buffer, found, pixels, error, fast_dct=self._fast_dct)
+        return pixels
 
     def _in_two_steps(
         self, buffer: Buffer, view: View, out: Any, *, header: Header, decoded: Callable[[], object]

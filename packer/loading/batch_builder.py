@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from torch.utils.data import Dataset, Subset
 
+from packer.datasets.batch import Collator, RaggedPolicy, bytes_of
 from packer.datasets.batch_decoder import BatchFiller, Take
-from packer.datasets.collate import Collator, RaggedPolicy, bytes_of
 from packer.datasets.pack_dataset import PackDataset, RandomStream
 from packer.errors import PackerError, printable
 from packer.geometry import Geometry, draw

@@ -10,8 +10,8 @@ from typing import Any, ParamSpec
 import torch
 from torch.utils.data import Dataset
 
+from packer.datasets.batch import RaggedPolicy
 from packer.datasets.batch_decoder import take_from
-from packer.datasets.collate import RaggedPolicy
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry

@@ -45,7 +45,7 @@ class Index:
         self._folder = folder / FOLDER
         self._count = manifest.samples
         self._schema = manifest.schema
-        self._positions = {name: at for at, name in enumerate(manifest.schema.names)}
+        self.positions = {name: at for at, name in enumerate(manifest.schema.names)}  # of fields in the schema
         self._arrays = {file.name.removesuffix(".npy"): self._open(file) for file in manifest.index}
         self._check_shapes()
         self._keys: npt.NDArray[np.uint8] = self._arrays["keys"]
@@ -120,11 +120,7 @@ class Index:
 
     def crc32(self, index: int, name: str) -> int:
         """The stored crc32 of one encoded value."""
-        return int(self._crc32[index, self._positions[name]])
-
-    def position(self, name: str) -> int:
-        """The place of a field in the schema."""
-        return self._positions[name]
+        return int(self._crc32[index, self.positions[name]])
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a number field of fixed shape: a read-only view [n, *shape]; raises UnknownKey."""

@@ -80,7 +80,8 @@ class Pack:
         self._hashed: dict[int, bool] = {}
         self._damaged: dict[int, Reader] = {}
         self._checks: dict[str, Callable[[Buffer], None]] = {}
-        self._checked = bytearray((len(self.schema) * len(self.index) + 7) // 8)
+        self._field_count = len(self.schema)
+        self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)
         self._readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
         reader_cache.table.own(self._keys)
         self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
@@ -195,15 +196,15 @@ class Pack:
             return []
         if self.verify == "always":
             return list(range(len(indices)))
-        bits = indices * len(self.schema) + self.index.position(name)
+        bits = indices * self._field_count + self.index.positions[name]
         done = np.frombuffer(self._checked, np.uint8)[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
         missing: list[int] = np.flatnonzero(done == 0).tolist()
         return missing
 
     def _verify(self, index: int, values: Record) -> None:
-        first = index * len(self.schema)
+        first = index * self._field_count
         for name, value in values.items():
-            bit = first + self.index.position(name)
+            bit = first + self.index.positions[name]
             if self.verify != "always" and self._checked[bit >> 3] >> (bit & 7) & 1:
                 continue
             self.compare(index, name, value)

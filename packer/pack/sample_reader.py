@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs, images
-from packer.codecs.base import Buffer, Codec, StoredPicture
+from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import Geometry, View, move_boxes, move_points, stretched
-from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header
+from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredPicture
 from packer.pack.reader import Pack
-from packer.schema import PIXEL_KINDS, Field, Schema
+from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
 _MOVED = {"points": move_points, "boxes": move_boxes}
 Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
@@ -48,6 +48,13 @@ class SampleReader:
             trusted=checked and pack.manifest.validated,
         )
         self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self._stored}
+        # of picture files the decoder itself, which is all that their codec would call
+        self._file_decoders = {name: codec.file_decoder for name, codec in self._codecs.items()}
+        self._decode = {name: self._file_decoders[name] or codec.decode for name, codec in self._codecs.items()}
+        self._read_header = {
+            name: decoder.stored_picture if decoder is not None else self._codecs[name].read_header
+            for name, decoder in self._file_decoders.items()
+        }
         for name, codec in self._codecs.items():
             if codec.has_table:
                 pack.add_check(name, codec.check)
@@ -70,7 +77,7 @@ class SampleReader:
         with self.pack.record(index, self._stored) as record:
             stored = {name: self.stored_picture(index, name, record[name]) for name in self.pictures}
             main, others = self.views(index, geometry, stored, random)
-            for field in self.schema:
+            for field in self.schema.fields:
                 if field.name in record:
                     value, view = record[field.name], others.get(field.name, main)
                     sample[field.name] = self.decode(index, field, value, stored=stored.get(field.name), view=view)
@@ -85,14 +92,19 @@ class SampleReader:
         value = self._columns[field.name][index]
         return value.item() if not field.shape else value.astype(field.dtype)
 
+    def is_column(self, name: str) -> bool:
+        """Whether the index holds the field's numbers."""
+        return name in self._columns
+
     def column(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """A number column at these samples: a copy in native byte order."""
-        return self._columns[name][indices].astype(self.pack.schema[name].dtype)
+        values = self._columns[name]
+        return values[indices].astype(values.dtype.newbyteorder("="))
 
     def stored_picture(self, index: int, name: str, value: Buffer) -> StoredPicture:
         """Shape and header of a picture; raises CorruptRecord."""
         try:
-            return self._codecs[name].read_header(value)
+            return self._read_header[name](value)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, name, error) from error
 
@@ -172,7 +184,7 @@ class SampleReader:
         header: Header | None = None,
     ) -> Any:
         try:
-            return self._codecs[field.name].decode(value, view, out, header=header)
+            return self._decode[field.name](value, view, out, header=header)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, field.name, error) from error
 
@@ -186,8 +198,7 @@ class SampleReader:
 
     def file_decoder(self, field: Field) -> Decoder | None:
         """What decodes the files of a picture field; None where pixels are stored otherwise."""
-        codec = self._codecs[field.name]
-        return codec.pixels if codec.any_picture and field.kind in PIXEL_KINDS else None
+        return self._file_decoders[field.name]
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
         """The error for a value that does not decode."""

@@ -25,8 +25,7 @@ import numpy as np
 import torch
 
 from packer.codecs.base import StoredPicture
-from packer.datasets.batch import as_torch
-from packer.datasets.collate import Collator
+from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.formats.base import Record

@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from packer.conversion.source_spec import check_folder
-from packer.datasets.collate import Collator
+from packer.datasets.batch import Collator
 from packer.datasets.pack_dataset import open_pack
 from packer.errors import InvalidRequest, MissingPackage, MixedShapes
 from packer.geometry import Geometry

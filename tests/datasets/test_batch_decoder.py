@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import packer
+from packer.datasets.batch import Collator
 from packer.datasets.batch_decoder import BatchDecoder
-from packer.datasets.collate import Collator
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
 from packer.loading.batch_builder import DecodeJob

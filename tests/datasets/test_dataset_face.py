@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import packer
-from packer.datasets.batch import LazySequence
+from packer.datasets.pack_dataset import LazySequence
 from packer.errors import BadIndex
 from tests.support import grasp_folders, source_trees
 from tests.support.command_line import run

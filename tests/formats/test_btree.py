@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import CorruptPack, InvalidRequest
-from packer.formats._btree import BTree
+from packer.formats.lmdb import BTree
 from tests.support.child_processes import child
 
 PAGE = 4096

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from packer.errors import CorruptPack
-from packer.formats._btree import BTree
+from packer.formats.lmdb import BTree
 from tests.support import bomb_packs, bounded_program, built_packs
 from tests.support.hostile_packs import Case, lay_out
 

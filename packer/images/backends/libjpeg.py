@@ -112,13 +112,28 @@ def decode(
     eighths, fast_dct: see Library.decode.
     """
     try:
-        use = library()
-        try:
-            use.decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
-        except DamagedImage:
-            if not _may_lack_end(buffer, found):
-                raise
-            use.decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
+        library().decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
+    except DamagedImage as error:
+        decode_with_end(buffer, found, pixels, error, eighths=eighths, fast_dct=fast_dct)
+
+
+def decode_with_end(
+    buffer: Buffer,
+    found: Header,
+    pixels: npt.NDArray[np.uint8],
+    error: DamagedImage,
+    *,
+    eighths: int = 8,
+    fast_dct: bool = False,
+) -> None:
+    """As `decode`, of a file that the library has refused with `error`: once more with an end marker, if it lacks one.
+
+    Raises `error` where it has one. Zeros are left where this raises.
+    """
+    try:
+        if not _may_lack_end(buffer, found):
+            raise error
+        library().decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
     except DamagedImage:
         pixels.fill(0)
         raise

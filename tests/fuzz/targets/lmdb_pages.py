@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.formats._btree import BTree
-from packer.formats.lmdb import Reader
+from packer.formats.lmdb import BTree, Reader
 from tests.fuzz.scratch import written
 from tests.support import built_packs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import lmdb
 
-from packer.formats._btree import BTree
+from packer.formats.lmdb import BTree
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 
