@@ -115,11 +115,11 @@ class Source(base.Source):
             )
         pictures = [*images, *unread]
         is_checked = pairs == "refuse" and layout != folder_layout.UNCHECKED
-        layout = _settled(root, listing, pictures, layout=layout, classes=classes)
+        paired_notes = paired.check(self.folder, images, unread) if is_checked else []
+        layout = _settled(root, listing, pictures, layout=layout, classes=classes, may_have_roles=pairs == "samples")
         meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):
             meant.check(allow_empty=allow_empty)
-        paired_notes = paired.check(root, pictures) if is_checked else []
         numbered = _numbered_as(root, meant.classes, tuple(known_classes), layout) if known_classes else meant.classes
         taken = set(pictures)
         left_out = {name: reason for name in images if (reason := meant.reason(name))}
@@ -289,7 +289,9 @@ def _check_agree(layout: str, classes: str) -> None:
         raise InvalidRequest(f"--layout {layout} and --classes {classes} contradict each other; leave --classes away")
 
 
-def _settled(root: Path, listing: Listing, pictures: Sequence[str], *, layout: str, classes: str) -> str:
+def _settled(
+    root: Path, listing: Listing, pictures: Sequence[str], *, layout: str, classes: str, may_have_roles: bool
+) -> str:
     """The layout with `auto` decided: `class`, `split/class`, `split`, or `flat` for no labels."""
     if layout not in ("auto", folder_layout.UNCHECKED):
         return layout
@@ -297,7 +299,7 @@ def _settled(root: Path, listing: Listing, pictures: Sequence[str], *, layout: s
     if classes == "none" or (classes == "auto" and _is_flat(root, pictures, loose)):
         return "flat"
     if layout == "auto":
-        folder_layout.check_classes(root, listing, pictures)
+        folder_layout.check_classes(root, listing, pictures, may_have_roles=may_have_roles)
     return "class"
 
 

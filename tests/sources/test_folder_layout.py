@@ -1,7 +1,5 @@
 """What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
 
-import re
-import shlex
 from pathlib import Path
 
 import cv2
@@ -145,20 +143,10 @@ def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty:
     assert len(Source(root, classes="none")) == 2
 
 
-@pytest.mark.parametrize(
-    ("names", "say"),
-    [
-        (("test_images/a.jpg", "u2net_results/a.png"), "u2net_results/{stem}.png:mask"),
-        (("images/a.jpg", "masks/a_mask.png"), "masks/{stem}_mask.png:mask"),
-        (("JPEGImages/a.jpg", "SegmentationClass/a.png"), "SegmentationClass/{stem}.png:mask"),
-        (("rgb/a.png", "depth/a.png"), "depth=depth/{stem}.png:depth"),
-        (("images/a.jpg", "labels/a.txt"), "labels/{stem}.txt:text"),
-    ],
-)
-def test_pictures_beside_masks_are_no_classes(tmp_path: Path, names: tuple[str, str], say: str) -> None:
+def test_labels_that_are_no_pictures_are_told_by_their_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="named as pictures and what belongs to them") as caught:
-        Source(tree(tmp_path, *names))
-    assert say in str(caught.value)
+        Source(tree(tmp_path, "images/a.jpg", "labels/a.txt"))
+    assert "labels/{stem}.txt:text" in str(caught.value)
 
 
 def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> None:
@@ -170,10 +158,11 @@ def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> No
 
 def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match="say --layout split --sidecar 'masks="):
-        Source(root)
+    for layout in ("auto", "split", "split/class"):
+        with pytest.raises(InvalidRequest, match="say --layout split --sidecar 'mask="):
+            Source(root, layout=layout)
     with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: these are no classes"):
-        Source(root, layout="split/class")
+        Source(root, layout="split/class", pairs="samples")
 
 
 def test_classes_of_things_that_have_such_names_stay_classes(tmp_path: Path) -> None:
@@ -245,49 +234,9 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
         SourceSpec(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))
 
 
-def test_a_folder_around_pictures_and_masks_is_named(tmp_path: Path) -> None:
-    root = tree(tmp_path, "test_data/test_images/a.jpg", "test_data/u2net_results/a.png")
-    with pytest.raises(InvalidRequest, match=r"in the folders test_images, u2net_results, .*; give \S+test_data$"):
-        Source(root)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "say"),
-    [
-        (("1.jpg", "1_mask.png"), "--sidecar 'mask=_mask.png:mask'"),
-        (("1.jpg", "1-depth.tiff"), "--sidecar 'depth=-depth.tiff:depth'"),
-        (("1.jpg", "1.png"), "--sidecar 'mask=.png:mask'"),
-        (("img_1.png", "mask_1.png"), "--sidecar 'mask=_mask.png:mask' with that one renamed to img_0_mask.png"),
-        (("images/train/1.jpg", "masks/train/1.png"), "--sidecar 'mask=masks/{parent}/{stem}.png:mask'"),
-    ],
-)
-def test_pictures_that_belong_to_others_are_no_samples_by_habit(
-    tmp_path: Path, pairs: tuple[str, str], say: str
-) -> None:
-    files = [name.replace("1", str(number)) for number in range(3) for name in pairs]
-    root = tree(tmp_path, *files)
-    message = f"3 pictures of 6 seem to belong to others, such as .*: say {re.escape(say)}; or --pairs samples"
-    with pytest.raises(InvalidRequest, match=message):
-        Source(root, classes="none")
-    assert len(Source(root, classes="none", pairs="samples")) == 6
-
-
-def test_pairs_in_class_folders_are_found_too(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{c}/{n}{end}" for c in "ab" for n in range(2) for end in (".jpg", "_mask.png")))
-    with pytest.raises(InvalidRequest, match=r"4 pictures of 8 .*such as a/0_mask.png to a/0.jpg"):
-        Source(root)
-    assert len(Source(root, ignore_suffixes=("_mask.png",))) == 4
-
-
-def test_a_pair_among_many_is_chance(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{number}.jpg" for number in range(9)), "3_mask.png")
-    assert len(Source(root)) == 10
-    assert "1 picture of 10 may belong to others, such as 3_mask.png to 3.jpg; each is a sample" in Source(root).notes
-
-
 def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.png" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match=r"say --sidecar 'mask=\{top\}/masks/\{stem\}\.png:mask'"):
+    with pytest.raises(InvalidRequest, match=r"--sidecar 'mask=\{top\}/masks/\{stem\}\.png:mask'"):
         Source(root, layout="split")
     source, _ = SourceSpec("folder", {"layout": "split"}, ("mask={top}/masks/{stem}.png:mask",)).open(root)
     assert [source.key(row) for row in range(2)] == ["train/images/a.png", "val/images/a.png"]
@@ -295,12 +244,6 @@ def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
         "train/masks/a.png",
         "val/masks/a.png",
     ]
-
-
-def test_pictures_and_masks_above_the_same_folders_are_told_what_to_type(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{kind}/{split}/a.png" for split in ("x", "y") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match=r"--classes none --sidecar 'masks=masks/\{parent\}/\{stem\}\.png:mask'"):
-        Source(root)
 
 
 def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
@@ -357,60 +300,3 @@ def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Pat
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     with pytest.raises(InvalidRequest, match="--layout split/class and --split: the folders are the splits already"):
         SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
-
-
-@pytest.mark.parametrize(("files", "said", "samples"), [
-    (
-        ["images/training/{n}.jpg", "images/validation/{n}.jpg"]
-        + ["annotations/training/{n}.png", "annotations/validation/{n}.png"],
-        "images PACK --layout split --sidecar 'annotations=../annotations/{folder}/{stem}.png:mask'",
-        {"training": 3, "validation": 3},
-    ),
-    (
-        ["train/{n}.png", "trainannot/{n}.png", "val/v{n}.png", "valannot/v{n}.png"],
-        "--layout split --sidecar 'annot={top}annot/{stem}.png:mask'",
-        {"train": 3, "val": 3},
-    ),
-    (
-        ["train/img/{n}.jpg", "train/mask/{n}_mask.png", "val/img/v{n}.jpg", "val/mask/v{n}_mask.png"],
-        "--layout split --sidecar 'mask={top}/mask/{stem}_mask.png:mask'",
-        {"train": 3, "val": 3},
-    ),
-    (
-        ["train/{n}.jpg", "train_masks/{n}_mask.png"],
-        "--classes none --sidecar 'masks=train_masks/{stem}_mask.png:mask'",
-        {},
-    ),
-    (
-        ["a/images/{n}.png", "a/masks/{n}.png", "b/images/{n}.png", "b/masks/{n}.png"],
-        "--classes none --sidecar 'masks={top}/masks/{stem}.png:mask'",
-        {},
-    ),
-], ids=["ADE20K", "CamVid", "img and mask", "Carvana", "roles in each"])  # fmt: skip
-def test_what_the_error_says_to_type_packs_the_set(
-    tmp_path: Path, files: list[str], said: str, samples: dict[str, int]
-) -> None:
-    root = tree(tmp_path, *(name.replace("{n}", str(n)) for name in files for n in range(3)))
-    with pytest.raises(InvalidRequest, match=re.escape(said)):
-        Source(root)
-    start, _, options = said.partition("--")
-    words = shlex.split("--" + options)
-    layout = {words[0].removeprefix("--"): words[1]}
-    source = SourceSpec("folder", layout, (words[3],)).open(root / start.partition(" ")[0])[0]
-    assert len(source) == 3 * len(files) // 2
-    assert words[3].partition("=")[0] in source.schema.names
-    counts = f"splits: {', '.join(f'{name} {count}' for name, count in samples.items())}"
-    assert (counts in source.notes) == bool(samples)
-
-
-@pytest.mark.parametrize(("files", "say"), [
-    (
-        ["leftImg8bit/train/c/{n}_leftImg8bit.png", "gtFine/train/c/{n}_gtFine_labelIds.png"],
-        "no --sidecar pattern does, as no name in gtFine begins with one in leftImg8bit",
-    ),
-    (["0/images/{n}.png", "0/masks/m{n}.png", "1/images/{n}.png", "1/masks/m{n}.png"], "no --sidecar pattern pairs"),
-], ids=["Cityscapes", "DSB2018"])  # fmt: skip
-def test_what_no_pattern_pairs_is_said(tmp_path: Path, files: list[str], say: str) -> None:
-    root = tree(tmp_path, *(name.replace("{n}", str(n)) for name in files for n in range(3)))
-    with pytest.raises(InvalidRequest, match=say):
-        Source(root)

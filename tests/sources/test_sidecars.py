@@ -168,6 +168,9 @@ def opened(root: Path, *sidecars: str, **options: Any) -> base.Source:
         ("m/{folder}/{stem}.png", "m/a/b/c.d.png"),
         ("{parent}_{stem}.txt", "b_c.d.txt"),
         ("../m/{stem}.png", "../m/c.d.png"),
+        ("{folder:b=m}/{stem}.jpg", "a/m/c.d.jpg"),
+        ("{top:a=m}/{parent}/{stem:d=e}.jpg", "m/b/c.e.jpg"),
+        ("{folder}/{stem:.d=}.jpg", "a/b/c.jpg"),
     ],
 )
 def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str) -> None:
@@ -175,7 +178,26 @@ def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str)
     assert pattern.path("a/b/c.d.jpg", "c.d") == path
     assert pattern.matches(path)
     assert not pattern.matches("a/b/c.d.jpg")
-    assert pattern.matches(pattern.path("c.d.jpg", "c.d"))
+    assert "{" in pattern.path("c.d.jpg", "c.d") or pattern.matches(pattern.path("c.d.jpg", "c.d"))
+
+
+@pytest.mark.parametrize(
+    ("text", "main", "path"),
+    [
+        ("mask_{stem:img_=}.png", "img_0.jpg", "mask_0.png"),
+        ("{stem:img=mask}.png", "img_0.png", "mask_0.png"),
+        ("{stem:rgb=depth}.png", "a_rgb_0.png", "a_depth_0.png"),
+        ("{stem:_a=}.png", "0_a.png", "0.png"),
+        ("{stem:img=img_mask}.png", "img_0.png", "img_mask_0.png"),
+    ],
+)
+def test_a_replacement_never_takes_a_picture_for_its_own_mask(text: str, main: str, path: str) -> None:
+    pattern, stem = Pattern(text), main.partition(".")[0]
+    assert pattern.path(main, stem) == path
+    assert pattern.matches(path)
+    assert not pattern.matches(main)
+    other = pattern.path("other.png", "other")
+    assert "{stem:" in other  # there is no such file
 
 
 @pytest.mark.parametrize(
@@ -184,6 +206,11 @@ def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str)
         ("/etc/{stem}", "relative to the source"),
         ("masks/{stme}.png", "expected the placeholders {stem}"),
         ("masks/{stem}{", "expected the placeholders"),
+        ("masks/{stem:}.png", "with a replacement such as {stem:img=mask}"),
+        ("masks/{stem:=b}.png", "expected the placeholders"),
+        ("masks/{stem:a=b/c}.png", "expected the placeholders"),
+        ("masks/{name:a=b}", "expected the placeholders"),
+        ("{stem:a=a}.png", "expected the placeholders"),
         ("masks/../../{stem}", "at the beginning only"),
         ("{folder}/../{stem}", "at the beginning only"),
         ("../{stem}.png", "name of a folder behind"),

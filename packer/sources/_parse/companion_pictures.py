@@ -1,113 +1,538 @@
-"""Pairs: pictures that belong to other pictures, told by their names: `1_mask.png` beside `1.jpg`.
+"""Companion pictures: pictures that belong to other pictures, such as `1_mask.png` to `1.jpg`.
 
-Without a word each would become a sample of its own. A set is refused where a quarter of its pictures, or more, are
-such companions; `pairs="samples"` says that each is a sample all the same.
+Without a word each would become a sample of its own, or their folders classes. Four kinds of evidence tell them:
+
+| evidence                                                        | such as                                      |
+|-----------------------------------------------------------------|----------------------------------------------|
+| names that are equal but for words which say what a file is     | `img_1.png`, `mask_1.png`; `a_gtFine_labelIds.png` |
+| one name in a folder with several suffixes                      | `1.jpg`, `1.png`                             |
+| two folders of the same names, named as a usual pair            | `hr/1.png`, `lr/1.png`                       |
+| names with one difference, or two folders of the same names:    | `1.jpg`, `1_b.png`; `A/1.jpg`, `B/1.png`     |
+| photographs in the one, flat areas of one channel in the other  |                                              |
+
+A set is refused where a quarter of its pictures, or more, are such companions, with the `--sidecar` that pairs them;
+`pairs="samples"` says that each is a sample all the same.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from packer.errors import InvalidRequest
+import numpy as np
+
+from packer import images
+from packer.errors import InvalidRequest, PackerError
+from packer.files.escaping import shell_word
+from packer.sources._parse.folder_layout import (
+    COMPANION_WITHIN,
+    is_companion,
+    is_picture_role,
+    is_role,
+    split_rank,
+    words,
+)
 from packer.sources._parse.listing import counted, shown
-from packer.sources._parse.role_words import is_companion, is_picture_role, words
+from packer.sources._parse.path_pattern import Pattern
+from packer.sources._parse.source_root import SourceRoot
 
 CHOICES = ("refuse", "samples")
 _LEAST_SHARE = 0.25
-_LAST = re.compile(r"(?P<stem>.+)(?P<ending>[_\-. ]+[A-Za-z]+)")
-_FIRST = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>[_\-. ]*.+)")
+_LOOKED_AT = 200  # pairs that a pattern is derived from
+_MOST_WORDS = 16  # at one place of names that are equal otherwise; more are no roles
+_OPENED = 6  # pairs that are opened
+_FEW_VALUES = 16  # of a picture of labels
+_MANY_COLOURS = 64  # of a photograph
+_USUAL_PAIRS = (
+    ("x", "y"),
+    ("hr", "lr"),
+    ("clean", "noisy"),
+    ("sharp", "blur"),
+    ("sharp", "blurred"),
+    ("clear", "hazy"),
+)
+_PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
+_FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
+_LAST_WORD = re.compile(r"(?<=.)[_\-. ]+[A-Za-z]+$")
+_NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
-def check(root: Path, pictures: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class Pair:
+    """Relative paths of a picture and of its companion. word: what the companion's name says that it is."""
+
+    main: str
+    companion: str
+    word: str = "mask"
+
+
+def check(folder: SourceRoot, pictures: Sequence[str], unread: Iterable[str] = ()) -> list[str]:
     """Notes on pictures that seem to be companions of others; raises InvalidRequest where many are.
 
-    pictures: relative paths of all samples.
+    pictures: relative paths of all samples. unread: of pictures that are no samples, since nobody reads them.
     """
+    everything = [*pictures, *unread]
     notes = []
-    for find in (_by_folder, _by_ending, _by_suffix, _by_beginning):
-        found = list(find(pictures))
+    for find in (_by_roles, _by_suffix, _by_role_folders, _by_usual_folders):
+        found = find(pictures if find is _by_suffix else everything)
+        if found and (find is _by_role_folders or len(found) >= _LEAST_SHARE * len(everything)):
+            raise InvalidRequest(_refusal(folder, found, len(everything)))
         if found:
             notes.append(
-                f"{counted(len(found), 'picture')} of {len(pictures)} may belong to others, such as "
-                f"{shown(found[0][1])} to {shown(found[0][0])}; each is a sample"
+                f"{counted(len(found), 'picture')} of {len(everything)} may belong to others, such as "
+                f"{shown(found[0].companion)} to {shown(found[0].main)}; each is a sample"
             )
-        if found and len(found) >= _LEAST_SHARE * len(pictures):
-            picture, companion, say = found[0]
-            raise InvalidRequest(
-                f"{shown(str(root))}: {counted(len(found), 'picture')} of {len(pictures)} seem to belong to others, "
-                f"such as {shown(companion)} to {shown(picture)}: {shown(say)}; or --pairs samples, if all are samples"
-            )
+    for found in _alike(pictures):
+        if len(found) >= _LEAST_SHARE * len(everything) and (shown_pairs := _that_show_labels(folder, found)):
+            raise InvalidRequest(_refusal(folder, shown_pairs, len(everything)))
     return notes
 
 
-_Found = Iterable[tuple[str, str, str]]  # picture, its companion, what to type
+def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
+    return (
+        f"{shown(str(folder.root))}: {counted(len(pairs), 'picture')} of {count} seem to belong to others, such as "
+        f"{shown(pairs[0].companion)} to {shown(pairs[0].main)}: {_say(folder, pairs)}; "
+        "or --pairs samples, if all are samples"
+    )
 
 
-def _by_folder(pictures: Sequence[str]) -> _Found:
-    """`images/a/1.jpg` and `masks/a/1.png`: paths that differ in one folder, whose names are roles."""
-    places: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
-    for name in pictures:
-        folders = name.split("/")[:-1]
-        for number, folder in enumerate(folders):
-            before, behind = "/".join(folders[:number]), "/".join(folders[number + 1 :])
-            if is_picture_role(folder) or is_companion(folder):
-                places[before, behind, PurePosixPath(name).stem].append((folder, name))
-    for (before, behind, _), there in places.items():
-        main = next((pair for pair in there if is_picture_role(pair[0])), None)
-        for folder, name in there if main else ():
-            if main and is_companion(folder):
-                top = "{top}/" if before else ""
-                path = f"{top}{folder}/{'{parent}/' if behind else ''}{{stem}}{PurePosixPath(name).suffix}"
-                is_deep = before.count("/") + behind.count("/") > 0 or (before and behind)
-                say = "say where with --sidecar" if is_deep else f"say --sidecar '{_kind(folder, path)}'"
-                yield main[1], name, say
+# ---- what belongs together
 
 
-def _by_ending(pictures: Sequence[str]) -> _Found:
-    """`1.jpg` and `1_mask.png`."""
-    stems = _stems(pictures)
-    for name in pictures:
-        path = PurePosixPath(name)
-        match = _LAST.fullmatch(path.stem)
-        if match and is_companion(match["ending"]):
-            picture = stems.get(str(path.with_name(match["stem"])))
-            if picture:
-                yield picture, name, f"say --sidecar '{_kind(match['ending'], match['ending'] + path.suffix)}'"
+@dataclass(frozen=True)
+class _Name:
+    """A picture's path, and what is left of folders and stem without the words that say what it is.
+
+    rank: how many of these say a companion, less one half for a word that says a picture.
+    """
+
+    path: str
+    folders: tuple[str, ...]
+    stem: tuple[str, ...]
+    short_stem: tuple[str, ...]
+    rank: float
+    in_stem: bool
+    word: str
+
+    @classmethod
+    def of(cls, path: str) -> "_Name":
+        *folders, file = path.split("/")
+        found: list[str] = []
+        bare = tuple(rest for name in folders if (rest := "/".join(_without_roles(name, found))))
+        before = len(found)
+        stem = _without_roles(PurePosixPath(file).stem, found)
+        in_stem = any(map(is_companion, found[before:]))
+        companions = [word for word in found if is_companion(word)]
+        rank = len(companions) - 0.5 * any(map(is_picture_role, found))
+        return cls(path, bare, stem, _cut_behind_role(file), rank, in_stem, " ".join(companions))
 
 
-def _by_suffix(pictures: Sequence[str]) -> _Found:
+def _tokens(name: str) -> list[str]:
+    """Words and numbers of a name, without what separates them: `mask0` is two, `leftImg8bit` one."""
+    found = []
+    for piece in re.split(r"[_\-. ]+", name):
+        match = _NUMBERED.fullmatch(piece)
+        found += [group for group in match.groups() if group] if match else [piece]
+    return [token for token in found if token]
+
+
+def _without_roles(name: str, found: list[str]) -> tuple[str, ...]:
+    """The tokens that say no role; those that do are added to `found`."""
+    rest = []
+    for token in _tokens(name):
+        ending = next((token[end:] for end in range(2, len(token)) if _is_split_and_role(token, end)), "")
+        if ending:  # trainannot
+            found.append(ending)
+            rest.append(token.removesuffix(ending))
+        elif is_role(token):
+            found.append(token)
+        else:
+            rest.append(token)
+    return tuple(rest)
+
+
+def _is_split_and_role(token: str, end: int) -> bool:
+    return token[end:].islower() and split_rank(token[:end]) is not None and is_companion(token[end:])
+
+
+def _cut_behind_role(file: str) -> tuple[str, ...]:
+    """The stem's tokens up to the first that says a companion, where only words follow: `a_gtFine_color`."""
+    tokens = _tokens(PurePosixPath(file).stem)
+    at = next((number for number, token in enumerate(tokens) if is_companion(token)), len(tokens))
+    rest = tokens[at:]
+    return tuple(token for token in (tokens[:at] if all(map(str.isalpha, rest)) else tokens) if not is_role(token))
+
+
+def _by_roles(pictures: Sequence[str]) -> list[Pair]:
+    """Names that are equal but for words that say what a file is."""
+    if not any(map(COMPANION_WITHIN.search, pictures)):  # as of most sets, which is quickly said
+        return []
+    names = list(map(_Name.of, pictures))
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[_Name]] = defaultdict(list)
+    for name in names:
+        groups[name.folders, name.stem].append(name)
+    mains = {key: _main(group) for key, group in groups.items()}
+    found = []
+    for name in names:
+        for key in ((name.folders, name.stem), (name.folders, name.short_stem)):
+            main = mains.get(key)
+            if main is not None and int(name.rank + 0.5) > int(main.rank + 0.5):
+                found.append(Pair(main.path, name.path, name.word))
+                break
+    return found or _by_stem_roles(names)
+
+
+def _by_stem_roles(names: Sequence[_Name]) -> list[Pair]:
+    """The same for files in folders of any names: `a/img_1.jpg`, `b/mask_1.png`; one folder for each role."""
+    groups: dict[tuple[int, tuple[str, ...]], list[_Name]] = defaultdict(list)
+    for name in names:
+        groups[len(name.folders), name.stem].append(name)
+    found, places = [], set()
+    for group in groups.values():
+        mains = [name for name in group if not name.in_stem]
+        if len(mains) == 1 and group[0].stem:
+            for name in group:
+                if name.in_stem:
+                    places.add((mains[0].path.rpartition("/")[0], name.path.rpartition("/")[0]))
+                    found.append(Pair(mains[0].path, name.path, name.word))
+    return found if len(places) == 1 else []
+
+
+def _main(group: Sequence[_Name]) -> _Name:
+    """What the others belong to: what says least of belonging; a picture by its name, a JPEG among equals."""
+    return min(group, key=lambda name: (name.rank, not _is_jpeg(name.path), name.path))
+
+
+def _is_jpeg(name: str) -> bool:
+    return name.lower().endswith((".jpg", ".jpeg"))
+
+
+def _without_suffix(name: str) -> str:
+    dot = name.rfind(".")
+    return name[:dot] if dot > name.rfind("/") + 1 else name
+
+
+def _by_suffix(pictures: Sequence[str]) -> list[Pair]:
     """`1.jpg` and `1.png`."""
     first: dict[str, str] = {}
-    for name in sorted(pictures, key=lambda name: not name.lower().endswith((".jpg", ".jpeg"))):
-        stem = str(PurePosixPath(name).with_suffix(""))
+    found = []
+    for name in sorted(pictures, key=lambda name: not _is_jpeg(name)):
+        stem = _without_suffix(name)
         if stem in first:
-            yield first[stem], name, f"say --sidecar 'mask={PurePosixPath(name).suffix}:mask'"
+            found.append(Pair(first[stem], name))
         first.setdefault(stem, name)
+    return found
 
 
-def _by_beginning(pictures: Sequence[str]) -> _Found:
-    """`img_1.png` and `mask_1.png`."""
-    mains = {}
-    companions = []
-    for name in pictures:
-        path = PurePosixPath(name)
-        match = _FIRST.fullmatch(path.stem)
-        if match and is_companion(match["word"]):
-            companions.append((str(path.with_name(match["rest"])), match["word"], name))
-        elif match and is_picture_role(match["word"]):
-            mains[str(path.with_name(match["rest"]))] = name
-    for rest, word, name in companions:
-        if rest in mains:
-            ending = f"_{word}{PurePosixPath(name).suffix}"
-            renamed = PurePosixPath(mains[rest]).stem + ending
-            yield mains[rest], name, f"say --sidecar '{_kind(word, ending)}' with that one renamed to {renamed}"
+def _by_role_folders(pictures: Sequence[str]) -> list[Pair]:
+    """All pictures in folders named as pictures and as what belongs to them, whatever the files are named."""
+    if not all(any(map(is_role, folder.split("/"))) for folder in _folders(pictures)):
+        return []
+    groups: dict[tuple[str, ...], list[_Name]] = defaultdict(list)
+    for name in map(_Name.of, pictures):
+        groups[name.folders].append(name)
+    found = []
+    for group in groups.values():
+        mains = [name for name in group if any(map(is_picture_role, name.path.split("/")[:-1]))]
+        found += [
+            Pair(mains[min(number, len(mains) - 1)].path, name.path, name.word)
+            for number, name in enumerate(name for name in group if mains and name.rank >= 1)
+        ]
+    return (_by_roles(pictures) or found) if found else []
 
 
-def _stems(pictures: Sequence[str]) -> dict[str, str]:
-    return {str(PurePosixPath(name).with_suffix("")): name for name in pictures}
+def _folders(pictures: Iterable[str]) -> set[str]:
+    """The folders that pictures lie in."""
+    return {name.rpartition("/")[0] for name in pictures}
 
 
-def _kind(word: str, path: str) -> str:
-    """`mask=PATH:mask`, with the name and kind that the word means."""
-    return f"depth={path}:depth" if {"depth", "depths"} & set(words(word)) else f"mask={path}:mask"
+def _by_two_folders(pictures: Sequence[str]) -> Iterator[tuple[list[str], list[dict[str, str]]]]:
+    """For each level of folders with two names: these, and folder -> path of the pictures that only differ in it."""
+    folders = [name.split("/") for name in _folders(pictures) if name]
+    for level in range(max(map(len, folders), default=0)):
+        names = sorted({parts[level] for parts in folders if len(parts) > level})
+        if len(names) != 2:
+            continue
+        places: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
+        for name in pictures:
+            parts = _without_suffix(name).split("/")
+            if len(parts) > level + 1:
+                key = "/".join(parts[:level]), "/".join(parts[level + 1 : -1]), parts[-1]
+                places[key].setdefault(parts[level], name)
+        yield names, [there for there in places.values() if len(there) == 2]
+
+
+def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
+    """`hr/1.png` and `lr/1.png`: all pictures in two folders that are named as a usual pair."""
+    for folders, both in _by_two_folders(pictures):
+        named = {folder.lower(): folder for folder in folders}
+        for main, other in _USUAL_PAIRS:
+            if named.keys() == {main, other}:
+                return [Pair(there[named[main]], there[named[other]], named[other]) for there in both]
+    return []
+
+
+# ---- what the pictures show
+
+
+def _alike(pictures: Sequence[str]) -> Iterator[list[Pair]]:
+    """Pairs that may be: two folders of the same names, or names with the same difference; either order."""
+    for folders, both in _by_two_folders(pictures):
+        for main, other in (folders, folders[::-1]):
+            yield [Pair(there[main], there[other]) for there in both]
+    differences: dict[tuple[str, str, bool], list[Pair]] = defaultdict(list)
+    for is_ending in (True, False):
+        groups: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for name in pictures:
+            folder, _, stem = _without_suffix(name).rpartition("/")
+            rest, difference = _parted(stem, is_ending=is_ending)
+            groups[folder, rest][difference] = name
+            if difference:
+                groups[folder, stem].setdefault("", name)
+        for group in (group for group in groups.values() if len(group) <= _MOST_WORDS):
+            for main, path in group.items():
+                for other, companion in group.items():
+                    if main != other and path != companion:
+                        differences[main, other, is_ending].append(Pair(path, companion, other.strip("_-. ") or "mask"))
+    yield from sorted(differences.values(), key=len, reverse=True)[:_OPENED]
+
+
+def _parted(stem: str, *, is_ending: bool) -> tuple[str, str]:
+    """A name without its last or its first word, and that word with its separator; numbers are no words here."""
+    match = (_LAST_WORD if is_ending else _FIRST_WORD).search(stem)
+    return (
+        (stem.replace(match[0], "", 1) if not is_ending else stem[: match.start()], match[0]) if match else (stem, "")
+    )
+
+
+def _that_show_labels(folder: SourceRoot, pairs: Sequence[Pair]) -> Sequence[Pair]:
+    """The pairs, where the first of each is a photograph and the other one flat areas; few are opened."""
+    step = max(1, len(pairs) // _OPENED)
+    few = pairs[::step][:_OPENED]
+    return (
+        pairs
+        if few and all(_is_labels(folder, pair.companion) and _is_photo(folder, pair.main) for pair in few)
+        else ()
+    )
+
+
+def _is_labels(folder: SourceRoot, name: str) -> bool:
+    try:
+        return len(np.unique(images.decode(folder.read(name), "mask"))) <= _FEW_VALUES
+    except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
+        return False
+
+
+def _is_photo(folder: SourceRoot, name: str) -> bool:
+    try:
+        data = folder.read(name)
+        header = images.sniff(data)
+        if header.channels < 3 or header.palette:
+            return False
+        colours = images.decode(data, "image").reshape(-1, 3)
+    except PackerError:
+        return False
+    return len(np.unique(colours, axis=0)) > _MANY_COLOURS
+
+
+# ---- what to type
+
+
+def _say(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
+    """The options that pack the set, or why none does."""
+    tops = {pair.main.partition("/")[0] for pair in pairs}
+    top = tops.pop() if len(tops) == 1 else ""
+    inner = {pair.main.split("/")[1] for pair in pairs} if all(pair.main.count("/") > 1 for pair in pairs) else set()
+    below = ""
+    if top and inner and split_rank(top) is None:
+        seen = [Pair(pair.main.removeprefix(f"{top}/"), _seen_from(top, pair.companion), pair.word) for pair in pairs]
+        layout = " --layout split" if all(split_rank(name) is not None for name in inner) else ""
+        if sidecars := _sidecars(folder, pairs, seen):
+            below = f"packer convert {shown(shell_word(str(folder.root / top)))} PACK{layout}{sidecars}"
+        if below and layout:
+            return f"say {below}, with the field split"
+    sidecars = _sidecars(folder, pairs, pairs)
+    if not sidecars:
+        return _no_pattern(pairs)
+    return f"say {f'{_layout(pairs)}{sidecars}'.strip()}" + (
+        f"; or {below}, if the folders in {shown(top)} are classes" if below else ""
+    )
+
+
+def _seen_from(top: str, companion: str) -> str:
+    return companion.removeprefix(f"{top}/") if companion.startswith(f"{top}/") else f"../{companion}"
+
+
+def _no_pattern(pairs: Sequence[Pair]) -> str:
+    main, companion = pairs[0].main, pairs[0].companion
+    return (
+        f"no --sidecar pattern pairs them, as their names do not follow from those of their pictures: rename or link "
+        f"{shown(companion)} by the name of its picture, such as "
+        f"{shown(str(PurePosixPath(companion).with_stem(PurePosixPath(main).stem)))}, and merge several masks of one "
+        "picture into one"
+    )
+
+
+def _layout(pairs: Sequence[Pair]) -> str:
+    """The option that says what the folders of the pictures are; none where they are classes, or there are none."""
+    mains = {pair.main for pair in pairs}
+    tops = Counter(name.partition("/")[0] for name in mains if "/" in name)
+    if not tops:
+        return ""
+    if len(tops) > 1 and all(split_rank(name) is not None for name in tops):
+        beside = all(name.count("/") > 1 for name in mains) and not any(_is_elsewhere(pair) for pair in pairs)
+        return "--layout split/class" if beside else "--layout split"
+    if len(tops) == 1 or max(tops.values()) == 1 or all(map(_is_elsewhere, pairs)):
+        return "--classes none"
+    return ""
+
+
+def _is_elsewhere(pair: Pair) -> bool:
+    """Whether the companion lies in another folder, so that the picture's says a role and no class."""
+    return pair.main.rpartition("/")[0] != pair.companion.rpartition("/")[0]
+
+
+def _sidecars(folder: SourceRoot, pairs: Sequence[Pair], seen: Sequence[Pair]) -> str:
+    """The options that pair them, empty where no pattern does. seen: the pairs from the folder that is to be given."""
+    step = max(1, len(pairs) // _LOOKED_AT)
+    pairs, seen = pairs[::step], seen[::step]
+    patterns = _patterns(seen)
+    said, taken = "", list[str]()
+    for text in patterns:
+        fit = [pair for pair, one in zip(pairs, seen, strict=True) if text in _candidates(one)]
+        kind = _kind(folder, fit)
+        name = kind if kind != "image" and len(patterns) == 1 else _field_name(_last_word(text) or fit[0].word)
+        taken.append(name)
+        name += str(taken.count(name)) if taken.count(name) > 1 else ""
+        said += shown(f" --sidecar '{name}={text}:{kind}'")
+    return said
+
+
+def _last_word(pattern: str) -> str:
+    """What tells a pattern from others: its last word of three letters or more."""
+    literal = re.sub(r"\{[^}=]*=?([^}]*)\}", r"\1", pattern.rpartition(".")[0])
+    return next(reversed(re.findall("[A-Za-z]{3,}", literal)), "")
+
+
+def _patterns(pairs: Sequence[Pair]) -> list[str]:
+    """The patterns that together name the companions of nearly all; none where half are left over."""
+    mains = sorted({pair.main for pair in pairs})
+    offered = [_candidates(pair) for pair in pairs]
+    left = set(range(len(pairs)))
+    chosen: list[str] = []
+    while left:
+        counts = Counter(text for number in left for text in offered[number])
+        places = {text: at for number in left for at, text in enumerate(offered[number])}
+        usable = (
+            text for text in counts if not any(_matches(text, main) for main in mains[:: max(1, len(mains) // 20)])
+        )
+        text = min(usable, key=lambda text: (-counts[text], places[text]), default=None)
+        if text is None or 20 * counts[text] < len(mains) or (2 * counts[text] < len(mains) and not chosen):
+            break
+        chosen.append(text)
+        left = {number for number in left if text not in offered[number]}
+    return chosen if 2 * len(left) < len(pairs) else []
+
+
+def _matches(text: str, main: str) -> bool:
+    return Pattern(text).matches(main) if "{" in text else main.endswith(text)
+
+
+def _candidates(pair: Pair) -> list[str]:
+    """Patterns that give the companion of this picture, the simplest first."""
+    folder, _, file = pair.companion.rpartition("/")
+    main_folder, _, main_file = pair.main.rpartition("/")
+    stem = PurePosixPath(main_file).stem
+    other, suffix = PurePosixPath(file).stem, PurePosixPath(file).suffix
+    found = []
+    if folder == main_folder and other.startswith(stem):
+        found.append(other.removeprefix(stem) + suffix)
+    for place in _folder_patterns(main_folder, folder):
+        for name in _stem_patterns(stem, other):
+            text = f"{place}{name}{suffix}"
+            if "{" in text:
+                found.append(text)
+    return [text for text in found if "{" not in text or _gives(text, pair)]
+
+
+def _gives(text: str, pair: Pair) -> bool:
+    try:
+        return Pattern(text).path(pair.main, PurePosixPath(pair.main).stem) == pair.companion
+    except InvalidRequest:
+        return False
+
+
+def _folder_patterns(main: str, other: str) -> Iterator[str]:
+    if not main and not other:
+        yield ""
+        return
+    parts, others = main.split("/"), other.split("/")
+    if other == main:
+        yield "{folder}/"
+        return
+    if main and other.endswith(f"/{main}"):
+        yield f"{other.removesuffix(main)}{{folder}}/"
+    if len(parts) > 1 and others[0] == parts[0]:
+        yield f"{{top}}/{'/'.join(others[1:])}/"
+    yield f"{other}/"
+    if main and other.startswith(main):
+        yield f"{{folder}}{other.removeprefix(main)}/"
+    if len(parts) > 1 and others[-1] == parts[-1]:
+        yield f"{'/'.join(others[:-1])}/{{parent}}/"
+    if len(parts) == len(others):
+        differing = [(old, new) for old, new in zip(parts, others, strict=True) if old != new]
+        if len(differing) == 1:
+            yield f"{{folder:{differing[0][0]}={differing[0][1]}}}/"
+
+
+def _stem_patterns(stem: str, other: str) -> Iterator[str]:
+    if stem in other:
+        before, _, behind = other.partition(stem)
+        yield f"{before}{{stem}}{behind}"
+    pieces, others = _PIECE.findall(stem), _PIECE.findall(other)
+    first = 0
+    while first < min(len(pieces), len(others)) and pieces[first] == others[first]:
+        first += 1
+    last = 0
+    while last < min(len(pieces), len(others)) - first and pieces[-1 - last] == others[-1 - last]:
+        last += 1
+    old, new = "".join(pieces[first : len(pieces) - last]), "".join(others[first : len(others) - last])
+    if all(map(is_role, _tokens(other))):  # image.jpg and mask.png in a folder per sample
+        yield other
+    if old and not re.search("[0-9](?!bit)", old):  # a number is of one picture
+        yield f"{{stem:{old}={new}}}"
+    if not old and first and last:  # an insertion, a_1 and a_mask_1
+        old = pieces[first - 1]
+        yield f"{{stem:{old}={old}{new}}}"
+
+
+def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
+    """mask, depth or image, by the word and by the files; mask where none can be read."""
+    is_depth = bool({"depth", "depths"} & {word for pair in pairs for word in words(pair.word)})
+    for pair in pairs[:_OPENED]:
+        try:
+            data = folder.read(pair.companion)
+            header = images.sniff(data)
+            if header.dtype != "uint8":
+                return "depth" if header.channels == 1 else "image"
+            if is_depth and header.channels == 1:
+                return "depth"
+            images.decode(data, "mask")
+        except PackerError:
+            if _is_photo_like(folder, pair.companion):
+                return "image"
+    return "depth" if is_depth else "mask"
+
+
+def _is_photo_like(folder: SourceRoot, name: str) -> bool:
+    """Whether it is a picture of colours, which a mask is not."""
+    try:
+        return images.sniff(folder.read(name)).channels >= 3
+    except PackerError:
+        return False
+
+
+def _field_name(word: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_")
+    return name if name and name[0].isalpha() else "added"

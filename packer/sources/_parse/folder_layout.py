@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from packer.errors import InvalidRequest
 from packer.files.escaping import shell_word
 from packer.sources._parse.listing import Listing, counted, listed, shown
-from packer.sources._parse.role_words import PICTURES, is_companion, is_picture_role, is_role, words
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
 CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)
@@ -23,7 +22,39 @@ _SPLITS = (
     ("test", "testing", "eval", "evaluation"),
 )
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
+_PICTURES_TEXT = """
+image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs frames input inputs
+"""
+PICTURES = frozenset(_PICTURES_TEXT.split())
+_COMPANIONS_TEXT = """
+mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels lbl lbls annotation
+annotations annot annots anno annos gt gts groundtruth truth truths trimap trimaps depth depths matte mattes
+alpha result results output outputs prediction predictions pred preds bbox bboxes boxes target targets edges
+normals lab labs xml xmls json jsons txt csv
+"""
+_COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
+COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
 _KINDS = {".txt": "text", ".xml": "text", ".json": "json"}  # of a sidecar that is no picture
+
+
+def is_role(name: str) -> bool:
+    """Whether a folder is named as pictures, or as what belongs to them."""
+    return is_picture_role(name) or is_companion(name)
+
+
+def is_picture_role(name: str) -> bool:
+    """Whether a name says pictures, and nothing that belongs to them."""
+    return bool(PICTURES.intersection(words(name))) and not is_companion(name)
+
+
+def is_companion(name: str) -> bool:
+    """Whether a name says what belongs to pictures, as masks do."""
+    return bool(_COMPANIONS.intersection(words(name)))
+
+
+def words(name: str) -> list[str]:
+    """The words of a name in small letters: of `SegmentationClass`, `u2net_results`."""
+    return [word.lower() for word in (*_WORD.findall(name), *re.findall("[A-Za-z]+", name))]
 
 
 def split_rank(name: str, passed_over: Collection[str] = ()) -> int | None:
@@ -48,10 +79,11 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=place))
 
 
-def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None:
+def check_classes(root: Path, listing: Listing, pictures: Sequence[str], *, may_have_roles: bool = False) -> None:
     """Raise InvalidRequest where the folders directly under the root are not named as classes are.
 
-    pictures: relative paths of all samples.
+    pictures: relative paths of all samples. may_have_roles: whether folders of pictures that are named as pictures and
+    as what belongs to them are classes all the same.
     """
     filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
     if len(filled) == 1:
@@ -61,8 +93,8 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str]) -> None
                 f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
                 f"no classes; give {shown(str(root / filled[0]))}"
             )
-    _check_roles(root, listing, pictures, filled)
-    _check_companions(root, pictures, filled)
+    if len(filled) == 1 or not may_have_roles:
+        _check_roles(root, listing, pictures, filled)
     shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
     splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
     if len(splits) > 1 or (splits and splits == filled):
@@ -82,11 +114,6 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
             "--layout class, if all are one class"
         )
     common = set.intersection(*inner.values())
-    if len(filled) > 1 and len(common) > 1 and all(map(is_role, common)) and any(map(is_picture_role, common)):
-        raise InvalidRequest(
-            f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}: pictures and what "
-            f"belongs to them, not classes; say --classes none{_of_inner_roles(pictures)}"
-        )
     if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
         raise InvalidRequest(
             f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
@@ -119,8 +146,7 @@ def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
     if deep:
         say = "--layout split/class, which makes one pack with the field split and classes that all splits share"
     else:
-        pairs = _of_inner_roles(pictures) if all(name.count("/") > 1 for name in pictures) else ""
-        say = f"--layout split{pairs}, which makes one pack with the field split and no labels"
+        say = "--layout split, which makes one pack with the field split and no labels"
     return (
         f"folders named as splits, not as classes: {', '.join(found)}; say {say}; "
         "or --layout class, if these are classes"
@@ -186,53 +212,6 @@ def _kind(folder: str, ending: str, *, is_picture: bool) -> str:
     if is_picture:
         return "depth" if {"depth", "depths"} & set(words(folder)) else "mask"
     return _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
-
-
-def _of_inner_roles(pictures: Sequence[str]) -> str:
-    """The options for roles within each folder, as `train/images` and `train/masks`: sidecars, or none that does."""
-    there: dict[str, list[str]] = {}
-    for name in pictures:
-        if name.count("/") > 1:
-            there.setdefault(name.split("/")[1], []).append(name)
-    stems = {PurePosixPath(name).stem for role in there if is_picture_role(role) for name in there[role]}
-    said = ""
-    for role in sorted(filter(is_companion, there)):
-        ending = _common_ending(stems, there[role])
-        if ending is None:
-            return (
-                f"; no --sidecar pattern pairs {shown(role)} with its pictures, as no name there begins with one of "
-                "theirs: rename or link the files so, or merge several masks of one picture"
-            )
-        kind = _kind(role, ending, is_picture=True)
-        said += shown(f" --sidecar '{_field_name(role)}={{top}}/{role}/{{stem}}{ending}:{kind}'")
-    return said
-
-
-def _check_companions(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
-    """Raise InvalidRequest for `train_masks` beside `train`, `trainannot` beside `train`."""
-    found = [
-        (main, other)
-        for main in filled
-        for other in filled
-        if other.startswith(main) and other != main and is_companion(other[len(main) :]) and not is_companion(main)
-    ]
-    if not found or {name for pair in found for name in pair} != set(filled):
-        return
-    mains = sorted({main for main, _ in found})
-    stems = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in mains}
-    options = "--classes none" if len(mains) == 1 else "--layout split"
-    for rest in sorted({other[len(main) :] for main, other in found}):
-        folders = {other for main, other in found if other == main + rest}
-        ending = _common_ending(stems, (name for name in pictures if name.partition("/")[0] in folders))
-        if ending is None:
-            return
-        before = mains[0] if len(mains) == 1 else "{top}"
-        kind = _kind(rest, ending, is_picture=True)
-        options += shown(f" --sidecar '{_field_name(rest)}={before}{rest}/{{stem}}{ending}:{kind}'")
-    raise InvalidRequest(
-        f"{shown(str(root))}: {', '.join(f'{shown(other)} to {shown(main)}' for main, other in found)}: named as what "
-        f"belongs to pictures, not as classes; say {options}; or --layout class, if these are classes"
-    )
 
 
 def _common_ending(stems: set[str], files: Iterable[str]) -> str | None:

@@ -7,18 +7,65 @@
 | `{folder}`  | `a/b`, nothing directly in the root |
 | `{parent}`  | `b`                       |
 | `{top}`     | `a`                       |
+| `{stem:c=d}` | `d`: with `d` for each `c` in it; of a name without `c` there is no file |
+
+All but `{name}` may be followed by such a replacement: `{folder:images=masks}/{stem:_leftImg8bit=_gtFine}.png`.
 
 A pattern may begin with `../`, if it then names a folder: what is read lies in that one, never anywhere else above.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from packer.errors import InvalidRequest
 
-_PLACE = re.compile(r"\{([^{}]*)\}")
-_FITS = {"stem": "[^/]+", "name": "[^/]+", "parent": "[^/]*", "top": "[^/]*", "folder": ".*"}
+_PLACE = re.compile(r"\{[^{}]*\}")
+_CHARACTER = {"stem": "[^/]", "name": "[^/]", "parent": "[^/]", "top": "[^/]", "folder": "."}
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    """`{stem}`, or `{stem:old=new}`."""
+
+    text: str
+    name: str
+    old: str = ""
+    new: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "_Placeholder | None":
+        """None for text that is none."""
+        name, colon, replacement = text[1:-1].partition(":")
+        old, equals, new = replacement.partition("=")
+        if name not in _CHARACTER or (
+            colon and (not old or not equals or name == "name" or "/" in replacement or old == new)
+        ):
+            return None
+        return cls(text, name, old, new)
+
+    def value(self, values: Mapping[str, str]) -> str:
+        """What stands in its place; the placeholder itself, which is no name of a file, where `old` is not there."""
+        found = values[self.name]
+        if not self.old:
+            return found
+        return found.replace(self.old, self.new) if self.old in found else self.text
+
+    @property
+    def expression(self) -> str:
+        """What its values match."""
+        character = _CHARACTER[self.name]
+        if self.old and self.old not in self.new:  # none of them holds what was replaced
+            character = f"(?:(?!{re.escape(self.old)}){character})"
+        if self.new:
+            return f"{character}*{re.escape(self.new)}{character}*"
+        return f"{character}{'+' if self.name in ('stem', 'name') else '*'}"
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether it can be nothing, and then takes the separator behind it along."""
+        return self.name not in ("stem", "name") and not self.new
 
 
 @dataclass(frozen=True)
@@ -28,10 +75,11 @@ class Pattern:
     text: str
 
     def __post_init__(self) -> None:
-        unknown = [name for name in _PLACE.findall(self.text) if name not in _FITS]
+        unknown = [text for text in _PLACE.findall(self.text) if _Placeholder.parse(text) is None]
         if unknown or "{" in _PLACE.sub("", self.text) or "}" in _PLACE.sub("", self.text):
+            names = ", ".join(f"{{{name}}}" for name in _CHARACTER)
             raise InvalidRequest(
-                f"{self.text!r}: expected the placeholders {', '.join(f'{{{name}}}' for name in _FITS)}"
+                f"{self.text!r}: expected the placeholders {names}, or with a replacement such as {{stem:img=mask}}"
             )
         if self.text.startswith("/") or "\0" in self.text or self.text.endswith("/"):
             raise InvalidRequest(f"{self.text!r}: expected a path relative to the source, such as masks/{{stem}}.png")
@@ -69,7 +117,7 @@ class Pattern:
         folder, _, name = main.rpartition("/")
         values = {"stem": stem, "name": name, "folder": folder, "parent": folder.rpartition("/")[2]}
         values["top"] = folder.partition("/")[0]
-        path = _PLACE.sub(lambda match: values[match[1]], self.text)
+        path = "".join(piece if isinstance(piece, str) else piece.value(values) for piece in self._pieces)
         return "/".join(part for part in path.split("/") if part)
 
     def matches(self, name: str) -> bool:
@@ -77,12 +125,23 @@ class Pattern:
         return self._expression.fullmatch(name) is not None
 
     @cached_property
+    def _pieces(self) -> "list[str | _Placeholder]":
+        """Literal, placeholder, literal ..."""
+        literals, found = _PLACE.split(self.text), _PLACE.findall(self.text)
+        pieces: list[str | _Placeholder] = [literals[0]]
+        for text, literal in zip(found, literals[1:], strict=True):
+            pieces += [_Placeholder.parse(text) or text, literal]
+        return pieces
+
+    @cached_property
     def _expression(self) -> "re.Pattern[str]":
-        pieces = _PLACE.split(self.text)  # literal, placeholder, literal ...
-        parts = [re.escape(piece) if number % 2 == 0 else _FITS[piece] for number, piece in enumerate(pieces)]
-        text = "".join(parts)
-        for piece in (".*/", "[^/]*/"):  # a folder that may be none takes its separator along
-            text = text.replace(piece, f"(?:{piece})?")
+        text, takes_separator = "", False
+        for piece, after in zip(self._pieces, [*self._pieces[1:], ""], strict=True):
+            if isinstance(piece, str):
+                text += re.escape(piece.removeprefix("/") if takes_separator else piece)
+            else:
+                takes_separator = piece.may_be_empty and isinstance(after, str) and after.startswith("/")
+                text += f"(?:{piece.expression}/)?" if takes_separator else piece.expression
         return re.compile(text, re.DOTALL)
 
 

@@ -1,0 +1,213 @@
+"""Pictures that belong to others: refused, with a line that packs the set when it is pasted."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packer
+from packer.cli import main
+from packer.errors import InvalidRequest
+from packer.sources.folder import Source
+from tests.support.source_trees import depth, encoded, mask, picture, write
+
+# of six samples, four in the first split: {n} number, {s} train or val, {t} training or validation; what begins with
+# = is the picture, the others are name=companion
+SETS: dict[str, tuple[str, ...]] = {
+    "flat": ("={n}.jpg", "mask=mask_{n}.png"),
+    "flat, both named": ("=img_{n}.jpg", "mask=mask_{n}.png"),
+    "flat, numbers at once": ("=img{n}.jpg", "mask=mask{n}.png"),
+    "flat, ending": ("={n}.jpg", "mask={n}_mask.png"),
+    "flat, ending without a word": ("={n}.jpg", "mask={n}_b.png"),
+    "flat, suffix": ("={n}.jpg", "mask={n}.png"),
+    "flat, in the middle": ("=a_rgb_{n}.png", "depth=a_depth_{n}.tiff"),
+    "Cityscapes, beside each other": ("=c{n}_leftImg8bit.png", "mask=c{n}_gtFine_labelIds.png"),
+    "Cityscapes, with colours": (
+        "=c{n}_leftImg8bit.png",
+        "labelids=c{n}_gtFine_labelIds.png",
+        "instanceids=c{n}_gtFine_instanceIds.png",
+        "color=c{n}_gtFine_color.png",
+    ),
+    "Cityscapes": (
+        "=leftImg8bit/{s}/bonn/c{n}_leftImg8bit.png",
+        "mask=gtFine/{s}/bonn/c{n}_gtFine_labelIds.png",
+    ),
+    "two words": ("=img/img_{n}.jpg", "mask=lab/mask_{n}.png"),
+    "folders that say nothing": ("=p/img_{n}.jpg", "mask=q/mask_{n}.png"),
+    "x and y": ("=x/{n}.png", "mask=y/{n}.png"),
+    "A and B": ("=A/{n}.jpg", "mask=B/{n}.png"),
+    "super resolution": ("=hr/{n}.png", "lr=lr/{n}.png:image"),
+    "super resolution in splits": ("={s}/hr/{n}.png", "lr={s}/lr/{n}.png:image"),
+    "a folder per sample": ("={n}/image.jpg", "mask={n}/mask.png"),
+    "Carvana": ("=train/{n}.jpg", "mask=train_masks/{n}_mask.png"),
+    "CamVid": ("={s}/{n}.png", "mask={s}annot/{n}.png"),
+    "img and mask": ("={s}/img/{n}.jpg", "mask={s}/mask/{n}_mask.png"),
+    "images and masks in splits": ("={s}/images/{n}.jpg", "mask={s}/masks/{n}.png"),
+    "DSB2018, one mask each": ("={n}/images/{n}.png", "mask={n}/masks/m{n}.png"),
+    "ADE20K": ("=images/{t}/a{n}.jpg", "mask=annotations/{t}/a{n}.png"),
+    "splits below roles": ("=images/{s}/{n}.jpg", "mask=masks/{s}/{n}.png"),
+    "VOC": (
+        "=JPEGImages/{n}.jpg",
+        "segmentationclass=SegmentationClass/{n}.png",
+        "segmentationobject=SegmentationObject/{n}.png",
+    ),
+    "DUTS": ("=im/{n}.jpg", "mask=gt/{n}.png"),
+    "u2net": ("=data/test_images/{n}.jpg", "mask=data/u2net_results/{n}.png"),
+    "rgb and depth": ("=rgb/{n}.png", "depth=depth/{n}.tiff"),
+    "pairs in classes": ("={c}/{n}.jpg", "mask={c}/{n}_mask.png"),
+    "pairs in splits of classes": ("={s}/{c}/{n}.jpg", "mask={s}/{c}/{n}_mask.png"),
+}
+
+
+def smooth(seed: int, suffix: str) -> bytes:
+    """A photograph: many colours."""
+    rows, columns = np.mgrid[0:48, 0:64]
+    planes = [(rows * (seed + 2) + 3 * columns) % 256, (2 * rows + columns + seed) % 256, (rows * columns) % 256]
+    return encoded(suffix, np.stack(planes, axis=-1).astype(np.uint8))
+
+
+def labels(seed: int) -> bytes:
+    """Three flat areas."""
+    array = np.zeros((48, 64), np.uint8)
+    array[5:30, 5 + seed : 40] = 1
+    array[10:20, 20:30] = 2
+    return encoded(".png", array)
+
+
+def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
+    """Makes the set; returns picture -> field -> path of what belongs to it."""
+    expected = {}
+    for n in range(6):
+        words = {
+            "n": n,
+            "s": ("train", "val")[n > 3],
+            "t": ("training", "validation")[n > 3],
+            "c": ("ape", "cat")[n % 2],
+        }
+        main, *others = (text.format(**words) for text in SETS[name])
+        main = main.removeprefix("=")
+        write(root, {main: smooth(n, Path(main).suffix)})
+        pairs = dict(text.removesuffix(":image").split("=") for text in others)
+        expected[main] = pairs
+        for number, (field, path) in enumerate(pairs.items()):
+            is_photo = field in ("lr", "color")
+            data = depth(n) if field == "depth" else smooth(9 + n, ".png") if is_photo else labels(n + number)
+            write(root, {path: data})
+    return expected
+
+
+def pasted(root: Path, pack: Path, message: str) -> None:
+    """Runs what a refusal says to type."""
+    found = re.search(r": say (.*?)(?:, with the field split)?; or ", message)
+    assert found is not None, message
+    words = shlex.split(found[1])
+    command = words[1:] if words[0] == "packer" else ["convert", str(root), "PACK", *words]
+    main.main([str(pack) if word == "PACK" else word for word in command], standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    expected = built(root, name)
+    with pytest.raises(InvalidRequest, match="seem to belong to others, such as .*; or --pairs samples") as caught:
+        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+    pasted(root, pack, str(caught.value))
+    with packer.open(pack, output="numpy") as dataset:
+        assert len(dataset) == 6
+        for index in range(6):
+            sample = dataset[index]
+            path = next(path for path in expected if path.endswith(sample["key"]))
+            for field, companion in expected[path].items():
+                kind = dataset.schema[field].kind
+                assert kind == (field if field == "depth" else "image" if field in ("lr", "color") else "mask")
+                stored = packer.images.decode((root / companion).read_bytes(), kind)
+                assert np.array_equal(np.squeeze(sample[field]), stored), (path, companion)
+        if "{s}" in SETS[name][0] or "{t}" in SETS[name][0]:
+            assert Counter(dataset.column("split").tolist()) == {0: 4, 1: 2}
+        assert ("label" in dataset.schema) == ("{c}" in SETS[name][0])
+
+
+@pytest.mark.parametrize("masks", [("1/masks/e7.png", "1/masks/0b.png"), ("1/masks/9f.png",)], ids=["several", "one"])
+def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tuple[str, ...]) -> None:
+    """DSB2018: the masks of a picture are named by chance."""
+    write(tmp_path, {"1/images/1.png": smooth(1, ".png"), "2/images/2.png": smooth(2, ".png")})
+    write(tmp_path, {name: labels(1) for name in (*masks, "2/masks/c3.png", "2/masks/d4.png")})
+    for classes in ("auto", "none"):
+        with pytest.raises(
+            InvalidRequest, match="no --sidecar pattern pairs them, .* merge several masks of one picture"
+        ):
+            Source(tmp_path, classes=classes)
+    assert len(Source(tmp_path, classes="none", pairs="samples")) == 4 + len(masks)
+
+
+@pytest.mark.parametrize("files", [
+    {"cat/{n}.jpg": "photo", "dog/{n}.jpg": "photo"},
+    {"left/{n}.png": "photo", "right/{n}.png": "photo"},
+    {"digit0/{n}.png": "labels", "digit1/{n}.png": "labels"},
+    {"with_mask/with_mask_{n}.jpg": "photo", "without_mask/without_mask_{n}.jpg": "photo"},
+    {"mask/{n}0.jpg": "photo", "picture/{n}1.jpg": "photo", "chair/{n}2.jpg": "photo"},
+    {"a/IMG_{n}.jpg": "photo", "b/IMG_{n}.jpg": "photo", "a/IMG_{n}_edited.jpg": "photo"},
+], ids=lambda files: next(iter(files)))  # fmt: skip
+def test_ordinary_classes_stay_classes(tmp_path: Path, files: dict[str, str]) -> None:
+    for n in range(6):
+        for name, what in files.items():
+            data = labels(n) if what == "labels" else smooth(n, Path(name).suffix)
+            write(tmp_path, {name.format(n=n): data})
+    source = Source(tmp_path)
+    assert len(source) == 6 * len(files)
+    assert source.schema["label"].classes == tuple(sorted({name.partition("/")[0] for name in files}))
+
+
+@pytest.mark.parametrize("name", ["flat", "two words", "x and y", "A and B", "Carvana", "VOC", "CamVid"])
+def test_a_false_alarm_ends_with_one_option(tmp_path: Path, name: str) -> None:
+    built(tmp_path, name)
+    source = Source(tmp_path, pairs="samples", layout="class" if "{s}" in SETS[name][0] else "auto")
+    assert len(source) == 6 * len(SETS[name])
+
+
+def test_what_cannot_be_opened_is_no_evidence(tmp_path: Path) -> None:
+    built(tmp_path, "A and B")
+    (tmp_path / "B/0.png").write_bytes(b"\x89PNG cut")
+    assert len(Source(tmp_path)) == 12
+
+
+def test_a_pair_whose_companion_is_a_mask_in_colours_is_an_image(tmp_path: Path) -> None:
+    write(tmp_path, {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(tmp_path, {f"targets/{n}.png": picture(n) for n in range(3)})
+    with pytest.raises(InvalidRequest, match=r"--classes none --sidecar 'targets=targets/\{stem\}\.png:image'"):
+        Source(tmp_path)
+    write(tmp_path, {f"targets/{n}.png": mask(n) for n in range(3)})
+    with pytest.raises(InvalidRequest, match=r"--classes none --sidecar 'mask=targets/\{stem\}\.png:mask'"):
+        Source(tmp_path)
+
+
+PAGE = (Path(__file__).parents[2] / "docs/layouts.md").read_text(encoding="utf-8")
+ROWS = [row for row in re.findall(r"^\| (`.*?) \| (.*) \|$", PAGE.partition("\n**")[0], re.MULTILINE) if "--" in row[1]]
+
+
+@pytest.mark.parametrize(("files", "typed"), ROWS)
+def test_every_row_of_the_page_packs_its_files(tmp_path: Path, files: str, typed: str) -> None:
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    names = [name for name in re.findall("`([^`]+)`", files) if "." in name and " " not in name]
+    companions = [name for name in names if re.search("mask|annot|label|[yY]/|lr/|Segmentation|boxes", name)]
+    for number, name in enumerate(names):
+        data: bytes | str = labels(number) if name in companions else smooth(number, Path(name).suffix)
+        write(root, {name: "1 2 3 4" if name.endswith(".txt") else data})
+    (options,) = re.findall("`(--[^`]+)`", typed)
+    folder = re.search("give `([^`]+)` as FOLDER", typed)
+    main.main(
+        ["convert", str(root / (folder[1] if folder else "")), str(pack), *shlex.split(options)], standalone_mode=False
+    )
+    with packer.open(pack) as dataset:
+        assert len(dataset) == len(names) - len(companions)
+        if companions:
+            name = options.partition("--sidecar ")[2].partition("=")[0]
+            assert name in dataset[0]
+
+
+def test_the_page_has_a_row_for_every_kind_of_pair() -> None:
+    assert len(ROWS) >= 20
