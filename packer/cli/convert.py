@@ -233,7 +233,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     with ProgressBar(quiet=quiet) as progress:
         summary = convert(source, pack, **options, threads=threads, progress=progress, on_note=on_note)
     if quiet:
-        print_json({**vars(summary), "pack": str(pack), "notes": [*notes, *summary.notes]})
+        print_json({**vars(summary), "pack": str(pack), "notes": list(summary.notes)})
     else:
         _tell(summary, pack, preset=options["preset"], source=source)
 
@@ -243,8 +243,6 @@ def _note(line: str) -> None:
 
 
 def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, source: Path) -> None:
-    for note in summary.notes:
-        echo(note, err=True)
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
             echo(left_out(noun, key, reason), err=True)

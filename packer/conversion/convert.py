@@ -102,7 +102,8 @@ class ConversionSummary:
     """What a conversion did. bytes_in were read, bytes_out are on disk.
 
     skipped: (key, reason) of samples that are not in the pack. incomplete: (key, what is missing) of samples that are.
-    notes: what became of the files that are of no sample, and how many pictures are not upright.
+    notes: what is worth knowing of the source, what became of the files that are of no sample, what may not be
+    meant of masks and boxes, and how many pictures are not upright.
     """
 
     samples: int
@@ -158,6 +159,7 @@ def convert(
         with job.saying_what_is_needed():
             resumed = sum(done.part.samples for done in job.journal.finished.values())
             manifest = job.build()
+            found = job.findings()
             orientations = _about_orientations(job.journal.pack / INDEX, manifest, plan)
             check_target(source.root, target, overwrite=overwrite)  # once more: a conversion takes hours
             job.publish(manifest, overwrite=overwrite)
@@ -171,7 +173,7 @@ def convert(
         resumed_samples=resumed,
         skipped=manifest.skipped,
         incomplete=manifest.incomplete,
-        notes=(*plan.carried.notes, *orientations),
+        notes=(*plan.carried.notes, *found, *orientations),
     )
 
 

@@ -8,7 +8,7 @@ pack leads from there to the new stored pixels: the old one, then the new step.
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from packer import codecs, images
 from packer.codecs.base import Codec
+from packer.conversion import findings
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
@@ -32,13 +33,14 @@ _LOSSY = "jpeg:95"
 @dataclass(frozen=True)
 class Encoded:
     """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
-    incomplete says what its files lack."""
+    incomplete says what its files lack; findings is what is counted over all samples, see findings.py."""
 
     key: bytes
     record: Mapping[str, bytes]
     crc32s: tuple[int, ...]
     source_bytes: int
     incomplete: str | None = None
+    findings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Failure:
 class _Picture:
     """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
 
-    notes: what its files say of themselves that is not true, put in while they are encoded.
+    notes: what its files say of themselves that is not true, put in while they are encoded. findings: as of Encoded.
     """
 
     height: int
@@ -61,6 +63,7 @@ class _Picture:
     orientation: int
     header: Header | None
     notes: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
 
 
 _FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
@@ -79,17 +82,17 @@ class Encoder(ABC):
         """The record of one sample; a damaged or unfitting one becomes a Failure, anything unexpected is raised."""
         source = self._plan.source
         try:
-            record, notes = self._record(index)
+            record, notes, found = self._record(index)
         except BadInput as error:
             return Failure(source.key(index), error.message)
         crc32s = tuple(map(zlib.crc32, record.values()))
         missing = source.missing(index)
         incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
-        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete)
+        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
 
     @abstractmethod
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
-        """The encoded values in schema order, and what is to be noted of the sample; raises BadInput."""
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
+        """The encoded values in schema order, what is to be noted of the sample, and findings; raises BadInput."""
 
 
 class SampleEncoder(Encoder):
@@ -101,7 +104,7 @@ class SampleEncoder(Encoder):
         self._full = plan.options.validate == "full"
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
         sample = self._source[index]
         record = {}
         name = self._main
@@ -114,7 +117,7 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
-        return record, picture.notes
+        return record, picture.notes, picture.findings
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
@@ -153,6 +156,9 @@ class SampleEncoder(Encoder):
 
     def _placed_boxes(self, field: Field, boxes: Any, picture: _Picture) -> Any:
         """Boxes in px of the picture as stored."""
+        is_turned = picture.orientation >= _FIRST_TRANSPOSED and self._is_upright(field, picture)
+        height, width = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
+        picture.findings.extend(findings.of_boxes(field.name, boxes, height, width))
         if not self._is_upright(field, picture):
             return boxes
         turned = upright(picture.orientation, picture.height, picture.width)
@@ -195,6 +201,8 @@ class SampleEncoder(Encoder):
             return self._computed(field, codec, value, picture)
         header = picture.header if field.name == self._main and picture.header else self._look(value)
         self._look_at_sidecar(field, header.height, header.width, picture)
+        if field.kind == "mask":
+            picture.findings.extend(findings.of_mask(field.name, header))
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
@@ -277,7 +285,7 @@ class RecordEncoder(Encoder):
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
 
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str]]:
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
         record = {}
         name = "key"
         values = self._source.values(index, self._needed)
@@ -287,7 +295,7 @@ class RecordEncoder(Encoder):
         except CorruptRecord as error:
             where = self._source.pack.where(self._source.row(index), name)
             raise BadInput(f"{where}: does not decode: {error.message}") from error
-        return record, []
+        return record, [], []
 
     def _step(self, field: Field) -> _FromPack:
         """How one field's bytes come about."""

@@ -40,13 +40,14 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part, and what became of its samples."""
+    """A finished part, and what became of its samples. findings: how many of them have each, see findings.py."""
 
     part: Part
     bytes_in: int
     bytes_out: int
     skipped: list[list[str]] = field(default_factory=list)
     incomplete: list[list[str]] = field(default_factory=list)
+    findings: Mapping[str, int] = field(default_factory=dict)
 
 
 class Journal:
@@ -116,7 +117,8 @@ class Journal:
                 _pairs(line["skipped"]),
                 _pairs(line["incomplete"]),
             )
-            return FinishedPart(part, _count(line["bytes_in"]), _count(line["bytes_out"]), skipped, incomplete)
+            sizes = _count(line["bytes_in"]), _count(line["bytes_out"])
+            return FinishedPart(part, *sizes, skipped, incomplete, _counts(line.get("findings", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged() from error
 
@@ -176,6 +178,12 @@ def _count(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"expected a count, found {value!r:.40}")
     return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected counts, found {value!r:.40}")
+    return {name: _count(count) for name, count in value.items()}
 
 
 def _pairs(value: Any) -> list[list[str]]:

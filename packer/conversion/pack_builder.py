@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from packer import __version__, formats
+from packer.conversion import findings
 from packer.conversion.encode import Encoded, Failure, encoder_of
 from packer.conversion.estimate import Estimate, estimate
 from packer.conversion.journal import PACK, FinishedPart, Journal
@@ -213,6 +215,7 @@ class PackBuilder:
             writer.write(result.record)
             written.piece.add(result.key, result.crc32s, result.record)
             written.samples += 1
+            written.findings.update(result.findings)
             if result.incomplete:
                 said = manifest_bounds.shortened(result.incomplete)
                 written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
@@ -228,7 +231,9 @@ class PackBuilder:
         digest, _ = ordered_map(_call, work, threads=2)
         size = part_bytes(path)
         part = Part(written.name, written.samples, size, str(digest))
-        self.journal.add(FinishedPart(part, written.bytes_in, size, written.skipped, written.incomplete))
+        self.journal.add(
+            FinishedPart(part, written.bytes_in, size, written.skipped, written.incomplete, dict(written.findings))
+        )
 
     def _manifest(self) -> Manifest:
         """Merge the index and put the manifest together; what an earlier try left of them was swept away."""
@@ -269,6 +274,13 @@ class PackBuilder:
             written_by=f"packer {__version__}",
             skipped=tuple(self.plan.source.left_out),
         ).sealed()
+
+    def findings(self) -> list[str]:
+        """What is to be said of all samples once they are packed."""
+        total: Counter[str] = Counter()
+        for done in self.journal.finished.values():
+            total.update(done.findings)
+        return findings.notes(total)
 
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.carried.left
@@ -316,6 +328,7 @@ class _Written:
     samples: int = 0
     skipped: list[list[str]] = field(default_factory=list)
     incomplete: list[list[str]] = field(default_factory=list)
+    findings: Counter[str] = field(default_factory=Counter)
 
 
 def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:

@@ -3,7 +3,7 @@
 What can be refused is refused before a million files are listed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -27,10 +27,12 @@ from packer.conversion.pack_builder import PackBuilder
 from packer.conversion.plan import Plan, enlarged, make_plan
 from packer.conversion.presets import PresetName
 from packer.conversion.source_spec import SourceSpec, check_folder
-from packer.errors import InvalidRequest, PackerError
+from packer.errors import InvalidRequest, PackerError, printable
 from packer.files.file_io import free_bytes
+from packer.files.safe_paths import folded
 from packer.files.work_folder import work_folder
 from packer.schema import Schema
+from packer.sources._parse.listing import counted
 from packer.sources.base import Source
 from packer.system.progress import ProgressCallback, ProgressCounter
 
@@ -95,7 +97,8 @@ def convert(
     lists the samples, or for all of them a share of 0 to 1. threads: None for all usable cores; the pack does not
     depend on it. overwrite: replace a pack that is there. restart: throw unfinished work of an earlier run away.
     progress: called with a packer.system.progress.Progress before the first sample and after each; its bytes are those
-    read. on_note: called with lines on the source that are worth knowing, before the first sample is read.
+    read. on_note: called with lines that are worth knowing, those on the source before the first sample is read; the
+    summary's notes are the same lines.
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
@@ -133,10 +136,17 @@ def convert(
         overwrite=overwrite,
         restart=restart,
     )
-    opened, options = request.opened(on_note)
+    note = on_note or _unheard
+    notes: list[str] = []
+
+    def take(line: str) -> None:
+        notes.append(line)
+        note(line)
+
+    opened, options = request.opened(take)
     counter = ProgressCounter(len(opened), progress)
     existing = "overwrite" if overwrite else "refuse"
-    return convert_source(
+    summary = convert_source(
         opened,
         request.pack,
         options,
@@ -145,6 +155,9 @@ def convert(
         progress=counter.add,
         earlier=counter.add_resumed,
     )
+    for line in summary.notes:
+        note(line)
+    return replace(summary, notes=(*notes, *summary.notes))
 
 
 @dataclass(frozen=True)
@@ -310,4 +323,34 @@ def _warnings(source: Source, asked: ConversionOptions) -> list[str]:
             f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
             "moves; kind boxes moves along"
         )
+    alike = _alike_names(source)
+    if alike:
+        first, second = map(printable, alike[0])
+        found.append(
+            f"{counted(len(alike), 'file')} named as another but for case or the spelling of accents, such as "
+            f"{second!r} and {first!r}: packer extract, which writes what every file system can hold, will refuse "
+            "them; rename one"
+        )
     return found
+
+
+def _alike_names(source: Source) -> list[tuple[str, str]]:
+    """Pairs of files that some file system takes for one, so that they cannot be extracted; none of a pack."""
+    if source.is_encoded:
+        return []
+    seen, twice = set[int](), set[int]()  # hashes: a million names are a third of what they are as text
+    for name in _file_names(source):
+        key = hash(folded(name))
+        (twice if key in seen else seen).add(key)
+    names: dict[str, str] = {}
+    found = []
+    for name in _file_names(source) if twice else ():
+        text = folded(name)
+        if hash(text) in twice and names.setdefault(text, name) != name:
+            found.append((names[text], name))
+    return found
+
+
+def _file_names(source: Source) -> Iterator[str]:
+    begin = len(str(source.root)) + 1
+    return (str(path)[begin:] for row in range(len(source)) for path in source.files(row))

@@ -2,10 +2,10 @@
 
 What a source may rely on and what others rely on:
 
-* Making one scans the folder (names only: no file is opened but tables, the first bytes of files that may be pictures
-  though their names do not say so, and a few pictures where names leave open whether they are masks) and settles the schema, the order and what is missing. It raises BadInput,
-  naming all culprits, where files contradict each other. Pictures that it cannot read are in `unread`: whoever packs it
-  refuses them, or lists them as skipped.
+* Making one scans the folder and settles the schema, the order and what is missing. No file is opened but tables, the
+  first bytes of files that may be pictures though their names do not say so, and a few pictures where names leave open
+  whether they are masks. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it
+  cannot read are in `unread`: whoever packs it refuses them, or lists them as skipped.
   It raises InvalidRequest for a folder that is not there, as `_parse.listing.scan` does, and for one that holds no such
   data set, saying what was expected in it.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
