@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from packer.tools.advise.prediction import (
     recommended,
     thrifty,
 )
-from packer.tools.advise.trial import SourceSample, TrialRunner
+from packer.tools.advise.trial import Loss, SourceSample, TrialRunner
 from packer.tools.repeated_runs import table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
@@ -66,7 +66,8 @@ class Advice:
 
     reading: of the source's files, None of a pack. copying: bytes/s in memory. shared: shared memory.
     target: where the pack may go. best: None where nothing fits. left_out: what was not tried, with the reason.
-    sizes: those that keep what a zoom shows. has_grasps: whether a preset of convert is for it.
+    sizes: those that keep what a zoom shows. losses: of the others, what they lose. has_grasps: whether a preset of
+    convert is for it.
     """
 
     question: Question
@@ -85,6 +86,7 @@ class Advice:
     thrifty: Prediction | None
     left_out: Sequence[str] = field(default=())
     sizes: Sequence[str | None] = field(default=(None,))
+    losses: Mapping[str, Loss] = field(default_factory=dict)
     has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
@@ -143,6 +145,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         thrifty=thrifty(predictions, best, good, now=now) if best else None,
         left_out=run.left_out,
         sizes=good,
+        losses={size: sampling.loss(geometry, size) for size in sizes if size is not None and size not in good},
         has_grasps=bool({"grasps", "grasp_rows"} & set(source.schema.names)),
     )
 
@@ -321,10 +324,30 @@ def verdict(advice: Advice, unit: str) -> Iterator[str]:
         yield f"  {advice.line(less)}"
     yield "Paste:"
     yield f"  {advice.line(best)}"
+    yield from _smaller(advice, best, unit)
     if advice.has_grasps:
         words = f"{shell_word(str(advice.question.path))} {shell_word(str(advice.target))}"
         yield "For GG-CNN or GR-ConvNet, whose items show less than whole pictures (or --preset grconvnet):"
         yield f"  packer convert {words} --preset ggcnn"
+
+
+def _smaller(advice: Advice, best: Prediction, unit: str) -> Iterator[str]:
+    """The usual size, which is just above the output's: how fast it is, and what it loses."""
+    for size, loss in advice.losses.items():
+        one = next((one for one in advice.predictions if one.candidate.size == size and not one.candidate.codecs), None)
+        if one is None:
+            continue
+        lost = (
+            f"{loss.share:.0%} of what training shows has fewer pixels than from the source, half of that less than "
+            f"{loss.sides:.0%} of each side"
+            if loss.share
+            else "nothing was lost in the crops that were tried"
+        )
+        yield (
+            f"The usual size, --resize {size}: {_named(one)}: {one.rate:.0f} {unit}, {one.rate / best.rate:.1f} times "
+            f"the recommended row; {one.pack_bytes / 1e9:.3f} GB; {lost}:"
+        )
+        yield f"  {advice.line(one)}"
 
 
 def _passed_over(advice: Advice, best: Prediction, unit: str) -> Iterator[str]:
@@ -344,7 +367,7 @@ def _objection(one: Prediction, advice: Advice) -> str | None:
     if one.candidate.loses:
         return "it makes pictures worse (*)"
     if one.candidate.size not in advice.sizes:
-        return f"at size {one.candidate.size} a zoom or crop of {advice.geometry} misses pixels that training shows"
+        return f"at size {one.candidate.size} zooms and crops of {advice.geometry} have fewer pixels to show"
     return None if one.fits_disk else "it does not fit on the disk"
 
 
@@ -385,5 +408,6 @@ def document(advice: Advice) -> dict[str, Any]:
         "memory_bytes": advice.rates.memory_bytes,
         "shared_memory_bytes": advice.shared.free_bytes if advice.shared else None,
         "left_out": list(advice.left_out),
+        "losses": {size: vars(loss) for size, loss in advice.losses.items()},
         "predictions": rows,
     }

@@ -5,6 +5,7 @@ reading them takes: the first one is loaded, and of the others that difference i
 the noise of loading would hide.
 """
 
+import math
 import os
 import statistics
 import time
@@ -28,7 +29,7 @@ from packer.conversion.unsampled_files import choose
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, InvalidRequest
 from packer.files.file_io import remove
-from packer.geometry import Geometry, Resize
+from packer.geometry import Geometry, Resize, View
 from packer.images import sniff
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources.base import Source
@@ -152,9 +153,21 @@ _SAMPLES = 64
 _PIXEL_BYTES = 192 << 20  # of all that are drawn
 _LOOKED_AT = 8  # samples whose pictures are looked at
 _SIZED = 2000  # samples whose files are asked for their size
+_DRAWS = 8  # of a sample
+_AS_SHARP = 0.99  # of the pixels of a side
 _BYTES = {"image": 3, "depth": 4, "mask": 1}
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
 LABELLED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """share: of the pictures that a geometry makes, those with fewer pixels than from the source. sides: the median of
+    these, pixels of a side to those from the source.
+    """
+
+    share: float
+    sides: float
 
 
 @dataclass(frozen=True)
@@ -237,8 +250,26 @@ class SourceSample:
         found = [str(size) for size in (2 * made, round(made * 8 / 7)) if size < shorter]
         return [None, *found], [None, *(size for size in found if int(size) >= 2 * made)]
 
+    def loss(self, geometry: Geometry, size: str) -> "Loss":
+        """What a size loses of what the geometry shows, over draws of chance for a few of the samples."""
+        resize, random = Resize.parse(size), np.random.default_rng(0)
+        kept = []
+        for shapes in self._shapes:
+            height, width = shapes[self.pictures[0]]
+            stored = min(1.0, _scale(resize.view(height, width)))
+            for _ in range(_DRAWS):
+                shown = _scale(geometry.view(height, width, random.random(geometry.draws).tolist()))
+                kept.append(min(1.0, stored / min(1.0, shown)))
+        blurred = [share for share in kept if share < _AS_SHARP]
+        return Loss(len(blurred) / len(kept), statistics.median(blurred) if blurred else 1.0)
+
     def _files(self, rows: Sequence[int]) -> list[Path]:
         return sorted({path for row in rows for path in self.source.files(row) if path.is_file()})
+
+
+def _scale(view: View) -> float:
+    """Output pixels per pixel of a side."""
+    return math.sqrt(abs(float(np.linalg.det(np.asarray(view.array)[:, :2]))))
 
 
 def _size(path: Path) -> int:
