@@ -19,7 +19,7 @@ from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.conversion import findings
 from packer.conversion.pack_source import PackSource
-from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.conversion.plan import HOW_TO_FRAME, MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_boxes, upright
@@ -147,11 +147,7 @@ class SampleEncoder(Encoder):
             return False
         frame = self._plan.options.sidecar_frame
         if frame is None:
-            raise BadInput(
-                f"its picture has EXIF orientation {picture.orientation}: say whether the files of --sidecar lie over "
-                "the picture as viewers show it (--exif rotate --sidecar-frame upright: labelme, CVAT, browsers), or "
-                "over its pixels as stored (--sidecar-frame stored)"
-            )
+            raise BadInput(f"its picture has EXIF orientation {picture.orientation}{HOW_TO_FRAME}")
         return frame == "upright"
 
     def _placed_boxes(self, field: Field, boxes: Any, picture: _Picture) -> Any:

@@ -164,16 +164,21 @@ class PackBuilder:
     def _check_failures(self) -> None:
         """Raise BadInputs; no other run can go on from there, since its source or its options will differ."""
         root = self.plan.source.root
-        if self._failures and self.plan.options.on_error == "raise":
-            count = f"{len(self._failures)} of {len(self.plan.source)} samples cannot be packed:"
-            message, reasons = f"{root}: {count}", [failure.reason for failure in self._failures]
-        elif not any(done.part.samples for done in self.journal.finished.values()):
+        if self._is_refused:
+            self.journal.remove()
+            raise self.plan.refusal([failure.reason for failure in self._failures])
+        if not any(done.part.samples for done in self.journal.finished.values()):
             message = f"{root}: no sample can be packed:"
             reasons = [reason for done in self.journal.finished.values() for _, reason in done.skipped]
         else:
             return
         self.journal.remove()
         raise BadInputs(message, reasons=reasons)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether nothing will be packed, so that what is left is only read to name every bad file."""
+        return self.plan.options.on_error == "raise" and bool(self._failures or self.plan.unread)
 
     def _is_done(self, number: int) -> bool:
         done = self.journal.finished.get(self.plan.part_name(number))
@@ -211,7 +216,7 @@ class PackBuilder:
             written.skipped.append([result.key, manifest_bounds.shortened(result.reason)])
             if self.plan.options.on_error == "skip":
                 self._note(written.skipped[-1])
-        elif not self._failures or self.plan.options.on_error == "skip":
+        elif not self._is_refused:
             writer.write(result.record)
             written.piece.add(result.key, result.crc32s, result.record)
             written.samples += 1
@@ -223,7 +228,7 @@ class PackBuilder:
 
     def _finish(self, written: "_Written") -> None:
         """Hash a part and bring it to disk with its index piece, both at once; then the journal names it."""
-        if self._failures and self.plan.options.on_error == "raise":
+        if self._is_refused:
             return
         path = self.journal.pack / written.name
         piece = self.journal.pieces / written.name

@@ -6,7 +6,7 @@ A plan depends on the source and the options alone, never on threads, time or ma
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,12 +25,17 @@ ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
 _PROBES = 16
+HOW_TO_FRAME = (
+    ": say whether the files of --sidecar lie over the picture as viewers show it (--exif rotate --sidecar-frame "
+    "upright: labelme, CVAT, browsers), or over its pixels as stored (--sidecar-frame stored)"
+)
 
 
 @dataclass(frozen=True)
 class Plan:
     """parts: first and last + 1 sample of each. sizes: source bytes of each sample. defaulted: fields whose codec was
-    chosen here, so that a lossless file is not made lossy without being asked. carried: files of no sample."""
+    chosen here, so that a lossless file is not made lossy without being asked. carried: files of no sample. links: what
+    is wrong with links that lead nowhere or out of the source, which reading them says again."""
 
     source: Source
     options: ConversionOptions
@@ -42,6 +47,25 @@ class Plan:
     fingerprint: str
     defaulted: frozenset[str]
     carried: UnsampledFiles
+    links: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> Sequence[tuple[str, str]]:
+        """Pictures in formats that nobody reads, for which nothing is packed: none where bad samples are left out."""
+        return self.source.unread if self.options.on_error == "raise" else ()
+
+    def refusal(self, reasons: Sequence[str]) -> BadInput:
+        """What is raised for bad samples. reasons: of those that cannot be read, a line each; unread ones are added."""
+        root, unread = self.source.root, len(self.unread)
+        asked = f"{self.source.unread_message}; or --on-error skip, which leaves them out and lists them"
+        if not reasons:
+            return BadInput(f"{root}: {asked}")
+        turned = [reason for reason in reasons if HOW_TO_FRAME in reason]
+        lines = [*([asked] if unread else []), *reasons]
+        if len(turned) > 1:
+            lines = [*(line.replace(HOW_TO_FRAME, "") for line in lines), f"of all that are turned{HOW_TO_FRAME}"]
+        count = f"{len(reasons) + unread} of {len(self.source) + unread} samples cannot be packed:"
+        return BadInputs(f"{root}: {count}", reasons=lines)
 
     @cached_property
     def resize(self) -> Resize | None:
@@ -87,19 +111,19 @@ class Plan:
 def make_plan(source: Source, options: ConversionOptions) -> Plan:
     """Settle everything.
 
-    Raises InvalidRequest for options that do not fit the source, BadInput for a file that vanished and for pictures
-    that nobody reads, unless bad samples are to be left out.
+    Raises InvalidRequest for options that do not fit the source, BadInput for a file that vanished and where there is
+    no sample.
     """
-    if source.unread and options.on_error == "raise":
-        raise BadInput(
-            f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
-        )
     if not len(source):
+        if source.unread and options.on_error == "raise":
+            raise BadInput(
+                f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
+            )
         raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
     formats.load(options.to)
     schema, defaulted = _stored_schema(source, options)
     carried = choose(source, most_bytes=options.extras_bytes)
-    sizes, files, digest, fingerprint = _measure(source, options, carried)
+    sizes, files, digest, fingerprint, links = _measure(source, options, carried)
     is_whole = options.part_bytes is None and formats.load(options.to).Writer.one_part
     return Plan(
         source=source,
@@ -112,6 +136,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
         fingerprint=fingerprint,
         defaulted=defaulted,
         carried=carried,
+        links=links,
     )
 
 
@@ -231,13 +256,14 @@ def _lossy_fields(source: Source) -> frozenset[str]:
 
 def _measure(
     source: Source, options: ConversionOptions, carried: UnsampledFiles
-) -> tuple[npt.NDArray[np.int64], int, str, str]:
-    """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options."""
+) -> tuple[npt.NDArray[np.int64], int, str, str, tuple[str, ...]]:
+    """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options, links
+    that cannot be followed."""
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     known = source.provenance()
     if known is not None:
         identity.update(known.identity)
-        return known.sizes, known.files, known.digest, identity.hexdigest()
+        return known.sizes, known.files, known.digest, identity.hexdigest(), ()
     sizes = np.zeros(len(source), np.int64)
     content = hashlib.sha256()
     count = 0
@@ -250,18 +276,17 @@ def _measure(
         content.update(os.fsencode(source.key(index)) + b"\0")
         for path in source.files(index):
             name = _relative(str(path), root)
-            size, time_ns = links.state(index, name)
+            size, time_ns = links.state(name)
             content.update(b"%s\0%d\n" % (os.fsencode(name), size))
             identity.update(b"%d\n" % time_ns)
             sizes[index] += size
             count += 1
-    links.check(options)
     for path_text, size_bytes in carried.sizes.items():
         content.update(b"%s\0%d\n" % (os.fsencode(path_text), size_bytes))
     identity.update(b"".join(b"%d\n" % time_ns for time_ns in carried.identity))
     identity.update(content.digest())
     identity.update(json.dumps(source.schema.to_json(), sort_keys=True).encode())
-    return sizes, count, content.hexdigest(), identity.hexdigest()
+    return sizes, count, content.hexdigest(), identity.hexdigest(), tuple(links.reasons)
 
 
 class _Links:
@@ -270,10 +295,9 @@ class _Links:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._folder = source.folder
-        self._reasons: list[str] = []
-        self._samples: set[int] = set()
+        self.reasons: list[str] = []
 
-    def state(self, index: int, name: str) -> tuple[int, int]:
+    def state(self, name: str) -> tuple[int, int]:
         """Size and time of a file of a sample; 0 and the link's own time for a link that leads nowhere or out."""
         try:
             folder, inside = self._source.place(name)
@@ -282,18 +306,9 @@ class _Links:
             path = self._folder.root / name
             if not path.is_symlink():
                 raise BadInput(f"{path}: cannot read, it was there before; the folder changed, run again") from error
-            self._reasons.append(str(error))
-            self._samples.add(index)
+            self.reasons.append(str(error))
             return 0, path.lstat().st_mtime_ns
         return status.st_size, status.st_mtime_ns
-
-    def check(self, options: ConversionOptions) -> None:
-        """Raise BadInputs before anything is read; where bad samples are left out, reading them says the same."""
-        if self._reasons and options.on_error == "raise":
-            count = f"{len(self._samples)} of {len(self._source)} samples"
-            raise BadInputs(
-                f"{self._folder.root}: {count} cannot be packed, by reason of links:", reasons=self._reasons
-            )
 
 
 def _relative(path: str, root: str) -> str:

@@ -255,13 +255,15 @@ class ConversionRequest:
         plan = make_plan(opened, options)
         size, free = estimate(plan), free_bytes(self.pack.absolute().parent)
         refused: PackerError | None = None
+        if (plan.links and options.on_error == "raise") or plan.unread:
+            refused = plan.refusal(plan.links)
         try:  # the work folder is made as the real run makes it, and removed again
             with work_folder(self.pack.with_name(f".{self.pack.name}.partial"), NAMES) as work:
                 PackBuilder(plan, self.pack, work, threads=1, progress=lambda samples, size: None).rehearse(
                     restart=self.restart
                 )
         except PackerError as error:
-            refused = error
+            refused = refused or error
         return DryRun(plan, size, free, refused)
 
 
@@ -306,6 +308,8 @@ def _with_preset(name: PresetName, asked: ConversionOptions, schema: Schema) -> 
 def _warnings(source: Source, asked: ConversionOptions) -> list[str]:
     """What may surprise: pictures that grow, and texts whose coordinates no longer fit."""
     found = []
+    if source.unread and asked.on_error == "raise":
+        found.append(f"{source.unread_message}: nothing will be packed; the rest is read to name every bad file")
     larger, looked = enlarged(source, asked)
     if larger:
         found.append(

@@ -270,7 +270,7 @@ def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
     source = opened(root, "mask=../masks/{stem}.png:mask")
     with pytest.raises(LinkLeadsOut, match="masks/1.png: is a link out of the folder"):
         source[1]
-    with pytest.raises(BadInput, match="1 of 3 samples cannot be packed, by reason of links"):
+    with pytest.raises(BadInput, match="1 of 3 samples cannot be packed:\n.*is a link out of the folder"):
         convert(source, tmp_path / "pack", ConversionOptions())
     assert opened(root, "mask=../masks/{stem}.png:mask", follow_links=True)[1]["mask"] == mask(5)
 
@@ -432,9 +432,10 @@ def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
 def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
     root = turned_set(tmp_path / "in", frame="upright")
     source = opened(root, *FRAMED, classes="none")
-    with pytest.raises(BadInputs, match="EXIF orientation 2: say whether the files of --sidecar lie over") as caught:
+    with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
         convert(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
+    assert str(caught.value).count("say whether the files of --sidecar lie over") == 1
     with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
         ConversionOptions(sidecar_frame="upright")
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionSummary, convert
 from packer.conversion.options import ConversionOptions
-from packer.conversion.plan import make_plan
+from packer.conversion.request import ConversionRequest
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
@@ -68,8 +68,8 @@ def test_they_are_refused_with_counts_per_suffix_and_what_to_do(mixed: Path, tmp
     ):
         packed(mixed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(BadInput, match="2 pictures"):
-        make_plan(Source(mixed), ConversionOptions())  # a dry run
+    dry = ConversionRequest(mixed, tmp_path / "out").dry_run()
+    assert "2 pictures in formats that packer does not read" in str(dry.refused)
 
 
 def test_where_bad_files_are_left_out_they_are_listed_and_not_carried_along(mixed: Path, tmp_path: Path) -> None:

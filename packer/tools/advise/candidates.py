@@ -68,6 +68,8 @@ def candidates(
     groups = []
     for size in sizes:
         plan = make_plan(source, ConversionOptions(to=common[0], resize=size, extras_bytes=0))
+        if plan.links:
+            raise plan.refusal(plan.links)
         pictures = [field for field in plan.schema if field.kind in PIXEL_KINDS]
         for codec, wanted, loses in _ways(pictures, is_resized=size is not None):
             asked = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)

@@ -1,0 +1,64 @@
+"""Bad files of all kinds are named in one run, and the remedy of many once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import packer
+from packer.errors import BadInputs
+from tests.support.command_line import run
+from tests.support.source_trees import mask, picture, write
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Three good pictures, one cut, one empty, one HEIC, one link out of the folder and one that leads nowhere."""
+    root = write(tmp_path / "in", {f"c/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(root, {"c/cut.jpg": picture(3, suffix=".jpg")[:300], "c/empty.png": b"", "c/x.heic": b"heic"})
+    write(tmp_path, {"elsewhere.jpg": picture(4, suffix=".jpg")})
+    (root / "c/out.jpg").symlink_to(tmp_path / "elsewhere.jpg")
+    (root / "c/gone.jpg").symlink_to("nowhere")
+    return root
+
+
+def test_every_bad_file_of_every_kind_is_named_in_one_run(mixed: Path, tmp_path: Path) -> None:
+    done = run("convert", mixed, tmp_path / "a.pack")
+    assert done.returncode == 3
+    error = done.stderr[done.stderr.index("packer: ") :]
+    assert "5 of 8 samples cannot be packed:" in error
+    for name in ("cut.jpg", "empty.png", "x.heic", "out.jpg", "gone.jpg"):
+        assert error.count(f"c/{name}") == 1, name
+    assert "nothing will be packed; the rest is read to name every bad file" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere.jpg", "in"]
+
+
+def test_a_dry_run_names_all_that_is_known_without_reading(mixed: Path, tmp_path: Path) -> None:
+    done = run("convert", mixed, tmp_path / "a.pack", "--dry-run", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["ok"] is False
+    for name in ("x.heic", "out.jpg", "gone.jpg"):
+        assert name in done.stderr
+
+
+def test_leaving_them_out_lists_them_all(mixed: Path, tmp_path: Path) -> None:
+    made = packer.convert(mixed, tmp_path / "a.pack", on_error="skip")
+    assert made.samples == 3
+    assert {key for key, _ in made.skipped} == {
+        f"c/{n}" for n in ("cut.jpg", "empty.png", "x.heic", "out.jpg", "gone.jpg")
+    }
+
+
+def test_a_remedy_of_many_is_said_once(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "in").mkdir()
+    for n in range(5):
+        Image.fromarray(np.zeros((48, 64, 3), np.uint8)).save(tmp_path / f"in/{n}.jpg", exif=exif)
+        write(tmp_path / "in", {f"{n}.png": mask(n)})
+    with pytest.raises(BadInputs) as caught:
+        packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars={"mask": ".png:mask"})
+    assert str(caught.value).count("--sidecar-frame upright") == 1
+    assert str(caught.value).count("its picture has EXIF orientation 6") == 5
