@@ -1,9 +1,7 @@
 """Grasp: what grasp networks (GG-CNN, GR-ConvNet) train on, exactly as their own loaders make it."""
 
-from packer.grasp.augmentation import TurnAndZoom
-from packer.grasp.dataset import GraspDataset
-from packer.grasp.drop_in_datasets import GGCNNDataset, GRConvNetDataset
-from packer.grasp.item_batch import as_input
+from packer.grasp.dataset import GGCNNDataset, GraspDataset, GRConvNetDataset, TurnAndZoom
+from packer.grasp.item_decoder import as_input
 from packer.grasp.metrics import angle_difference, best_grasp, iou, is_correct_grasp
 from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
 from packer.grasp.sample_splits import Fold, ListSplit, SliceSplit

@@ -1,7 +1,14 @@
-"""Dataset: GraspDataset, training items of GG-CNN and GR-ConvNet from a pack, replaces their data set classes."""
+"""Dataset: GraspDataset, training items of GG-CNN and GR-ConvNet from a pack, and their augmentation TurnAndZoom.
 
+GGCNNDataset and GRConvNetDataset have the constructors of the two projects' own classes, so that their scripts stay as
+they are: `examples/ggcnn.patch` and `examples/grconvnet.patch` put them in the place of `get_dataset`. Constructors:
+dougsm/ggcnn and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
+"""
+
+import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,12 +21,22 @@ from packer.datasets.batch import Batch
 from packer.datasets.batch_decoder import Take, take_new
 from packer.datasets.pack_dataset import Indices, PackDataset, Transform
 from packer.errors import InvalidRequest, WrongType, printable
-from packer.geometry import Geometry, draw
+from packer.geometry import Geometry, View, draw
+from packer.geometry.transforms.rotate import rotated
+from packer.geometry.transforms.zoom import zoomed
 from packer.grasp import targets
-from packer.grasp.augmentation import TurnAndZoom
-from packer.grasp.item_batch import NAMES, GraspBatchDecoder, ItemForm, normalised
-from packer.grasp.item_reader import DEPTH, RGB, GraspItem, ItemReader, label_field
-from packer.grasp.sample_splits import SPLITS, Split
+from packer.grasp.item_decoder import (
+    DEPTH,
+    NAMES,
+    RGB,
+    GraspBatchDecoder,
+    GraspItem,
+    ItemForm,
+    ItemReader,
+    label_field,
+    normalised,
+)
+from packer.grasp.sample_splits import SPLITS, SliceSplit, Split
 from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
@@ -29,6 +46,30 @@ from packer.schema import PIXEL_KINDS
 Pixels = Literal["float32", "uint8"]
 PIXELS: tuple[Pixels, ...] = get_args(Pixels)
 Number = Any  # a number, or a tensor of one
+TURNS = (0.0, math.pi / 2, 2 * math.pi / 2, 3 * math.pi / 2)  # radians, counter-clockwise as seen
+LEAST_ZOOM = 0.5
+
+
+@dataclass(frozen=True)
+class TurnAndZoom(Geometry):
+    """One of four turns, and a zoom that shows between 0.5 and 1 of both sides; each may be left out.
+
+    GraspDataset uses the two numbers, about the place that it turns about; `view` turns about the picture's middle.
+    """
+
+    turn: bool = True
+    zoom: bool = True
+    draws = 2
+
+    def chosen(self, random: Sequence[float]) -> tuple[float, float]:
+        """Turn in radians and zoom of these random numbers."""
+        rot = TURNS[int(random[0] * len(TURNS))] if self.turn else 0.0
+        return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
+
+    def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
+        """The view for a picture of that size."""
+        rot, zoom = self.chosen(random)
+        return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
 
 class GraspDataset(PackDataset):
@@ -120,7 +161,7 @@ class GraspDataset(PackDataset):
         return {**super().__getstate__(), "_means": None}
 
     def _check_names(self, pack: Pack) -> None:
-        """Nothing: the names of `as_tuple` are those of items here."""
+        """Checks nothing: the names of `as_tuple` are those of items here."""
 
     def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
         return self._rule.indices(pack) if self._rule is not None else super()._select(pack, split)
@@ -131,22 +172,22 @@ class GraspDataset(PackDataset):
         return len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch's turns and zooms come, of a data set with a seed; also in workers that run already."""
+        """Set the epoch of the random turns and zooms, of a data set with a seed; also in workers that run already."""
         self._epoch.fill_(epoch)
 
     # ---- items
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """The item through a TurnAndZoom with given random numbers."""
-        made = self.assembly([index], geometry, random=[random], take=take_new)
+        made = self.batch_decoder([index], geometry, random=[random], take=take_new)
         made.fill(0, 1)
         item = tuple(Batch(made.fields(), 1, NAMES)[0])
         return self.transform(item) if self.transform else item
 
-    def assembly(
+    def batch_decoder(
         self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
     ) -> GraspBatchDecoder:
-        """These items as a batch in the making; raises InvalidRequest for a geometry that is no TurnAndZoom."""
+        """The decoder of a batch of these items; raises InvalidRequest for a geometry that is no TurnAndZoom."""
         if not isinstance(geometry, TurnAndZoom):
             raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
         places = self.places(indices)
@@ -204,3 +245,68 @@ class GraspDataset(PackDataset):
 def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:
     owner = np.zeros(len(item.points), np.int64)
     return targets.moved(item.points, owner, [item.frame], np.asarray([rot]), np.asarray([zoom]))
+
+
+# ---- with the constructors of the networks' own data sets
+
+
+class GGCNNDataset(GraspDataset):
+    """Items of GG-CNN from a pack of Cornell or Jacquard; see GraspDataset."""
+
+    def __init__(
+        self,
+        file_path: str | PathLike[str],
+        start: float = 0.0,
+        end: float = 1.0,
+        ds_rotate: float = 0.0,
+        *,
+        output_size: int = 300,
+        include_depth: bool | int = True,
+        include_rgb: bool | int = False,
+        random_rotate: bool = False,
+        random_zoom: bool = False,
+    ) -> None:
+        """file_path: the pack. start, end, ds_rotate: shares of the list of samples, see packer.grasp.SliceSplit.
+
+        Raises as GraspDataset does.
+        """
+        super().__init__(
+            file_path,
+            output_size,
+            include_depth=bool(include_depth),
+            include_rgb=bool(include_rgb),
+            random_rotate=random_rotate,
+            random_zoom=random_zoom,
+            style="ggcnn",
+            split=SliceSplit(start, end, rotate=ds_rotate),
+        )
+
+
+class GRConvNetDataset(GraspDataset):
+    """Items of GR-ConvNet from a pack of Cornell or Jacquard; see GraspDataset. Its scripts split by samplers."""
+
+    def __init__(
+        self,
+        file_path: str | PathLike[str],
+        ds_rotate: float = 0.0,
+        *,
+        output_size: int = 224,
+        include_depth: bool | int = True,
+        include_rgb: bool | int = False,
+        random_rotate: bool = False,
+        random_zoom: bool = False,
+    ) -> None:
+        """file_path: the pack. ds_rotate: share of the samples that goes from the list's start to its end first.
+
+        Raises as GraspDataset does.
+        """
+        super().__init__(
+            file_path,
+            output_size,
+            include_depth=bool(include_depth),
+            include_rgb=bool(include_rgb),
+            random_rotate=random_rotate,
+            random_zoom=random_zoom,
+            style="grconvnet",
+            split=SliceSplit(0.0, 1.0, rotate=ds_rotate),
+        )

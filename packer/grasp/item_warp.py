@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.geometry import View, stretched
+from packer.geometry import View, resized_crop
 from packer.geometry.transforms.rotate import rotated
 from packer.geometry.warp.axis_aligned import inside, needed, place
 from packer.grasp.targets import Frame
@@ -75,7 +75,7 @@ def item_view(scene: SourcePicture, stored: View | None, rot: float, zoom: float
     about = View((1, 0, -x, 0, 1, -y), (1, 1)).then(turn).then(View((1, 0, x, 0, 1, y), (1, 1)))
     top, left, height, width = scene.window
     rows, columns = int(height * (1 - zoom)) // 2, int(width * (1 - zoom)) // 2
-    cut = stretched(top + rows, left + columns, height - 2 * rows, width - 2 * columns, size=size, antialias=False)
+    cut = resized_crop(top + rows, left + columns, height - 2 * rows, width - 2 * columns, size=size, antialias=False)
     view = about.then(cut)
     if quarters % 4:
         unturned = size[::-1] if quarters % 2 else size

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.grasp.polygon_fill import fill
+from packer.grasp.rectangles import fill
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -130,7 +130,7 @@ Maps = npt.NDArray[np.float32]
 def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
     """Draw rectangles into the maps of their samples; where they overlap, the last one counts.
 
-    points: int64 (N, 4, 2), row and column, from `labels.moved`. owner: int64 (N,), ascending: whose they are.
+    points: int64 (N, 4, 2), row and column, from `moved`. owner: int64 (N,), ascending: whose they are.
     widest: the opening in px at which the width is 1; wider ones are 1 too.
     out: float32 (4, samples, S, S), C-contiguous; all of it is written, in the order of MAPS.
     """
