@@ -5,11 +5,11 @@ from packer.geometry.random import draw, shuffled
 from packer.geometry.transforms.compose import Compose
 from packer.geometry.transforms.crop import CenterCrop, RandomCrop
 from packer.geometry.transforms.flip import RandomHorizontalFlip
-from packer.geometry.transforms.resize import Resize, stretched
+from packer.geometry.transforms.resize import Resize
 from packer.geometry.transforms.resized_crop import RandomResizedCrop
 from packer.geometry.transforms.rotate import RandomRotation
 from packer.geometry.transforms.zoom import RandomZoom
-from packer.geometry.view import Matrix, View, identity, move_boxes, move_points, upright
+from packer.geometry.view import Matrix, View, identity, move_boxes, move_points, resized_crop, upright
 
 __all__ = [
     "CenterCrop",
@@ -28,6 +28,6 @@ __all__ = [
     "move_boxes",
     "move_points",
     "shuffled",
-    "stretched",
+    "resized_crop",
     "upright",
 ]

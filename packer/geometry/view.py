@@ -67,6 +67,15 @@ def identity(height: int, width: int) -> View:
     return View((1.0, 0.0, 0.0, 0.0, 1.0, 0.0), (height, width))
 
 
+def resized_crop(
+    top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
+) -> View:
+    """The view that crops a box of whole px and resizes it, as torchvision's functional resized_crop does."""
+    sy, sx = size[0] / height, size[1] / width
+    # the box's edges (left - 0.5, ...) fall on the picture's (-0.5, ...)
+    return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
+
+
 def upright(orientation: int, height: int, width: int) -> View:
     """The view that shows a stored (height, width) picture upright; orientation is the EXIF value 1-8."""
     a, b, d, e = _ORIENTATIONS[orientation]

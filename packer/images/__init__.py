@@ -26,8 +26,8 @@ from packer.images.decode import (
     validate,
 )
 from packer.images.field_decoder import Decoder, StoredPicture
-from packer.images.header import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
-from packer.images.headers.detection import file_suffixes, sniff
+from packer.images.headers import file_suffixes, sniff
+from packer.images.headers.base import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 
 __all__ = [
     "DCT",

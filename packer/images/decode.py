@@ -1,4 +1,4 @@
-"""Decode: the pixels of each kind from each format, image as RGB, depth and mask as stored; and validation."""
+"""Decode: a picture file of any format -> pixels, images as RGB, depth and masks as stored; and strict validation."""
 
 import functools
 from dataclasses import dataclass
@@ -11,9 +11,8 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images.backends import libjpeg
-from packer.images.header import Buffer, Header
-from packer.images.headers import jpeg, npy
-from packer.images.headers.detection import check_end, sniff
+from packer.images.headers import check_end, jpeg, npy, sniff
+from packer.images.headers.base import Buffer, Header
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
@@ -57,18 +56,13 @@ class DecodeOptions:
         if self.dct not in DCTS:
             raise InvalidRequest(f"unknown dct {self.dct!r}; expected one of {', '.join(DCTS)}")
 
-    @property
-    def fast_dct(self) -> bool:
-        """Whether libjpeg's quicker inverse DCT is wanted."""
-        return self.dct == "fast"
-
 
 DEFAULT_OPTIONS = DecodeOptions()
 
 
 @functools.cache
 def _opencv() -> ModuleType:
-    """OpenCV's side, loaded when first needed: sniffing and plain JPEG do without."""
+    """The OpenCV backend, loaded when first needed: headers and ordinary JPEGs do not need it."""
     return import_or_explain("packer.images.backends.opencv", "decoding pictures")
 
 
@@ -141,10 +135,10 @@ def _jpeg(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, o
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels, fast_dct=options.fast_dct)
+        libjpeg.decode(buffer, found, pixels, fast_dct=options.dct == "fast")
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.fast_dct)
+    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.dct == "fast")
     return pixels if out is None else out
 
 

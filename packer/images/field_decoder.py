@@ -1,11 +1,11 @@
-"""Field decoder: the pictures of one field, decoded the way they are wanted, which is said once.
+"""Field decoder: decodes the pictures of one field, with options that are given once.
 
-What every batch does for every image is here, in few steps: an ordinary JPEG goes straight into the given memory, or
-through a view no further than the view shows. All else is packer.images.decode's.
+This is the fast path of every batch: an ordinary JPEG is decoded straight into the given memory, or as far as a view
+shows it. Everything else is left to packer.images.decode.
 
-Headers of JPEGs that begin alike are worked out once. The pictures of a set come from few encoders: up to their data
-they have the same bytes, but for their size and for the table of packer.images.restart_intervals. What a header says
-depends on these bytes alone, where there is one scan.
+Headers are cached: those of JPEGs that begin with the same bytes are parsed once. The pictures of a data set come from
+few encoders: up to their data they have the same bytes, but for their size and for the table of
+packer.images.restart_intervals. A header depends on these bytes alone, where there is one scan.
 """
 
 import struct
@@ -21,8 +21,8 @@ from packer.errors import DamagedImage
 from packer.geometry import View
 from packer.images.backends import libjpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from packer.images.header import MAX_PIXELS, Buffer, Header
-from packer.images.headers.detection import sniff
+from packer.images.headers import sniff
+from packer.images.headers.base import MAX_PIXELS, Buffer, Header
 from packer.images.restart_intervals import HEAD_BYTES
 from packer.registry import import_or_explain
 from packer.system.casting import target
@@ -52,14 +52,14 @@ class _HeaderForm:
 
 
 class HeaderCache:
-    """For one field; for many threads."""
+    """Parsed headers of one field's pictures; for many threads."""
 
     def __init__(self, max_pixels: int = MAX_PIXELS) -> None:
         self._max_pixels = max_pixels
         self._forms: tuple[_HeaderForm, ...] = ()
 
     def of(self, buffer: Buffer) -> Header:
-        """What sniff(buffer, max_pixels) gives, or raises."""
+        """The header, as sniff(buffer, max_pixels) returns or raises it."""
         for form in self._forms:
             try:
                 found = form.known.get(form.key(buffer))
@@ -71,6 +71,10 @@ class HeaderCache:
         if found.format == "jpeg" and found.scans == 1 and not found.progressive:
             self._keep(buffer, found)
         return found
+
+    def stats(self) -> list[int]:
+        """Headers that are kept, per form, the newest form first."""
+        return [len(form.known) for form in self._forms]
 
     def _keep(self, buffer: Buffer, found: Header) -> None:
         table_at = found.intervals.table_at if found.intervals is not None else 0
@@ -103,8 +107,8 @@ class StoredPicture(NamedTuple):
 
 
 @cache
-def _viewing() -> ModuleType:
-    """What views need, loaded when one is asked for: it brings OpenCV, which packing kept bytes does without."""
+def _region_decoder() -> ModuleType:
+    """Loaded with the first view: it imports OpenCV, which is not needed to pack files as they are."""
     return import_or_explain("packer.images.region_decoder", "resizing pictures")
 
 
@@ -124,7 +128,7 @@ class Decoder:
         self._options = options
         self._invalid = invalid
         self.read_header = HeaderCache(max_pixels).of  # the header of a file
-        self._fast_dct = options.fast_dct
+        self._fast_dct = options.dct == "fast"
         self._plain = kind == "image" and options.decoder != "opencv"
 
     def __call__(
@@ -184,7 +188,7 @@ class Decoder:
                 header=found,
                 out=out,
             )
-        show: Callable[[], Pixels] = _viewing().prepare_view(
+        show: Callable[[], Pixels] = _region_decoder().prepare_view(
             buffer, found, view, options=self._options, out=out, decoded=decoded
         )
         return show

@@ -1,4 +1,4 @@
-"""JPEG crop: the smaller JPEG that shows a part of a JPEG's picture, pixel for pixel.
+"""JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's picture.
 
 **With restart intervals** the part is a rectangle of whole intervals. The smaller file has the same header with another
 height and width, the data of those intervals row by row, and the markers between them numbered anew. A restart marker
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.header import Buffer, Header, Intervals
+from packer.images.headers.base import Buffer, Header, Intervals
 from packer.images.headers.jpeg import END
 from packer.images.restart_intervals import Bounds, bounds, codes_before, disagreement, markers_before, pairs
 from packer.system.thread_scratch import ThreadScratch
@@ -55,7 +55,7 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
     None where the file cannot be cut or too little would be cut away.
     """
-    layout = found.intervals
+    layout = found.scan.intervals if found.scan is not None else None
     if layout is None:
         return None
     top, left, height, width = box
@@ -177,7 +177,7 @@ class TopRows(NamedTuple):
 def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | None:
     """The rows that have to be decoded for a box, (top, left, height, width), at scale eighths / 8.
 
-    None where the file cannot be shortened or too little would be left out, and where it does not end with an end
+    None where the file cannot be truncated or too little would be left out, and where it does not end with an end
     marker: it lacks one, or has a tail that would be copied for nothing.
     """
     scan = found.scan
@@ -190,7 +190,7 @@ def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | Non
     return TopRows(kept, scan.size_at) if (found.height - kept) * found.width >= WORTH_PX else None
 
 
-def shortened(buffer: Buffer, kept: TopRows, scratch: ThreadScratch) -> memoryview:
+def truncated(buffer: Buffer, kept: TopRows, scratch: ThreadScratch) -> memoryview:
     """The file with a picture of these rows, in the scratch's memory."""
     size = len(buffer)
     file = scratch.file(size)[1][:size]

@@ -8,7 +8,7 @@ the stream at once. A string is one byte longer than the one that it was made of
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.header import Buffer, damaged
+from packer.images.headers.base import Buffer, damaged
 
 _CLEAR, _END, _FIRST = 256, 257, 258
 # libtiff's decoder has a table of 4096 + 1024 entries, for encoders that are late to clear it

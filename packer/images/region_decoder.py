@@ -1,4 +1,4 @@
-"""Region: the pixels that a crop or a view needs, at the scale that it needs, in as little work as the file allows.
+"""Region decoder: decodes the pixels that a crop or a view needs, at the scale that it needs, and little else.
 
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
@@ -33,7 +33,7 @@ from packer.geometry.warp.axis_aligned import needed, place, shrinking
 from packer.images import jpeg_crop
 from packer.images.backends import libjpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from packer.images.header import Buffer, Header
+from packer.images.headers.base import Buffer, Header
 from packer.images.jpeg_crop import FEWEST_PX, Box, TopRows, Window
 from packer.system.casting import target
 from packer.system.thread_scratch import ThreadScratch
@@ -114,9 +114,9 @@ def prepare_region(
     rows = jpeg_crop.rows(buffer, found, box, eighths) if box is not None and options.trusted else None
     if rows is not None:
         region = _reserved((rows.height, found.width), (0, 0), full, eighths)
-        return region, partial(_fill_rows, buffer, found, rows, region, options.fast_dct)
+        return region, partial(_fill_rows, buffer, found, rows, region, options.dct == "fast")
     array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
-    fill = partial(libjpeg.decode, buffer, found, array, eighths=eighths, fast_dct=options.fast_dct)
+    fill = partial(libjpeg.decode, buffer, found, array, eighths=eighths, fast_dct=options.dct == "fast")
     return Region(array, 0, 0, full, eighths), fill
 
 
@@ -133,13 +133,13 @@ def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, op
     # not before it is decoded: it comes from the caches then
     file = jpeg_crop.cut(buffer, found, kept, _scratch, table=options.interval_tables)
     if file is None:
-        _fill_from_whole(buffer, found, region, options.fast_dct)
+        _fill_from_whole(buffer, found, region, options.dct == "fast")
     else:
-        libjpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.fast_dct)
+        libjpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.dct == "fast")
 
 
 def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fast_dct: bool) -> None:
-    file = jpeg_crop.shortened(buffer, rows, _scratch)
+    file = jpeg_crop.truncated(buffer, rows, _scratch)
     try:
         libjpeg.library().decode(
             file, region.pixels, eighths=region.eighths, fast_dct=fast_dct, allow_trailing_data=True
@@ -219,7 +219,7 @@ def prepare_view(
     else:
         inner = view.of(region.top, region.left, region.eighths / FULL)
         placement = place(inner, *region.pixels.shape[:2])
-        show = partial(image.warp, region.pixels, inner, placement, shrunk=region.eighths < FULL, out=made)
+        show = partial(image.warp, region.pixels, inner, placement, prescaled=region.eighths < FULL, out=made)
     return partial(_in_turn, (fill, show) if decoded is None else (fill, decoded, show), result)
 
 

@@ -22,7 +22,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.header import Buffer, Header, Intervals, damaged
+from packer.images.headers.base import Buffer, Header, Intervals, damaged
 from packer.images.headers.jpeg import END, TABLE
 from packer.system.thread_scratch import ThreadScratch
 

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from packer.conversion.source_spec import SourceSpec, link_options
 from packer.datasets.batch import as_torch
 from packer.errors import UnknownKey
-from packer.geometry import Geometry, View, move_boxes, move_points, stretched
+from packer.geometry import Geometry, View, move_boxes, move_points, resized_crop
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, decode, sniff
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS, Field, Schema
@@ -87,7 +87,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         height, width = next(iter(sizes.values()))
         main = self.geometry.view(height, width, torch.rand(self.geometry.draws, dtype=torch.float64).tolist())
         return {
-            name: main if size == (height, width) else stretched(0, 0, *size, size=(height, width)).then(main)
+            name: main if size == (height, width) else resized_crop(0, 0, *size, size=(height, width)).then(main)
             for name, size in sizes.items()
         }
 

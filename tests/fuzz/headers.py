@@ -8,8 +8,8 @@ from PIL import Image
 
 from packer.errors import PackerError
 from packer.images.field_decoder import HeaderCache
-from packer.images.header import MAX_PIXELS, Header
-from packer.images.headers.detection import check_end, sniff
+from packer.images.headers import check_end, sniff
+from packer.images.headers.base import MAX_PIXELS, Header
 from tests.fuzz.target import Disagreement
 
 _LEARNT = HeaderCache()  # of many files, as a field has them

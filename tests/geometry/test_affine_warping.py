@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from packer.geometry import CenterCrop, RandomCrop, Resize, View, identity
-from packer.geometry.transforms.resize import stretched
 from packer.geometry.transforms.rotate import rotated
 from packer.geometry.transforms.zoom import zoomed
+from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from tests.support import picture_files
 
@@ -149,7 +149,7 @@ def test_a_cut_looks_at_nothing_outside_of_it() -> None:
     other = image.copy()
     other[:10] = other[:, :10] = 0
     for antialias in (True, False):
-        view = stretched(10, 10, 25, 30, size=(17, 21), antialias=antialias)
+        view = resized_crop(10, 10, 25, 30, size=(17, 21), antialias=antialias)
         assert np.array_equal(warp(image, view, "image"), warp(other, view, "image"))
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, View, draw, upright
-from packer.geometry.transforms.resize import stretched
 from packer.geometry.transforms.rotate import rotated
+from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, Decoder, decode, sniff
 from packer.images.backends import libjpeg
@@ -28,10 +28,10 @@ FILES = {
 }
 VIEWS = {
     "crop": View((1.0, 0.0, -31.0, 0.0, 1.0, -17.0), (60, 70)),
-    "crop and resize": stretched(13, 21, 80, 100, size=(64, 64), antialias=False),
-    "enlarged": stretched(13, 21, 20, 30, size=(64, 64), antialias=False),
-    "mirrored": stretched(13, 21, 80, 100, size=(64, 64), antialias=False).then(upright(2, 64, 64)),
-    "turned": stretched(13, 21, 80, 100, size=(64, 48), antialias=False).then(upright(6, 64, 48)),
+    "crop and resize": resized_crop(13, 21, 80, 100, size=(64, 64), antialias=False),
+    "enlarged": resized_crop(13, 21, 20, 30, size=(64, 64), antialias=False),
+    "mirrored": resized_crop(13, 21, 80, 100, size=(64, 64), antialias=False).then(upright(2, 64, 64)),
+    "turned": resized_crop(13, 21, 80, 100, size=(64, 48), antialias=False).then(upright(6, 64, 48)),
     "framed": View((1.0, 0.0, 10.0, 0.0, 1.0, -100.0), (80, 80)),
     "elsewhere": View((1.0, 0.0, 1000.0, 0.0, 1.0, 0.0), (8, 9)),
 }
@@ -52,7 +52,7 @@ def test_pixels_are_those_of_the_whole_picture_warped(name: str, view: str, deco
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_rotation_is_that_of_the_whole_picture(name: str) -> None:
-    view = rotated(20, 150, 210).then(stretched(40, 60, 50, 60, size=(90, 100), antialias=False))
+    view = rotated(20, 150, 210).then(resized_crop(40, 60, 50, 60, size=(90, 100), antialias=False))
     expected = warp(decode(FILES[name], "image"), view, "image").astype(int)
     found = Decoder("image")(FILES[name], view)
     # OpenCV counts in 1/32 px from the corner of what it is given
@@ -85,7 +85,7 @@ def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
     size = round(128 / scale / 1.2), round(160 / scale / 1.2)
     whole = np.asarray(Image.fromarray(decode(FILES[name], "image")))
     asked.clear()
-    found = Decoder("image")(FILES[name], stretched(*box, size=size))
+    found = Decoder("image")(FILES[name], resized_crop(*box, size=size))
     assert set(asked) == {8 // scale}
     cut = Image.fromarray(whole[8:136, 16:176])
     assert psnr(found, np.asarray(cut.resize(size[::-1], Image.Resampling.BILINEAR))) > 33

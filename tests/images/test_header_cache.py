@@ -79,10 +79,10 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for comment in range(4):
             longer = file[:2] + b"\xff\xfe" + (2 + comment).to_bytes(2, "big") + bytes(comment) + file[2:]
             assert kept.of(longer) == sniff(longer)
-    assert len(kept._forms) <= 2 and all(len(form.known) <= 8 for form in kept._forms)
+    assert 1 <= len(kept.stats()) <= 2 and max(kept.stats()) <= 8
     long = KEPT[0][:2] + b"\xff\xfe" + (3000).to_bytes(2, "big") + bytes(2998) + KEPT[0][2:]
-    before = kept._forms
-    assert kept.of(long) == sniff(long) and kept._forms is before
+    before = kept.stats()
+    assert kept.of(long) == sniff(long) and kept.stats() == before
 
 
 def test_threads_get_what_each_asked_for() -> None:

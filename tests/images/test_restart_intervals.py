@@ -10,7 +10,7 @@ from PIL import Image
 
 from packer.errors import DamagedImage
 from packer.images import DecodeOptions, decode, restart_intervals, sniff, validate
-from packer.images.header import Intervals
+from packer.images.headers.base import Intervals
 from packer.images.region_decoder import decode_region
 from packer.images.restart_intervals import bounds, check_table, with_table
 from tests.support import picture_files, restart_jpegs

@@ -164,7 +164,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options, verify, shortened",
+    "options, verify, truncated",
     [
         ((), "first", True),
         ((), "always", True),
@@ -173,17 +173,17 @@ def photos(tmp_path: Path) -> Path:
         (("--validate", "header"), "first", False),
     ],
 )
-def test_only_validated_and_checked_bytes_are_shortened(
-    photos: Path, options: tuple[str, ...], verify: str, shortened: bool
+def test_only_validated_and_checked_bytes_are_truncated(
+    photos: Path, options: tuple[str, ...], verify: str, truncated: bool
 ) -> None:
     pack = photos.parent / "set.pack"
     assert called("convert", photos, pack, *options).exit_code == 0
     crop = CenterCrop(64)
     expected = [np.asarray(packer.open(pack, geometry=crop, decoder="opencv")[index]["image"]) for index in range(6)]
-    with mock.patch.object(jpeg_crop, "shortened", wraps=jpeg_crop.shortened) as spied:
+    with mock.patch.object(jpeg_crop, "truncated", wraps=jpeg_crop.truncated) as spied:
         dataset = packer.open(pack, geometry=crop, verify=verify)
         found = [np.asarray(dataset[index]["image"]) for index in range(6)]
-    assert bool(spied.call_count) == shortened
+    assert bool(spied.call_count) == truncated
     assert np.array_equal(found, expected)
 
 

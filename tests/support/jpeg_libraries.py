@@ -17,7 +17,7 @@ import turbojpeg
 from packer.images.backends import libjpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.backends import turbojpeg as turbojpeg_backend
-from packer.images.header import Buffer, Header
+from packer.images.headers.base import Buffer, Header
 
 ABSENT: dict[str, str] = {}  # name -> why it does not work here
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packer.errors import InvalidRequest
 from packer.geometry.base import Geometry, as_size
-from packer.geometry.view import View
+from packer.geometry.view import View, resized_crop
 
 _WANTED_SIZE = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
 
@@ -53,11 +53,4 @@ class Resize(Geometry):
             size = (shorter, width * shorter // height) if height <= width else (height * shorter // width, shorter)
         else:
             size = as_size(self.size, "Resize")
-        return stretched(0, 0, height, width, size=size, antialias=self.antialias)
-
-
-def stretched(top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True) -> View:
-    """The view that shows a box of whole px, and nothing else, at that size."""
-    sy, sx = size[0] / height, size[1] / width
-    # the box's edges (left - 0.5, ...) fall on the picture's (-0.5, ...)
-    return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
+        return resized_crop(0, 0, height, width, size=size, antialias=self.antialias)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from packer.geometry.base import Geometry, as_range, as_size
-from packer.geometry.transforms.resize import stretched
-from packer.geometry.view import View
+from packer.geometry.view import View, resized_crop
 
 _TRIES = 10
 
@@ -51,7 +50,7 @@ class RandomResizedCrop(Geometry):
         if self.antialias and (shrink := min(h / size[0], w / size[1])) >= 2:
             grid = 1 << min(3, int(math.log2(shrink)))  # px that are one at the smallest scale that is not too small
             (top, h), (left, w) = _onto(grid, top, h, height), _onto(grid, left, w, width)
-        return stretched(top, left, h, w, size=size, antialias=self.antialias)
+        return resized_crop(top, left, h, w, size=size, antialias=self.antialias)
 
     def _box(self, height: int, width: int, random: Sequence[float]) -> tuple[int, int, bool]:
         """Height and width of the box, and whether it may lie anywhere."""

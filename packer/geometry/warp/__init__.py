@@ -35,14 +35,14 @@ Pixels = npt.NDArray[Any]
 
 
 def warp(
-    array: Pixels, view: View, kind: str, *, invalid: float | None = None, shrunk: bool = False, out: Any = None
+    array: Pixels, view: View, kind: str, *, invalid: float | None = None, prescaled: bool = False, out: Any = None
 ) -> Pixels:
     """`array` as the view shows it; dtype kept, C-contiguous, never the same memory as `array`.
 
     array: (H, W, C) uint8 for an image, (H, W) for a depth of any number type or a uint8 mask.
     invalid: the depth value of a missing pixel; what is not finite is missing in any case. An output pixel without
       enough valid ones becomes `invalid`, or NaN where none is given. 0 is an ordinary depth unless it is `invalid`.
-    shrunk: the picture was shrunk by a decoder, which took care of a part of the antialiasing.
+    prescaled: a decoder has scaled the picture down, which did a part of the antialiasing.
     out: as in packer.images.decode. Raises InvalidRequest for a view that cannot be turned back.
     """
     if kind not in PIXEL_KINDS:
@@ -53,7 +53,7 @@ def warp(
         )
     placement = place(view, array.shape[0], array.shape[1])
     if kind == "image":
-        return image.warp(array, view, placement, shrunk=shrunk, out=out)
+        return image.warp(array, view, placement, prescaled=prescaled, out=out)
     if placement is None:
         warped = mask.affine(array, view) if kind == "mask" else depth.affine(array, view, invalid=invalid)
         return deliver(warped, out=out)

@@ -23,20 +23,20 @@ Pixels = npt.NDArray[Any]
 
 _FROM_AREA = 2.0  # shrinking from which the area mean is taken
 _LEAST_VARIANCE = 0.002  # of a filter that does anything to 8 bit
-_SHRUNK_VARIANCE = 1 / 12  # of the pixels of a decoder that shrank: each is a mean over its square
+_PRESCALED_VARIANCE = 1 / 12  # of a prescaled picture's pixels: each is a mean over its square
 
 _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thread has its own
 
 
-def warp(array: Pixels, view: View, placement: Placement | None, *, shrunk: bool, out: Any) -> Pixels:
+def warp(array: Pixels, view: View, placement: Placement | None, *, prescaled: bool, out: Any) -> Pixels:
     """uint8 (H, W, C) as the view shows it; see packer.geometry.warp.warp."""
     made = target((*view.size, array.shape[2]), array.dtype, out=out)
     flat = made[..., 0] if made.shape[2] == 1 else made  # OpenCV drops an axis of length 1
     if placement is None:
-        _affine(array, view, flat, shrunk=shrunk)
+        _affine(array, view, flat, prescaled=prescaled)
     elif placement.frame is None:
         cut = array[placement.rows, placement.columns]
-        put(cut, placement, flat, antialias=view.antialias, shrunk=shrunk)
+        put(cut, placement, flat, antialias=view.antialias, prescaled=prescaled)
     else:
         flat.fill(0)
         part = np.empty((*flat[placement.frame].shape[:2], *flat.shape[2:]), array.dtype)
@@ -46,14 +46,14 @@ def warp(array: Pixels, view: View, placement: Placement | None, *, shrunk: bool
     return made if out is None else out
 
 
-def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, shrunk: bool = False) -> None:
+def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, prescaled: bool = False) -> None:
     """Fill `made` with what was cut out: scaled, transposed and flipped."""
     if placement.shape != placement.size:
         if not placement.transpose:
-            _resize(cut, made, antialias=antialias, shrunk=shrunk)
+            _resize(cut, made, antialias=antialias, prescaled=prescaled)
         else:
             upright = _upright_pixels.pixels(*placement.size, cut.shape[2])
-            _resize(cut, upright, antialias=antialias, shrunk=shrunk)
+            _resize(cut, upright, antialias=antialias, prescaled=prescaled)
             _done(made, cv2.transpose(upright, dst=made))
     elif placement.transpose:
         np.copyto(made, cut.swapaxes(0, 1).reshape(made.shape))
@@ -66,7 +66,7 @@ def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, shr
         _done(made, cv2.flip(made, placement.flip, dst=made))
 
 
-def _resize(cut: Pixels, made: Pixels, *, antialias: bool, shrunk: bool) -> None:
+def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> None:
     height, width = made.shape[:2]
     shrink = cut.shape[0] / height, cut.shape[1] / width
     if antialias and max(shrink) >= _FROM_AREA:
@@ -76,13 +76,13 @@ def _resize(cut: Pixels, made: Pixels, *, antialias: bool, shrunk: bool) -> None
             return
         cut = cv2.resize(cut, smaller, interpolation=cv2.INTER_AREA)
     elif antialias and max(shrink) > 1:
-        cut = _widened(cut, shrink, shrunk=shrunk)
+        cut = _widened(cut, shrink, prescaled=prescaled)
     _done(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
 
 
-def _widened(array: Pixels, shrink: tuple[float, float], *, shrunk: bool) -> Pixels:
+def _widened(array: Pixels, shrink: tuple[float, float], *, prescaled: bool) -> Pixels:
     """The array under the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2."""
-    have = _SHRUNK_VARIANCE if shrunk else 0.0
+    have = _PRESCALED_VARIANCE if prescaled else 0.0
     down, across = ((by * by - 1) / 6 - have for by in shrink)
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
     if size == (1, 1):
@@ -100,7 +100,7 @@ def _sigma(variance: float) -> float:
     return math.sqrt(-0.5 / math.log(neighbour / (1 - 2 * neighbour)))
 
 
-def _affine(array: Pixels, view: View, made: Pixels, *, shrunk: bool) -> None:
+def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None:
     border = cv2.BORDER_REPLICATE if inside(view, array.shape[0], array.shape[1]) else cv2.BORDER_CONSTANT
     top, left, height, width = needed(view, None, array.shape[0], array.shape[1])
     if not height:
@@ -116,7 +116,7 @@ def _affine(array: Pixels, view: View, made: Pixels, *, shrunk: bool) -> None:
         whole = View((1 / sx, 0.0, 0.5 / sx - 0.5, 0.0, 1 / sy, 0.5 / sy - 0.5), (height, width))
         view = whole.then(view)
     elif view.antialias and max(shrink) > 1:
-        part = _widened(part, shrink, shrunk=shrunk)
+        part = _widened(part, shrink, prescaled=prescaled)
     size = made.shape[1], made.shape[0]
     _done(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
 

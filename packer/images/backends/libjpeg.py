@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import DamagedImage, MissingPackage
-from packer.images.header import Buffer, Header
+from packer.images.headers.base import Buffer, Header
 from packer.images.headers.jpeg import END, has_end
 from packer.registry import import_or_explain
 

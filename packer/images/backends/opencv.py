@@ -5,8 +5,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import OutOfMemory
-from packer.images.header import Buffer, Header, damaged
 from packer.images.headers import jpeg, png, tiff
+from packer.images.headers.base import Buffer, Header, damaged
 from packer.schema import Value
 
 NAME = f"OpenCV {cv2.__version__}"

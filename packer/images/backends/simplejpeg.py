@@ -5,7 +5,7 @@ import numpy.typing as npt
 import simplejpeg
 
 from packer.images.backends.libjpeg import is_trailing_data
-from packer.images.header import Buffer, Header, damaged
+from packer.images.headers.base import Buffer, Header, damaged
 
 
 class Library:

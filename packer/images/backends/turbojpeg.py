@@ -16,7 +16,7 @@ import numpy.typing as npt
 import turbojpeg
 
 from packer.images.backends.libjpeg import is_trailing_data
-from packer.images.header import Buffer, Header, damaged
+from packer.images.headers.base import Buffer, Header, damaged
 
 _Request = tuple[Any, int, int, int, int, int, int, int]  # of tjDecompress2, without the handle
 _INT, _POINTER, _SIZE, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_char_p

@@ -6,8 +6,8 @@ Layout: ITU-T T.81 annex B (markers and segments); Adobe APP14 as in Adobe techn
 import re
 import struct
 
-from packer.images.header import MAX_SCAN_PIXELS, MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
 from packer.images.headers import exif
+from packer.images.headers.base import MAX_SCAN_PIXELS, MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
 
 MAGIC = b"\xff\xd8\xff"
 END = b"\xff\xd9"

@@ -8,8 +8,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from packer.images.header import Buffer, Header, damaged
 from packer.images.headers import exif
+from packer.images.headers.base import Buffer, Header, damaged
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 

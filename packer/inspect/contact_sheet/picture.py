@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.geometry import View, stretched
+from packer.geometry import View, resized_crop
 from packer.geometry.warp import warp
 from packer.geometry.warp.depth import is_valid
 from packer.inspect.contact_sheet.palette import HATCH, HATCH_PX, VOID, class_colour
@@ -36,11 +36,11 @@ def placing(height: int, width: int, box: tuple[int, int]) -> View:
     """The view that fits a picture into `box` (height, width); a tiny one is enlarged by a whole factor."""
     factor = min(box[0] / height, box[1] / width)
     if factor >= _TINY:
-        return stretched(0, 0, height, width, size=(height * int(factor), width * int(factor)))
+        return resized_crop(0, 0, height, width, size=(height * int(factor), width * int(factor)))
     size = min(box[0], max(1, round(height * factor))), min(box[1], max(1, round(width * factor)))
     if max(box[0] - size[0], box[1] - size[1]) <= _SLACK * min(box):  # cut at whole px, say
         size = box
-    return stretched(0, 0, height, width, size=size)
+    return resized_crop(0, 0, height, width, size=size)
 
 
 def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None = None) -> npt.NDArray[Any]:

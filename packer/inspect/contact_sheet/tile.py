@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from packer.codecs.base import StoredPicture
 from packer.errors import InvalidRequest
-from packer.geometry import View, move_boxes, move_points, stretched
+from packer.geometry import View, move_boxes, move_points, resized_crop
 from packer.geometry.warp.depth import is_valid
 from packer.inspect.contact_sheet.legend import NO_DEPTH, Mark, mask_marks, shape_marks
 from packer.inspect.contact_sheet.palette import GROUND
@@ -237,7 +237,7 @@ class Tiler:
         masks = {name: sample.values[name] for name in sample.views if self.reader.schema[name].kind == "mask"}
         if self._over in masks and self._main in sample.views:
             mask, main = masks[self._over], panels[self._main]
-            view = stretched(0, 0, *_size(mask), size=sample.views[self._main].size)
+            view = resized_crop(0, 0, *_size(mask), size=sample.views[self._main].size)
             panels[self._main] = main._replace(pixels=overlaid(main.pixels, fit(mask, view, "mask")))
         return [mark for name, mask in masks.items() for mark in mask_marks(name, mask)]
 
@@ -257,7 +257,7 @@ class Tiler:
         first, shown = (_size(sample.values[name]) for name in (self.reader.pictures[0], self._main))
         view = sample.views[self._main]
         if first != shown and min(first):
-            view = stretched(0, 0, *first, size=shown).then(view)
+            view = resized_crop(0, 0, *first, size=shown).then(view)
         canvas = np.ascontiguousarray(panels[self._main].pixels)
         panels[self._main] = panels[self._main]._replace(pixels=canvas)
         drawn: dict[str, ShapeCounts] = {}

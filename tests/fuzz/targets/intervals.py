@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from packer.errors import PackerError
 from packer.images import jpeg_crop, sniff, validate
-from packer.images.header import Header
+from packer.images.headers.base import Header
 from packer.images.restart_intervals import bounds
 from packer.system.thread_scratch import ThreadScratch
 from tests.fuzz.target import Disagreement

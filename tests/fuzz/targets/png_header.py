@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.images.headers import png
-from packer.images.headers.detection import check_end
+from packer.images.headers import check_end, png
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
 from tests.support import picture_files

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from packer.images.headers import tiff
-from packer.images.headers.detection import check_end
+from packer.images.headers import check_end, tiff
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
 from tests.support import picture_files
