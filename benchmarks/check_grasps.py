@@ -53,7 +53,7 @@ def golden(spec: str, key: str) -> tuple[list[str], list[float]]:
 def maps_of(dataset: GraspDataset, index: int, rot: float, zoom: float) -> Any:
     """float32 (4, S, S), through the data set's own batches."""
     numbers = (TURNS.index(rot) / 4, (zoom - 0.5) / 0.5)
-    made = dataset.assembly([index], dataset.geometry, random=[numbers], take=_take)
+    made = dataset.batch_decoder([index], dataset.geometry, random=[numbers], take=_take)
     made._zoom[:] = zoom  # noqa: SLF001  0.5 + (zoom - 0.5) is not always the same to the last bit, and 1 is never drawn
     made.fill(0, 1)
     return np.stack([each[0, 0] for each in made.fields()["maps"]])

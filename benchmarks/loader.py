@@ -68,7 +68,7 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     The median over shuffled batches of the whole set, so that files and index come from memory and not from caches.
     """
     data_set = packer.open(pack, fields=("image",))
-    reader, slabs, took = data_set.reader(), BufferPool(2), []
+    reader, pool, took = data_set.reader(), BufferPool(2), []
     order = np.random.default_rng(0).permutation(len(data_set))
     batches = [order[at : at + BATCH] for at in range(0, len(order) - len(order) % BATCH, BATCH)] or [order]
     with without_work():
@@ -76,11 +76,9 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
             for places in batches:
                 random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
                 started = time.thread_time()
-                assembly = BatchDecoder(
-                    reader, places, take=partial(take_from, slabs), geometry=geometry, random=random
-                )
-                assembly.fill(0, len(places))
-                assembly.fields()
+                decoder = BatchDecoder(reader, places, take=partial(take_from, pool), geometry=geometry, random=random)
+                decoder.fill(0, len(places))
+                decoder.fields()
                 took.append((time.thread_time() - started) / len(places))
     return statistics.median(took[len(batches) :]) * 1e6
 

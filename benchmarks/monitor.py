@@ -8,7 +8,7 @@ from typing import Any
 import base
 
 import packer
-from packer.system.nvml import Nvml
+from packer.system.resource_usage import Nvml
 
 STEP_S = 0.005
 KEYS = [f"class/photo-{number:05d}.jpg" for number in range(32)]

@@ -60,6 +60,4 @@ def nothing_leaks(tmp_path: Path) -> Iterator[None]:
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]
     assert not left, f"threads still run: {left}"
-    assert all(key in reader_cache.table._owners for key in reader_cache.table._entries), (
-        "a reader is open that nobody owns"
-    )
+    assert not reader_cache.open_readers.unowned(), "a reader is open that nobody owns"

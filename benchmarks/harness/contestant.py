@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness.job import PASSES, Job
 from benchmarks.harness.pictures import Picture
-from packer.system.process_usage import MemoryWatch, cpu_seconds
+from packer.system.resource_usage import MemoryWatch, cpu_seconds
 
 STEP = 16  # px between the pixels that are looked at in an epoch that counts
 

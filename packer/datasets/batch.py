@@ -71,10 +71,10 @@ class Batch(Sequence[Any]):
 
 
 class Ragged(list[Any]):
-    """Pictures of different sizes: fine one by one, but no batch."""
+    """Pictures of different sizes: valid one by one, but not as one tensor."""
 
     def refuse(self, name: str) -> None:
-        """Raise the error that tells what to do."""
+        """Raise MixedShapes, which says what to do."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise MixedShapes(
@@ -164,7 +164,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Collator:
-    """Puts samples together; for several threads."""
+    """Collates samples; for several threads."""
 
     def __init__(
         self, ragged: RaggedPolicy, *, schema: Schema | None = None, as_tuple: tuple[str, ...] | None = None
@@ -198,7 +198,7 @@ class Collator:
         return batch
 
     def samples(self, samples: Sequence[Any]) -> Any:
-        """Dicts, tuples and lists member by member, arrays and tensors stacked, numbers a tensor, others a list."""
+        """A batch: dicts, tuples and lists by member, arrays and tensors stacked, numbers as a tensor."""
         if isinstance(samples[0], dict):
             names = samples[0].keys()
             return self.fields({name: self._column(name, [sample[name] for sample in samples]) for name in names})
@@ -259,7 +259,7 @@ def _are_pictures(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _is_of(field: Field, value: Any) -> bool:
-    """Whether a value is still what the field holds, and not something that a transform has put in its place."""
+    """Whether a value fits the field, so that no transform has replaced it by something else."""
     if field.kind in _AS_THEY_ARE:
         return not isinstance(value, (np.ndarray, torch.Tensor))
     if not isinstance(value, (np.ndarray, torch.Tensor)) or value.ndim == 0:

@@ -1,4 +1,4 @@
-"""Batch decoder: decodes the pictures of one batch straight into the batch's memory, with any number of threads."""
+"""Batch decoder: decodes the samples of one batch straight into the batch's memory; many threads may share the work."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,47 +17,47 @@ from packer.formats.base import Record
 from packer.geometry import Geometry, View
 from packer.pack.sample_reader import SampleReader
 from packer.schema import PIXEL_KINDS, Field
-from packer.system.buffer_pool import BufferPool, Bytes, Slab
+from packer.system.buffer_pool import BufferPool, Bytes, PooledBuffer
 
-# how many samples are taken at once: of mapped parts, whose records take no memory, and of others. Crops by 8
-# took 2 to 8 % longer than by 32 in four runs, for what is left in the caches.
+# samples that are read at once: of mapped parts, whose records take no memory, and of others. Crops by 8 took 2 to
+# 8 % longer than by 32 in four runs: the interpreter's code stays in the caches for longer.
 _MAPPED, _READ = 32, 8
 _DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32"}
 
 Take = Callable[[int], tuple[torch.Tensor, Bytes]]  # size -> a flat uint8 tensor, and an array over the same memory
 
 
-def take_from(slabs: BufferPool[Slab], size: int) -> tuple[torch.Tensor, Bytes]:
-    """Memory that is used again when the last tensor over it is gone; the array keeps nothing back."""
-    slab = slabs.reserve(size)
-    return torch.from_numpy(np.frombuffer(slabs.give(slab, size), np.uint8)), slab.memory[:size]
+def take_from(pool: BufferPool[PooledBuffer], size: int) -> tuple[torch.Tensor, Bytes]:
+    """Memory of a pool, reused when the last tensor over it is freed; the array does not keep it."""
+    buffer = pool.reserve(size)
+    return torch.from_numpy(np.frombuffer(pool.give(buffer, size), np.uint8)), buffer.memory[:size]
 
 
 def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
-    """Fresh memory of the process, for batches that nobody gives back."""
+    """New memory of the process, which is not reused."""
     tensor = torch.empty(size, dtype=torch.uint8)
     return tensor, tensor.numpy()
 
 
 class BatchFiller(Protocol):
-    """A batch in the making: `fill` each slice once, from any thread, then ask for `fields`."""
+    """Fills a batch: call `fill` once for each slice, from any thread, then `fields`."""
 
     places: npt.NDArray[np.int64]
-    given_up: bool  # set when nobody wants the batch any more: `fill` returns early
+    given_up: bool  # set when the batch is no longer wanted: `fill` returns early
 
     @property
     def only_copies(self) -> bool:
-        """Whether nothing is decoded: then one slice is better than several."""
+        """Whether all values are only copied: one slice is faster than several then."""
 
     @property
     def at_once(self) -> int:
-        """How many samples of a slice are worked on at once."""
+        """How many samples of a slice are read before they are decoded."""
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the samples at those positions; other threads may fill other slices meanwhile."""
+        """Decode the samples at these positions; other threads may fill other slices at the same time."""
 
     def fields(self) -> dict[str, Any]:
-        """Name -> what the batch has."""
+        """Values of the batch by name."""
 
 
 class BatchDecoder:
@@ -94,11 +94,11 @@ class BatchDecoder:
 
     @property
     def only_copies(self) -> bool:
-        """Whether nothing is decoded: then one slice is better than several."""
+        """Whether all values are only copied: one slice is faster than several then."""
         return not self._read
 
     def fill(self, start: int, stop: int) -> None:
-        """Decode the samples at those positions, in pack order; other threads may fill other slices meanwhile."""
+        """Decode the samples at these positions; other threads may fill other slices at the same time."""
         for field in self._gathered:
             self._slots[field.name].gather(start, stop, self.places[start:stop])
         for begin in range(start, stop, self.at_once) if self._read else ():
@@ -118,7 +118,7 @@ class BatchDecoder:
                 decode()
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
-        """What decodes the pictures of a sample; its other values are put into their lists."""
+        """Functions that decode the pictures of a sample; its other values are decoded here."""
         reader = self._reader
         stored = {name: reader.stored_picture(index, name, record[name]) for name in self._slots if name in record}
         random = self._random[position] if len(self._random) else ()
@@ -146,7 +146,7 @@ class BatchDecoder:
 
 
 class _FieldBatch:
-    """The pictures of one field: decoded into one tensor while they have one shape, kept apart where they do not."""
+    """The pictures of one field: in one tensor as long as they have one shape, those of other shapes beside it."""
 
     def __init__(self, reader: SampleReader, field: Field, count: int, take: Take) -> None:
         self._reader = reader
@@ -162,7 +162,7 @@ class _FieldBatch:
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredPicture, view: View | None
     ) -> Callable[[], object]:
-        """What decodes one picture into its place."""
+        """A function that decodes one picture into its place."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -174,14 +174,14 @@ class _FieldBatch:
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:
-        """A step of a decoder, with the sample named where it fails."""
+        """Run a step of a decoder; an error names the sample."""
         try:
             return step()
         except (BadInput, CorruptRecord) as error:
             raise self._reader.undecodable(index, self._field.name, error) from error
 
     def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
-        """A picture of another shape than the first one's."""
+        """Decode a picture whose shape is not that of the first."""
         self._odd[position] = as_torch(self._field, decode())
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:

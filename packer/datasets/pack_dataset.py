@@ -1,4 +1,4 @@
-"""Pack dataset: torch data sets over packs; random access, picklable, the same under fork, spawn and threads."""
+"""Pack dataset: torch data sets over packs, with random access; they pickle, and work under fork, spawn and threads."""
 
 import operator
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-_OF_IMAGE_FOLDER = ("target_transform", "loader")  # what one assigns to torchvision's, and would be passed over here
+_OF_IMAGE_FOLDER = ("target_transform", "loader")  # attributes of torchvision's that have no effect here
 _LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
@@ -116,7 +116,7 @@ class PackDataset(Dataset[Any]):
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
-    _of_assembly: ClassVar[tuple[object, object] | None]  # the ways to one sample that `assembly` makes batches of
+    _decoded_as: ClassVar[tuple[object, object] | None]  # the ways to one sample that `batch_decoder` makes batches of
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -125,8 +125,8 @@ class PackDataset(Dataset[Any]):
         def place(name: str) -> int:
             return next(place for place, each in enumerate(order) if name in vars(each))
 
-        is_whole = place("assembly") <= min(place("__getitem__"), place("sample"))
-        cls._of_assembly = (cls.__getitem__, cls.sample) if is_whole else None
+        is_whole = place("batch_decoder") <= min(place("__getitem__"), place("sample"))
+        cls._decoded_as = (cls.__getitem__, cls.sample) if is_whole else None
         cls._check_overrides()
 
     @classmethod
@@ -135,11 +135,11 @@ class PackDataset(Dataset[Any]):
 
         Looked up anew for each batch: a notebook may give the class another `__getitem__` at any time.
         """
-        return cls._of_assembly == (cls.__getitem__, cls.sample)
+        return cls._decoded_as == (cls.__getitem__, cls.sample)
 
     @classmethod
     def _check_overrides(cls) -> None:
-        """Raise WrongType for what a subclass defines and nobody would ask."""
+        """Raise WrongType for an attribute of a subclass that would have no effect."""
         for name in ("transform", "geometry", "output", "as_tuple", "fields", "split"):
             if name in vars(cls):
                 raise WrongType(
@@ -213,12 +213,12 @@ class PackDataset(Dataset[Any]):
 
     @property
     def fields(self) -> tuple[str, ...] | None:
-        """The names that were asked for when it was opened, None for all that are not bookkeeping."""
+        """The field names given when it was opened, None for all that are not bookkeeping."""
         return self._fields
 
     @property
     def split(self) -> str | None:
-        """The split that was asked for when it was opened, None for all samples."""
+        """The split given when it was opened, None for all samples."""
         return self._split
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -232,7 +232,7 @@ class PackDataset(Dataset[Any]):
     # ---- opening: per process, on first use
 
     def reader(self) -> SampleReader:
-        """The open pack of this process; packer's own way in, which packer.Loader takes."""
+        """The reader of the open pack in this process; packer.Loader calls it."""
         reader = self._reader_or_none
         if reader is None or reader.pack.pid != os.getpid():
             self._reader_or_none = None  # an inherited one must be gone before the pack is opened again
@@ -311,7 +311,7 @@ class PackDataset(Dataset[Any]):
 
     @contextmanager
     def reading(self, stream: RandomStream) -> Iterator[None]:
-        """Let `[index]` take geometry and random numbers from `stream`, in this thread; packer.Loader's way in."""
+        """Have `[index]` in this thread take its geometry and random numbers from `stream`; packer.Loader calls it."""
         token = _reading.set((self, stream))
         try:
             yield
@@ -325,14 +325,14 @@ class PackDataset(Dataset[Any]):
         if self._shared is None and get_worker_info() is not None:
             self._shared = SharedMemory()
         take = self._shared.take if self._shared is not None else take_new
-        assembly = self.assembly(indices, self.geometry, random=self._random(indices), take=take)
-        assembly.fill(0, len(indices))
-        return Batch(assembly.fields(), len(indices), self.as_tuple)
+        decoder = self.batch_decoder(indices, self.geometry, random=self._random(indices), take=take)
+        decoder.fill(0, len(indices))
+        return Batch(decoder.fields(), len(indices), self.as_tuple)
 
-    def assembly(
+    def batch_decoder(
         self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
     ) -> BatchFiller:
-        """These samples as a batch in the making, which any number of threads fill; packer.Loader's way in."""
+        """The decoder of a batch of these samples, which any number of threads fill; packer.Loader calls it."""
         return BatchDecoder(self.reader(), self.places(indices), take=take, geometry=geometry, random=random)
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
@@ -341,7 +341,7 @@ class PackDataset(Dataset[Any]):
         return self._finished(reader, reader.sample(self._place(reader, index), geometry, random))
 
     def places(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Where the samples stand in the pack; raises BadIndex."""
+        """Indices of the samples in the pack; raises BadIndex."""
         given = np.asarray(indices)
         if given.dtype.kind not in "iu" and given.size:
             raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
@@ -482,7 +482,7 @@ class PackDataset(Dataset[Any]):
         return found
 
 
-PackDataset._of_assembly = PackDataset.__getitem__, PackDataset.sample
+PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
 
 
 class LMDBDataset(PackDataset):

@@ -152,7 +152,7 @@ class BackgroundIterator(Generic[T]):
 
     @property
     def channel(self) -> Channel:
-        """What the thread works with, for those who must know when it has ended."""
+        """The queues between the thread and the consumer, which say when it has ended."""
         return self._channel
 
     def __enter__(self) -> "BackgroundIterator[T]":

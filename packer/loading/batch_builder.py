@@ -1,7 +1,7 @@
-"""Batch builder: how a step of the sampling order becomes a batch.
+"""Batch builder: makes a batch of a step of the sampling order.
 
-Threads hold the builder, and neither the loader nor its iterators. A step becomes a job: samples of a pack are decoded
-at once, samples that a Python function makes are put together one by one.
+A step becomes a job for threads: samples of a pack are decoded straight into the batch; samples that a Python function
+makes are collated afterwards. Threads hold the builder, and neither the loader nor its iterators.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Collate = Callable[[Sequence[Any]], Any]
 
 
 class BatchBuilder:
-    """Makes jobs for one data set."""
+    """Makes the jobs that build the batches of one data set."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class BatchBuilder:
         return self._pack is not None and not self._pack.decodes_batches()
 
     def begin(self, steps: Steps) -> Callable[[], BatchJob | None]:
-        """A function that begins batch after batch."""
+        """A function that returns the job of the next batch, None after the last."""
         return partial(self._next, steps)
 
     def _next(self, steps: Steps) -> BatchJob | None:
@@ -68,7 +68,7 @@ class BatchBuilder:
         return None if step is None else self._job(step)
 
     def make(self, step: Step) -> Any:
-        """One batch, by this thread alone."""
+        """One batch, built by this thread alone."""
         job = self._job(step)
         job.fill(0, len(job))
         return job.finish()[0]
@@ -82,8 +82,8 @@ class BatchBuilder:
         pack = self._pack
         if pack is None or not self._is_plain or pack.transform is not None or pack.output != "torch":
             return SampleJob(indices.tolist(), random, self._collate, get=self._sample, where=self._where)
-        assembly = pack.assembly(indices, self._geometry, random=random, take=self._take)
-        return DecodeJob(assembly, pack.as_tuple, self._collator)
+        decoder = pack.batch_decoder(indices, self._geometry, random=random, take=self._take)
+        return DecodeJob(decoder, pack.as_tuple, self._collator)
 
     def _of_dataset(self, indices: Indices) -> Indices:
         """Indices of the data set that a Subset was cut from."""
@@ -143,40 +143,40 @@ Where = Callable[[int], str]
 class DecodeJob:
     """Samples of a pack, decoded into the batch's memory."""
 
-    def __init__(self, assembly: BatchFiller, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
-        self._assembly = assembly
+    def __init__(self, decoder: BatchFiller, as_tuple: tuple[str, ...] | None, collator: Collator) -> None:
+        self._decoder = decoder
         self._as_tuple = as_tuple
         self._collator = collator
-        self.fill = assembly.fill
+        self.fill = decoder.fill
 
     @property
     def given_up(self) -> bool:
-        """See the engine's Job."""
-        return self._assembly.given_up
+        """As BatchJob has it."""
+        return self._decoder.given_up
 
     @given_up.setter
     def given_up(self, value: bool) -> None:
-        self._assembly.given_up = value
+        self._decoder.given_up = value
 
     def __len__(self) -> int:
-        return len(self._assembly.places)
+        return len(self._decoder.places)
 
     def slice(self, threads: int) -> int:
-        """All of it where nothing is decoded; else equal parts of what is worked on at once, or less."""
-        if self._assembly.only_copies:
+        """The whole batch where nothing is decoded; else equal slices, at most as long as what is read at once."""
+        if self._decoder.only_copies:
             return len(self)
-        rounds = _share(_share(len(self), threads), self._assembly.at_once)
+        rounds = _share(_share(len(self), threads), self._decoder.at_once)
         return _share(len(self), threads * rounds)
 
     def finish(self) -> tuple[Any, int]:
         """A dict of batched fields, or with `as_tuple` a list of them, as torch's default collate gives."""
-        fields = self._collator.fields(self._assembly.fields())
+        fields = self._collator.fields(self._decoder.fields())
         batch = fields if self._as_tuple is None else [fields[name] for name in self._as_tuple]
         return batch, bytes_of(batch)
 
 
 class SampleJob(Generic[Random]):
-    """Samples made by a function of (index, random numbers), then put together by another."""
+    """Samples made by one function of (index, random numbers), and collated by another."""
 
     def __init__(
         self,
@@ -203,11 +203,11 @@ class SampleJob(Generic[Random]):
         return len(self._indices)
 
     def slice(self, threads: int) -> int:
-        """Small ones: nobody knows how long the function takes."""
+        """Small slices, since the function may take any time."""
         return _share(len(self), threads * _SMALL_SLICES)
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the samples at those positions."""
+        """Make the samples at these positions."""
         for position in range(start, stop):
             if self.given_up:  # a slow function must not hold up an error or the end of the program
                 return
@@ -229,7 +229,7 @@ def _share(count: int, among: int) -> int:
 
 
 def note(error: Exception, where: str) -> None:
-    """Say in the error which sample it came from; packer's own messages say it already."""
+    """Add the sample to the error's notes; packer's own messages name it already."""
     if not isinstance(error, PackerError):
         notes = [*getattr(error, "__notes__", []), printable(where)]
         error.__dict__["__notes__"] = notes  # what add_note does, which Python 3.10 has not; shown from 3.11 on

@@ -1,9 +1,9 @@
-"""Device transfer: batches on their way to a device, normalised where they arrive.
+"""Device transfer: batches sent to a device, and normalised there.
 
-    carry     in a thread: batch after batch begins its way; what it gives is handed to `receive` in that order
-    receive   in the consumer's thread: the batch, fit for use there
+    send      in a thread: starts the copy of batch after batch; what it yields goes to `receive` in that order
+    receive   in the consumer's thread: gives the batch, ready for use on the device
 
-On CUDA, carry works on a side stream, one for each transfer, and order between the streams is kept by events:
+On CUDA, send works on a side stream, one for each transfer, and order between the streams is kept by events:
 
     consumer's stream   ... step k-1 | ready |                  wait(arrived k) | step k ...
     side stream                        wait(ready) | copy k | process k | arrived k |
@@ -26,7 +26,7 @@ import torch
 
 from packer.errors import InvalidRequest
 from packer.loading.nested_tensors import mapped, tensors
-from packer.system.buffer_pool import Slab
+from packer.system.buffer_pool import PooledBuffer
 
 MeanStd = tuple[Sequence[float], Sequence[float]]
 
@@ -34,7 +34,7 @@ _PICTURE_NDIM = 4
 
 
 class PostProcessing:
-    """Changes batches; their own containers and tensors stay as they are."""
+    """Normalises, converts and reorders the tensors of a batch, in new containers; the given ones stay unchanged."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class PostProcessing:
         self._constants: dict[torch.device, tuple[torch.Tensor, ...]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is done at all."""
+        """Whether it changes anything."""
         return self._normalize is not None or self._dtype is not None or self._channels_last
 
     def __call__(self, batch: Any) -> Any:
-        """The batch as wanted, in new containers; raises InvalidRequest where there is no picture to normalise."""
+        """The processed batch, in new containers; raises InvalidRequest where there is no picture to normalise."""
         if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
             raise InvalidRequest(self._complaint(batch))
         return mapped(batch, self._tensor, self._skip)
@@ -122,19 +122,19 @@ _STAGED_BYTES = 64 << 10  # up to here CUDA takes pageable memory without making
 
 @dataclass(frozen=True)
 class SentBatch:
-    """A batch on its way, and the event that says that it has arrived."""
+    """A batch whose copy was started, and the event of its end."""
 
     batch: Any
     arrived: Any = None
 
 
 class DeviceTransfer(Protocol):
-    """The way to one device."""
+    """Sends batches to one device."""
 
     def begin(self) -> None:
         """Called by the consumer before a pass."""
 
-    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+    def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
         """Send batch after batch; runs in a thread of its own, and is closed there."""
 
     def receive(self, sent: SentBatch) -> Any:
@@ -142,16 +142,16 @@ class DeviceTransfer(Protocol):
 
 
 class HostTransfer:
-    """To the CPU: batches are finished in the thread."""
+    """To the CPU: batches are post-processed in the sending thread."""
 
-    def __init__(self, finish: PostProcessing) -> None:
-        self._finish = finish
+    def __init__(self, postprocess: PostProcessing) -> None:
+        self._postprocess = postprocess
 
     def begin(self) -> None:
-        """Nothing to wait for."""
+        """Does nothing: there is nothing to wait for."""
 
-    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
-        yield from map(SentBatch, map(self._finish, batches))
+    def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        yield from map(SentBatch, map(self._postprocess, batches))
 
     def receive(self, sent: SentBatch) -> Any:
         return sent.batch
@@ -160,36 +160,36 @@ class HostTransfer:
 class MPSTransfer:
     """To Apple's GPU. It shares the host's memory and torch gives it one stream: copies are the consumer's to make."""
 
-    def __init__(self, finish: PostProcessing, skip: Collection[str]) -> None:
-        self._finish = finish
+    def __init__(self, postprocess: PostProcessing, skip: Collection[str]) -> None:
+        self._postprocess = postprocess
         self._skip = skip
 
     def begin(self) -> None:
-        """Nothing to wait for."""
+        """Does nothing: there is nothing to wait for."""
 
-    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+    def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
         yield from map(SentBatch, batches)
 
     def receive(self, sent: SentBatch) -> Any:
-        return self._finish(mapped(sent.batch, lambda tensor: tensor.to("mps"), self._skip))
+        return self._postprocess(mapped(sent.batch, lambda tensor: tensor.to("mps"), self._skip))
 
 
 class CUDATransfer:
     """To a CUDA device."""
 
-    def __init__(self, device: torch.device, finish: PostProcessing, skip: Collection[str]) -> None:
+    def __init__(self, device: torch.device, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._device = device
-        self._finish = finish
+        self._postprocess = postprocess
         self._skip = skip
         self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._ready: Any = None
 
     def begin(self) -> None:
-        """What the consumer has made so far is there before anything of this pass."""
+        """Order this pass after the work that the consumer has launched so far."""
         self._ready = torch.cuda.current_stream(self._device).record_event()
 
-    def carry(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
-        flight: deque[tuple[Any, Any]] = deque()  # what is still being read on the host, with the event of its end
+    def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
+        copying: deque[tuple[Any, Any]] = deque()  # host batches that are still being copied, with the event of the end
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             try:
                 while True:
@@ -198,22 +198,22 @@ class CUDATransfer:
                         host = mapped(next(batches), self._staged, self._skip)
                     except StopIteration:
                         return
-                    there = self._finish(mapped(host, self._moved, self._skip))
+                    there = self._postprocess(mapped(host, self._moved, self._skip))
                     sent = SentBatch(there, self._stream.record_event())
                     del there
-                    flight.append((sent.arrived, host))
+                    copying.append((sent.arrived, host))
                     del host
-                    while flight and flight[0][0].query():
-                        flight.popleft()
+                    while copying and copying[0][0].query():
+                        copying.popleft()
                     yield sent
                     del sent
             finally:
-                for arrived, _ in flight:
+                for arrived, _ in copying:
                     arrived.synchronize()
-                flight.clear()
+                copying.clear()
 
     def _staged(self, tensor: torch.Tensor) -> torch.Tensor:
-        """In pinned memory, which a copy can leave from while the host goes on; small and scattered ones stay."""
+        """The tensor in pinned memory, for an asynchronous copy; small and non-contiguous ones stay where they are."""
         dense = tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
         large = tensor.numel() * tensor.element_size() > _STAGED_BYTES
         if tensor.device.type != "cpu" or not dense or not large or tensor.is_pinned():
@@ -232,25 +232,25 @@ class CUDATransfer:
         return sent.batch
 
 
-def pinned(size: int) -> Slab:
-    """Memory that a copy to a CUDA device can leave from while the host goes on."""
-    return Slab(torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy())
+def pinned(size: int) -> PooledBuffer:
+    """A buffer in pinned memory, from which copies to a CUDA device are asynchronous."""
+    return PooledBuffer(torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy())
 
 
-def transfer_to(device: str | torch.device | int, finish: PostProcessing, skip: Collection[str] = ()) -> DeviceTransfer:
-    """The lane to a device; raises InvalidRequest for one that torch does not have here, or that packer has no lane
-    to.
-    """
+def transfer_to(
+    device: str | torch.device | int, postprocess: PostProcessing, skip: Collection[str] = ()
+) -> DeviceTransfer:
+    """The transfer to a device; raises InvalidRequest for one that torch lacks here or that packer does not support."""
     wanted = device_of(device)
     if wanted.type == "cpu":
-        return HostTransfer(finish)
+        return HostTransfer(postprocess)
     if wanted.type == "mps":
-        return MPSTransfer(finish, skip)
-    return CUDATransfer(wanted, finish, skip)
+        return MPSTransfer(postprocess, skip)
+    return CUDATransfer(wanted, postprocess, skip)
 
 
 def device_of(device: str | torch.device | int) -> torch.device:
-    """The device with its number; raises InvalidRequest as lane_to does."""
+    """The device with its number; raises InvalidRequest as transfer_to does."""
     try:
         wanted = torch.device(device)
     except RuntimeError as error:

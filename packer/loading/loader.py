@@ -1,9 +1,9 @@
-"""Loader: batches of samples, decoded by threads straight into memory that is used again."""
+"""Loader: batches of samples, decoded by threads or worker processes straight into reused memory."""
 
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, ParamSpec
 
@@ -19,8 +19,7 @@ from packer.loading import sampling
 from packer.loading.batch_builder import BatchBuilder, unwrapped
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetch import TransferPass
-from packer.loading.sampling import Order, Steps, place_among_ranks
-from packer.loading.state import LoaderState, state_from
+from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.thread_engine import ThreadEngine
 from packer.loading.worker_processes import WorkerPass, WorkerPool
 from packer.system.buffer_pool import BufferPool, pageable
@@ -57,6 +56,16 @@ def _explaining(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
         init(*given, **named)
 
     return explained
+
+
+@dataclass(frozen=True)
+class LoaderStats:
+    """held_buffers: buffers of batches that somebody still holds. worker_buffer_bytes: of shared memory that a worker
+    gets for a batch, 0 while that is not known.
+    """
+
+    held_buffers: int
+    worker_buffer_bytes: int
 
 
 class Loader:
@@ -123,7 +132,7 @@ class Loader:
         self.threads = (threads or usable_cores()) if not num_workers else 0
         self.num_workers = num_workers
         sized: Any = dataset
-        rank, world_size = place_among_ranks(rank, world_size, given_order=sampler is not None)
+        rank, world_size = rank_and_world_size(rank, world_size, given_order=sampler is not None)
         self.order = Order(
             len(sized),
             batch_size,
@@ -135,9 +144,9 @@ class Loader:
             steps_per_epoch=steps_per_epoch,
             sampler=sampler,
         )
-        finish, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
-        self._lane = transfer_to(wanted, finish) if wanted.type != "cpu" or finish else None
-        recipe = partial(
+        postprocess, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
+        self._transfer = transfer_to(wanted, postprocess) if wanted.type != "cpu" or postprocess else None
+        new_builder = partial(
             BatchBuilder,
             dataset,
             seed=seed,
@@ -146,17 +155,18 @@ class Loader:
             transform=transform,
             collate_fn=collate_fn,
         )
-        self._slabs = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
-        self._recipe = recipe(take=partial(take_from, self._slabs))
-        self._crew = WorkerPool(recipe, num_workers, seed=seed) if num_workers else None
-        if self._crew is not None:  # not left to a collection, which may end queues before the processes that read them
-            weakref.finalize(self, self._crew.close)
+        self._buffer_pool = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
+        self._builder = new_builder(take=partial(take_from, self._buffer_pool))
+        self._worker_pool = WorkerPool(new_builder, num_workers, seed=seed) if num_workers else None
+        if self._worker_pool is not None:
+            # not left to a collection, which may end queues before the processes that read them
+            weakref.finalize(self, self._worker_pool.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else 256 << 20
-        self._place = LoaderState()  # of the next batch that the caller gets
+        self._state = LoaderState()  # of the next batch
         self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
         self._resumed = False
-        self._drawn: Any = None  # the sampler's state before the pass that is going on
-        self._turn = 0  # number of the iterator that the state follows: the newest
+        self._sampler_state: Any = None  # the sampler's state before the pass that is going on
+        self._pass_number = 0  # number of the iterator that the state follows: the newest
         self._stream: Source | None = None
         self._end_stream: Callable[[], object] = _nothing
         self._passes: weakref.WeakSet[_Epoch] = weakref.WeakSet()  # that have threads of their own
@@ -168,7 +178,7 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that is going on, or comes next."""
-        return self._place.epoch
+        return self._state.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch comes next; without it, each `iter` begins the one after the last.
@@ -178,17 +188,17 @@ class Loader:
         if self.order.steps_per_epoch is None and not (self._resumed and epoch == self.epoch):
             self._begin_epoch(epoch)
             self._resumed = True
-            self._turn += 1
+            self._pass_number += 1
 
     def __iter__(self) -> Iterator[Any]:
-        if self._place.step and not self._resumed:  # the last one was broken off
+        if self._state.step and not self._resumed:  # the last one was broken off
             self._begin_epoch(self.epoch + 1)
         self._resumed = False
-        self._turn += 1
+        self._pass_number += 1
         if self.order.steps_per_epoch is not None:
-            return _Epoch(self, self._running_stream(), self._turn, left=len(self) - self._place.step)
-        self._drawn = sampling.state_of(self.order.sampler)
-        epoch = _Epoch(self, self._source(self.epoch, self._place.step), self._turn)
+            return _Epoch(self, self._running_stream(), self._pass_number, left=len(self) - self._state.step)
+        self._sampler_state = sampling.state_of(self.order.sampler)
+        epoch = _Epoch(self, self._source(self.epoch, self._state.step), self._pass_number)
         self._passes.add(epoch)
         return epoch
 
@@ -196,35 +206,35 @@ class Loader:
         if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
             self._stop()
         if self._stream is None:
-            self._stream = self._source(0, self._place.taken)
+            self._stream = self._source(0, self._state.taken)
             self._end_stream = weakref.finalize(self, self._stream.stop)
         return self._stream
 
     def _source(self, epoch: int, step: int) -> Source:
-        """Where batches come from: the engine that makes them, or what carries them on to a device."""
-        steps = self.order.begin(epoch, step, self._place.before)
-        made = self._crew.begin(steps) if self._crew is not None else self._engine(steps)
-        if self._lane is None:
+        """The source of batches: threads or workers that make them, and a transfer to a device where one is wanted."""
+        steps = self.order.begin(epoch, step, self._state.before)
+        made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
+        if self._transfer is None:
             return made
-        return TransferPass(self._lane, made, _ON_DEVICE, stop=made.stop)
+        return TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop)
 
     def _engine(self, steps: Steps) -> ThreadEngine:
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        return ThreadEngine(self._recipe.begin(steps), threads=self.threads, **limits)
+        return ThreadEngine(self._builder.begin(steps), threads=self.threads, **limits)
 
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
-        self._place = replace(self._place, epoch=epoch, step=0, before=self._place.before if stream else ())
-        self._steps, self._drawn = len(self.order), None
+        self._state = replace(self._state, epoch=epoch, step=0, before=self._state.before if stream else ())
+        self._steps, self._sampler_state = len(self.order), None
 
-    def _advance(self, turn: int) -> None:
-        """One more batch has been given out, by that iterator."""
+    def _advance(self, pass_number: int) -> None:
+        """Count a batch that an iterator has returned."""
         if self.order.steps_per_epoch is not None:
-            self._place = replace(self._place, taken=self._place.taken + 1)
-        if turn != self._turn:
+            self._state = replace(self._state, taken=self._state.taken + 1)
+        if pass_number != self._pass_number:
             return
-        self._place = replace(self._place, step=self._place.step + 1)
-        if self._place.step >= self._steps:
+        self._state = replace(self._state, step=self._state.step + 1)
+        if self._state.step >= self._steps:
             self._begin_epoch(self.epoch + 1)
 
     def close(self) -> None:
@@ -237,11 +247,11 @@ class Loader:
         self._stop()
 
     def _stop(self) -> None:
-        """End what outlives a pass: the threads of an endless stream, and worker processes."""
+        """End the threads of an endless stream and the worker processes, which outlive a pass."""
         self._stream = None
         self._end_stream()
-        if self._crew is not None:
-            self._crew.close()
+        if self._worker_pool is not None:
+            self._worker_pool.close()
 
     def __enter__(self) -> "Loader":
         return self
@@ -252,9 +262,9 @@ class Loader:
     # ---- going on in another process
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, counted in batches that the caller has got: plain numbers and text."""
-        sampler = self._drawn if self._drawn is not None else sampling.state_of(self.order.sampler)
-        return {**self._identity(), **self._place.state(), "sampler_state": sampler}
+        """The state of the loader, counted in batches that the caller has received: plain numbers and text."""
+        sampler = self._sampler_state if self._sampler_state is not None else sampling.state_of(self.order.sampler)
+        return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there at the next `iter`; raises InvalidRequest where the samples would be others.
@@ -273,12 +283,12 @@ class Loader:
         place = place.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
         sampling.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
         self._stop()
-        self._place, self._resumed, self._drawn = place, True, None
+        self._state, self._resumed, self._sampler_state = place, True, None
         self._steps = self.order.steps_after(place.before)
-        self._turn += 1
+        self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:
-        """What must be equal for the same batches to come."""
+        """The settings that determine the batches."""
         order = self.order
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
@@ -295,6 +305,10 @@ class Loader:
             "steps_per_epoch": int(order.steps_per_epoch) if order.steps_per_epoch else None,
         }
 
+    def stats(self) -> LoaderStats:
+        """What the loader holds now."""
+        return LoaderStats(len(self._buffer_pool), self._worker_pool.buffer_bytes if self._worker_pool else 0)
+
     def __repr__(self) -> str:
         made = f"{self.num_workers} workers" if self.num_workers else f"{self.threads} threads"
         return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
@@ -303,11 +317,11 @@ class Loader:
 class _Epoch:
     """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
 
-    def __init__(self, loader: Loader, engine: Source, turn: int, *, left: int | None = None) -> None:
+    def __init__(self, loader: Loader, engine: Source, pass_number: int, *, left: int | None = None) -> None:
         """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
         self._loader = loader
         self._engine = engine
-        self._turn = turn
+        self._pass_number = pass_number
         self._left = left
         self._close = weakref.finalize(self, engine.stop) if left is None else None
 
@@ -327,7 +341,7 @@ class _Epoch:
             raise
         if self._left is not None:
             self._left -= 1
-        self._loader._advance(self._turn)  # its iterator
+        self._loader._advance(self._pass_number)  # its iterator
         return batch
 
     def close(self) -> None:
@@ -337,7 +351,7 @@ class _Epoch:
 
 
 def _nothing() -> None:
-    """What ends a stream that has not begun."""
+    """Ends a stream that has not begun."""
 
 
 def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: int | None) -> None:

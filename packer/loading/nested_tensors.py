@@ -1,4 +1,4 @@
-"""Nesting: the tensors in a batch of any form: dicts, lists, tuples, named tuples, and all of them in each other."""
+"""Nested tensors: map over the tensors of a batch of nested dicts, lists, tuples and named tuples."""
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
@@ -12,7 +12,7 @@ Kinds = tuple[type, ...]
 
 
 def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds = (torch.Tensor,)) -> Any:
-    """The same form with every tensor changed. Containers are new ones, what is no tensor is the same object.
+    """The same structure with every tensor changed, in new containers; what is no tensor stays the same object.
 
     skip: keys of dicts and names of named tuples, at any depth, whose values stay as they are. kinds: what to change,
     if not tensors.

@@ -1,4 +1,4 @@
-"""Prefetchers: batches of any loader made, or sent to a device, while the step before is computed there."""
+"""Prefetch: make batches of any loader, or copy them to a device, while the training step before runs."""
 
 import os
 import weakref
@@ -16,22 +16,27 @@ class TransferPass:
     """One pass over batches, `depth` of them sent ahead by a thread."""
 
     def __init__(
-        self, lane: DeviceTransfer, batches: Iterator[Any], depth: int, *, stop: Callable[[], object] | None = None
+        self,
+        transfer: DeviceTransfer,
+        batches: Iterator[Any],
+        depth: int,
+        *,
+        stop: Callable[[], object] | None = None,
     ) -> None:
         """stop: called first when the pass is ended early, so that a thread that waits in `batches` comes back."""
-        lane.begin()
+        transfer.begin()
         self.pid = os.getpid()
-        self._lane = lane
+        self._transfer = transfer
         self._stop = stop
-        self._sent: BackgroundIterator[SentBatch] = BackgroundIterator(lane.carry(batches), depth)
+        self._sent: BackgroundIterator[SentBatch] = BackgroundIterator(transfer.send(batches), depth)
 
     def take(self) -> Any:
         """The next batch, on the device; raises StopIteration after the last, and what went wrong, in its turn."""
-        return self._lane.receive(next(self._sent))
+        return self._transfer.receive(next(self._sent))
 
     @property
     def channel(self) -> Channel:
-        """What its thread works with."""
+        """The queues between its thread and the consumer."""
         return self._sent.channel
 
     def stop(self) -> None:
@@ -70,23 +75,22 @@ class CUDAPrefetcher:
         Raises InvalidRequest for a device that torch does not see here, and for options that do not fit.
         """
         keys = (skip,) if isinstance(skip, str) else tuple(skip)
-        finish = PostProcessing(normalize=normalize, dtype=dtype, channels_last=channels_last, skip=keys)
+        postprocess = PostProcessing(normalize=normalize, dtype=dtype, channels_last=channels_last, skip=keys)
         self._loader = loader
         self._depth = depth
-        self._lane = transfer_to(device, finish, keys)
-        self._turn: weakref.ref[_PrefetchPass] | None = None  # the newest
+        self._transfer = transfer_to(device, postprocess, keys)
+        self._newest: weakref.ref[_PrefetchPass] | None = None  # the newest
         self._running: Channel | None = None  # its thread's
         self._stepped: _PrefetchPass | None = None  # the one that `next` goes through
         self._last: Any = None  # the form of the batch that `next` gave last
 
     def __iter__(self) -> "_PrefetchPass":
         self._stepped = None
-        if self._running is not None:  # a loader with persistent workers has one iterator
-            self._running.wait_for_the_end()
-        carrier = TransferPass(self._lane, iter(self._loader), self._depth)
-        self._running = carrier.channel
-        started = _PrefetchPass(carrier)
-        self._turn = weakref.ref(started)
+        self.wait_for_the_end()  # a loader with persistent workers has one iterator
+        transfer_pass = TransferPass(self._transfer, iter(self._loader), self._depth)
+        self._running = transfer_pass.channel
+        started = _PrefetchPass(transfer_pass)
+        self._newest = weakref.ref(started)
         return started
 
     def __len__(self) -> int:
@@ -108,9 +112,14 @@ class CUDAPrefetcher:
         self._last = (None,) * len(batch) if isinstance(batch, (tuple, list)) else None
         return batch
 
+    def wait_for_the_end(self) -> None:
+        """Wait until the newest pass's thread is out of the loader, where that pass has been ended."""
+        if self._running is not None:
+            self._running.wait_for_the_end()
+
     def close(self) -> None:
         """End the newest pass now; a later `iter` begins another."""
-        newest = self._turn() if self._turn is not None else None
+        newest = self._newest() if self._newest is not None else None
         if newest is not None:
             newest.close()
 
@@ -124,16 +133,16 @@ class CUDAPrefetcher:
 class _PrefetchPass:
     """One pass of a prefetcher; its thread ends with it, or when nobody holds it any more."""
 
-    def __init__(self, carrier: TransferPass) -> None:
-        self._carrier = carrier
-        self._close = weakref.finalize(self, carrier.stop)
+    def __init__(self, transfer_pass: TransferPass) -> None:
+        self._transfer_pass = transfer_pass
+        self._close = weakref.finalize(self, transfer_pass.stop)
 
     def __iter__(self) -> "_PrefetchPass":
         return self
 
     def __next__(self) -> Any:
         try:
-            return self._carrier.take()
+            return self._transfer_pass.take()
         except BaseException:
             self._close()
             raise

@@ -6,10 +6,12 @@ the same number of batches. Where another number of ranks goes on with a pass, t
 
 A sampler of the user's whose order follows from `set_epoch`, or never changes, needs no state. One with a generator is
 known by that generator's state before the pass; one of another kind by its own `state_dict`, where it has one.
+
+LoaderState says where a loader stands, counted in batches that its caller has got, as plain values and back.
 """
 
-from collections.abc import Iterable, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import asdict, astuple, dataclass
 from operator import index
 from typing import Any, Protocol
 
@@ -40,7 +42,7 @@ class Span:
     steps: int
 
 
-Stretches = tuple[Span, ...]
+Spans = tuple[Span, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Order:
             self._check_shares(self._samples_of_a_pass)
 
     def _check_shares(self, samples: int) -> None:
-        """Refuse what leaves a rank without a sample for one of its batches."""
+        """Raise InvalidRequest where a rank would be without a sample for one of its batches."""
         if samples // self.world_size < self._steps_of(samples):
             raise InvalidRequest(
                 f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
@@ -106,8 +108,8 @@ class Order:
         """Batches of an epoch, the same on every rank."""
         return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
-    def steps_after(self, before: Stretches) -> int:
-        """Batches of an epoch that began with those stretches; raises InvalidRequest where what is left does not
+    def steps_after(self, before: Spans) -> int:
+        """Batches of an epoch that began with those spans; raises InvalidRequest where what is left does not
         divide.
         """
         if self.steps_per_epoch is not None or not before:
@@ -116,7 +118,7 @@ class Order:
         self._check_shares(left)
         return self._steps_of(left)
 
-    def begin(self, epoch: int, step: int = 0, before: Stretches = ()) -> "Steps":
+    def begin(self, epoch: int, step: int = 0, before: Spans = ()) -> "Steps":
         """The batches of an epoch from `step` on; of an endless stream, all batches from that place on.
 
         before: what other numbers of ranks have made of that pass, or stream; `step` counts from its end.
@@ -127,15 +129,15 @@ class Order:
         done = sum(each.world_size * each.batch_size * each.steps for each in before)
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
-    def _left(self, before: Stretches) -> Indices:
-        """Positions of a pass that are left after those stretches, in order."""
+    def _left(self, before: Spans) -> Indices:
+        """Positions of a pass that are left after those spans, in order."""
         left = np.arange(self._samples_of_a_pass, dtype=np.int64)
-        for stretch in before:
-            steps = _steps(len(left), stretch.batch_size * stretch.world_size, self.drop_last)
+        for span in before:
+            steps = _steps(len(left), span.batch_size * span.world_size, self.drop_last)
             kept = np.ones(len(left), bool)
-            for rank in range(stretch.world_size):
-                mine = kept[rank :: stretch.world_size]  # a view: what is written to it is written to kept
-                mine[: _start(len(mine), stretch.batch_size, steps, stretch.steps)] = False
+            for rank in range(span.world_size):
+                mine = kept[rank :: span.world_size]  # a view: what is written to it is written to kept
+                mine[: _start(len(mine), span.batch_size, steps, span.steps)] = False
             left = left[kept]
         return left
 
@@ -225,7 +227,7 @@ class _Stream:
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
-    """What `restore` needs; plain values, where the sampler's own are."""
+    """The state of a sampler, for `restore`; plain values, where its own are."""
     generator = getattr(sampler, "generator", None)
     if isinstance(generator, torch.Generator):
         return {"generator": generator.get_state().numpy().tobytes().hex()}
@@ -261,7 +263,7 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
 # ---- the rank of this process
 
 
-def place_among_ranks(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
+def rank_and_world_size(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
     """rank and world_size as given, else as torch.distributed has them, else 0 of 1."""
     if (rank is None) != (world_size is None):
         raise InvalidRequest(f"rank={rank}, world_size={world_size}: pass both or neither")
@@ -271,3 +273,62 @@ def place_among_ranks(rank: int | None, world_size: int | None, *, given_order: 
     if given_order or not distributed.is_available() or not distributed.is_initialized():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
+
+
+# ---- where a loader stands
+
+_COUNTS = ("epoch", "step", "taken")
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """epoch, step: of the batch that comes next. taken: batches of the endless stream, 0 without one.
+
+    before: the spans of that epoch, or of the stream, that other numbers of ranks have made; step and taken count from
+    their end.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    taken: int = 0
+    before: Spans = ()
+
+    def state(self) -> dict[str, Any]:
+        """As numbers and lists of numbers."""
+        return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
+
+    def on(self, order: Order, *, world_size: int, batch_size: int) -> "LoaderState":
+        """This position for the ranks of `order`, when `world_size` ranks have got here.
+
+        Raises InvalidRequest where the ranks of `order` cannot share what is left.
+        """
+        place = self
+        if world_size != order.world_size:
+            steps = self.step if order.steps_per_epoch is None else self.taken
+            spans = (*self.before, *((Span(world_size, batch_size, steps),) if steps else ()))
+            if order.steps_per_epoch is None:
+                place = LoaderState(self.epoch, 0, 0, spans)
+            else:
+                place = LoaderState(self.epoch, self.step, 0, spans)
+        if order.steps_per_epoch is None and order.steps_after(place.before) == 0 != len(order):
+            return LoaderState(place.epoch + 1)  # with drop_last, what is left may be no batch
+        return place
+
+
+def state_from(state: Mapping[str, Any]) -> LoaderState:
+    """The LoaderState of plain values; raises InvalidRequest."""
+    for name in _COUNTS:
+        if not _is_count(state.get(name)):
+            raise InvalidRequest(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
+    before = state.get("before")
+    if not isinstance(before, list) or not all(map(_is_span, before)):
+        raise InvalidRequest(f"state_dict: before is {before!r}: expected lists of ranks, batch size and steps")
+    return LoaderState(state["epoch"], state["step"], state["taken"], tuple(Span(*each) for each in before))
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)) and min(value) >= 1
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,8 +1,8 @@
-"""Thread engine: threads that make batches ahead of the consumer, in order, within a bound of bytes.
+"""Thread engine: threads that make batches ahead of the consumer, in order, within a limit of bytes.
 
 All threads work on the same batch, a slice each, so that the first batch takes one batch's time divided by the threads;
-who finds no slice left begins the next batch. Nothing here knows what a batch is made of: a Job is filled slice by
-slice, then finished.
+a thread that finds no slice left begins the next batch. The engine does not know what a batch holds: a BatchJob is
+filled slice by slice, then finished.
 """
 
 import os
@@ -19,15 +19,15 @@ _NAP_S = 1.0  # a thread without work looks whether it was stopped by such a fin
 
 
 class BatchJob(Protocol):
-    """One batch in the making."""
+    """One batch to be made."""
 
-    given_up: bool  # set when nobody wants the batch any more: `fill` may return early
+    given_up: bool  # set when the batch is no longer wanted: `fill` may return early
 
     def __len__(self) -> int:
         """How many samples, at least one."""
 
     def slice(self, threads: int) -> int:
-        """How many samples a thread takes at once, at least one, where so many work on it."""
+        """How many samples, at least one, a slice has where so many threads work on the batch."""
 
     def fill(self, start: int, stop: int) -> None:
         """Make the samples at those positions; called by several threads at once."""
@@ -37,7 +37,7 @@ class BatchJob(Protocol):
 
 
 class _QueuedJob:
-    """A job, and how far it is."""
+    """A job and its progress."""
 
     def __init__(self, job: BatchJob, threads: int) -> None:
         self.job = job
@@ -52,7 +52,7 @@ class _QueuedJob:
 
 
 class ThreadEngine:
-    """Makes the batches that `begin` begins, one after the other, until it gives None."""
+    """Makes the batches of the jobs that `begin` returns, one after the other, until it returns None."""
 
     def __init__(
         self, begin: Callable[[], BatchJob | None], *, threads: int, most_bytes: int, most_batches: int

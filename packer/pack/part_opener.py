@@ -31,7 +31,7 @@ class PartOpener:
 
     def shared(self, path: Path, part: Part, key: reader_cache.Key) -> AbstractContextManager[Reader]:
         """The reader of this process for a checked part, which a data set may have open already."""
-        return reader_cache.table.pinned(key, lambda: self.open(path, part.samples))
+        return reader_cache.open_readers.pinned(key, lambda: self.open(path, part.samples))
 
 
 def check_part(path: Path, part: Part, *, is_folder: bool = False) -> reader_cache.Key:

@@ -82,8 +82,8 @@ class Pack:
         self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._field_count = len(self.schema)
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)
-        self._readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
-        reader_cache.table.own(self._keys)
+        self.readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
+        reader_cache.open_readers.own(self._keys)
         self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Pack:
         if self._opener.check(path, part) != self._keys[number]:
             # --overwrite may have put another pack in the place of ours
             raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
-        return self._opener.open(path, part.samples, readahead=self._readahead)
+        return self._opener.open(path, part.samples, readahead=self.readahead)
 
     @contextmanager
     def record(self, index: int, names: Sequence[str], *, check: bool = True) -> Iterator[Record]:
@@ -166,7 +166,7 @@ class Pack:
     def _pinned(self, number: int) -> AbstractContextManager[Reader]:
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
             return nullcontext(self._damaged[number])
-        return reader_cache.table.pinned(self._keys[number], lambda: self.reader(number))
+        return reader_cache.open_readers.pinned(self._keys[number], lambda: self.reader(number))
 
     def _is_sound(self, number: int) -> bool:
         """Whether a part is what the manifest says, hashed once; raises CorruptPack where it may not be read then."""
@@ -200,6 +200,10 @@ class Pack:
         done = np.frombuffer(self._checked, np.uint8)[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
         missing: list[int] = np.flatnonzero(done == 0).tolist()
         return missing
+
+    def verified_values(self) -> int:
+        """How many values have been compared with their crc32, each counted once."""
+        return sum(byte.bit_count() for byte in self._checked)
 
     def _verify(self, index: int, values: Record) -> None:
         first = index * self._field_count
@@ -251,7 +255,7 @@ def _close(
 ) -> None:
     try:
         if pid == os.getpid():  # a child after fork has a table of its own
-            reader_cache.table.disown(keys)
+            reader_cache.open_readers.disown(keys)
             if apart is not None:
                 apart.close()
     finally:

@@ -1,7 +1,7 @@
 """Reader cache: one open reader per part and process, shared by every data set, none carried over a fork.
 
 A part that is open twice takes two descriptors and two mappings, and what a thread opens or closes while another forks
-is half open in the child. So readers live in one table, keyed by the part's device and inode, counted, and thrown away
+is half open in the child. So readers live in one cache, keyed by the part's device and inode, counted, and thrown away
 in a child after fork. Readers in use are pinned; when too many parts are open, the one unused for longest is closed and
 opened again on demand.
 """
@@ -40,6 +40,14 @@ class ReaderCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def owners(self) -> dict[Key, int]:
+        """How many open packs use each part."""
+        return dict(self._owners)
+
+    def unowned(self) -> list[Key]:
+        """Parts that are open and that no open pack uses."""
+        return [key for key in self._entries if key not in self._owners]
+
     def own(self, keys: list[Key]) -> None:
         """A pack that uses these parts has been opened."""
         with self._lock:
@@ -50,7 +58,7 @@ class ReaderCache:
     def disown(self, keys: list[Key]) -> None:
         """A pack that used these parts is gone; parts that nobody uses any more are closed.
 
-        Never waits: a finalizer may call this at any point, also in a thread that is working on the table.
+        Never waits: a finalizer may call this at any point, also in a thread that is working on the cache.
         """
         self._gone.append(keys)
         self._settle()
@@ -128,5 +136,5 @@ def _limit() -> int:
     return 512 if soft == resource.RLIM_INFINITY else max(4, min(512, soft // 4))
 
 
-table = ReaderCache(_limit())  # the one piece of process-wide state, by design: see above
-os.register_at_fork(before=table.hold, after_in_parent=table.release, after_in_child=table.forget)
+open_readers = ReaderCache(_limit())  # the one piece of process-wide state, by design: see above
+os.register_at_fork(before=open_readers.hold, after_in_parent=open_readers.release, after_in_child=open_readers.forget)

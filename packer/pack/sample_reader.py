@@ -10,7 +10,7 @@ import numpy.typing as npt
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
-from packer.geometry import Geometry, View, move_boxes, move_points, stretched
+from packer.geometry import Geometry, View, move_boxes, move_points, resized_crop
 from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredPicture
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
@@ -128,7 +128,7 @@ class SampleReader:
         if len(stored) == 1:
             return main, {}
         others = {
-            name: stretched(0, 0, *shape[:2], size=(height, width)).then(main)
+            name: resized_crop(0, 0, *shape[:2], size=(height, width)).then(main)
             for name, (shape, _) in stored.items()
             if shape[:2] != (height, width)
         }

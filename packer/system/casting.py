@@ -1,4 +1,4 @@
-"""Casting: numbers in another dtype, exactly or not at all, and results in the caller's memory or in new."""
+"""Casting: convert numbers to another dtype exactly or raise; write results into the caller's array or a new one."""
 
 from typing import Any
 

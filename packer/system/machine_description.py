@@ -1,4 +1,4 @@
-"""Description of the machine: what a reader needs to judge figures."""
+"""Machine description: CPU, cores and package versions, which are printed with every measurement."""
 
 import os
 import platform

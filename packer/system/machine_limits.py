@@ -1,4 +1,4 @@
-"""Limits: what this machine lets a process use of memory, cores and file systems, cgroups included (Linux).
+"""Machine limits: memory, cores and file systems that this process may use, limits of cgroups included (Linux).
 
 Limits of cgroups count at every level above the process, in version 1 and 2 (kernel documentation, admin-guide:
 cgroup-v1, cgroup-v2). What a cgroup holds of the page cache is not counted as used: the kernel takes it back.
@@ -19,7 +19,7 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Limit:
-    """Something that bytes are taken from: how many there are of it, and how many are free."""
+    """A limit on memory, by name: how many bytes there are in all, and how many are free."""
 
     name: str
     total_bytes: int
@@ -35,34 +35,34 @@ class Mount:
 
     @property
     def in_memory(self) -> bool:
-        """Whether files in it take memory."""
+        """Whether its files are held in memory."""
         return self.kind in _IN_MEMORY
 
     @property
     def block_bytes(self) -> int:
-        """What a file's size is rounded up to."""
+        """The size of a block, to which a file's size is rounded up."""
         return _HUGE_PAGE_BYTES if "huge=always" in self.options else _PAGE_BYTES
 
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine; the folders are others where a test makes one up."""
+    """This machine, read from its system folders; tests pass other folders."""
 
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
     shared_memory: Path = Path("/dev/shm")
 
     def memory_limits(self) -> list[Limit]:
-        """Everything that memory is taken from: that of the machine, where the system tells it, and of the cgroups."""
+        """All limits on memory: that of the machine, where the system reports it, and those of the cgroups."""
         whole = self.memory()
         return ([] if whole is None else [whole]) + self.cgroup_memory()
 
     def free_memory(self) -> int | None:
-        """Bytes that this process can still get within all of them; None where the system tells of none."""
+        """Bytes that this process can still allocate within all limits; None where the system reports none."""
         return min((limit.free_bytes for limit in self.memory_limits()), default=None)
 
     def memory(self) -> Limit | None:
-        """All memory, and what the system can still give of it (MemAvailable); None where it does not tell."""
+        """The machine's memory, and what of it is available (MemAvailable); None where it is not reported."""
         values = {}
         for line in _lines(self.proc / "meminfo"):
             name, _, rest = line.partition(":")
@@ -87,7 +87,7 @@ class Machine:
         return found
 
     def cpu_quota(self) -> float | None:
-        """Cores' worth of time that the cgroups allow, such as 1.5; None where there is no quota."""
+        """CPU quota of the cgroups in cores, such as 1.5; None where there is none."""
         quotas = []
         for folder, is_second in self._levels("cpu"):
             if is_second:

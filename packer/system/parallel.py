@@ -1,4 +1,4 @@
-"""Parallel: ordered_map, the only maker of threads when packing, and how many of them this process may use."""
+"""Parallel: map a function over items with threads, in order, and count the cores that this process may use."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that this process may really use: the scheduler's affinity, cut by its cgroups' quotas, at least 1."""
+    """Cores that this process may use: the CPU affinity, limited by the quotas of its cgroups; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = Machine(cgroup=cgroup).cpu_quota()
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))

@@ -1,4 +1,4 @@
-"""Progress: how far a long call is, told to a function of the caller's."""
+"""Progress: how many samples and bytes of a long call are done, passed to the caller's function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ProgressCallback = Callable[[Progress], object]
 
 
 class ProgressCounter:
-    """Adds up what is done, and tells the sum; not for several threads at once."""
+    """Adds up what is done, and passes the sum to a callback; for one thread at a time."""
 
     def __init__(self, total: int, tell: ProgressCallback | None) -> None:
         """total: samples that there are. tell: called after each addition, and once before the first."""

@@ -1,23 +1,23 @@
-"""Shared memory: all memory that packer lets several processes map and write, and the rule for using it again.
+"""Shared memory: buffers that several processes map and write, and the rule by which they are reused.
 
-The rule: memory that a batch was given out in is used again only when no process can see it any more. A batch is seen
-by whoever holds a tensor or an array over it: the process that trains, children that were forked while it held one,
-their children, and processes that it was sent to.
+The rule: a batch's memory is reused only when no process can see it any more. Whoever holds a tensor or an array over
+it sees it: the process that trains, children that were forked while it held one, their children, and processes that it
+was sent to.
 
-SharedMemory: a worker of a stock DataLoader owns and fills it, and sends it as a tensor. The kernel decides: every
-tensor holds one more open description of the file, through a descriptor or a mapping, and a write lease is granted only
-to the last description (fcntl(2), F_SETLEASE). A forked child shares the descriptions of its parent and keeps them
-open.
+SharedMemory: a worker of a stock DataLoader owns and fills the memory, and sends it as a tensor. The kernel says
+whether it is free: every tensor holds one more open description of the file, through a descriptor or a mapping, and a
+write lease is granted only to the last description (fcntl(2), F_SETLEASE). A forked child shares the descriptions of
+its parent and keeps them open.
 
-`shared`: the process that iterates Loader(num_workers=N) owns it, a worker fills it, and nothing is asked of the kernel
-for a batch. packer.system.buffer_pool decides, in the owner: it follows the views of its own process, and retires what
-was given out when that process is forked. To torch these tensors are not shared: what it sends to another process is a
+`shared`: the process that iterates Loader(num_workers=N) owns the memory and a worker fills it, without a system call
+for a batch. packer.system.buffer_pool decides in the owner: it follows the views of its own process, and does not reuse
+what was held when that process was forked. To torch these tensors are not shared: what it sends to another process is a
 copy.
 
-In both, no process uses again what it inherited through a fork. What a parent or a child writes into a batch that both
-see, the other sees too, as with the batches of any DataLoader with workers.
+In both, no process reuses what it inherited through a fork. What a parent or a child writes into a batch that both see,
+the other sees too, as with the batches of any DataLoader with workers.
 
-New memory for each batch is dear: the kernel zeroes its pages and maps them one fault at a time, a third of the time of
+New memory for each batch is slow: the kernel zeroes its pages and maps them one fault at a time, a third of the time of
 a batch of JPEGs where it was measured (docs/benchmarks.md). Where there are no leases or no memfd, every batch gets new
 memory, as torch does it.
 """
@@ -36,10 +36,12 @@ import numpy.typing as npt
 import torch
 
 from packer.system._torch_private import new_shared_storage, storage_over_file
-from packer.system.buffer_pool import Bytes, Slab
+from packer.system.buffer_pool import Bytes, PooledBuffer
 
-_MOST_SLABS = 6  # what a loader keeps on the way from one worker with its usual prefetch_factor, and one in the making
-_MOST_MAPPED = 64  # slabs of a loader that one of its workers has mapped
+_MOST_BUFFERS = (
+    6  # what a loader keeps on the way from one worker with its usual prefetch_factor, and one in the making
+)
+_MOST_MAPPED = 64  # buffers of a loader that one of its workers has mapped
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux, Python 3.10: pages are there before the first byte is written
 
 
@@ -58,11 +60,12 @@ def _memory_file(size: int) -> int:
 
 
 class SharedMemory:
-    """The slabs of one process. Not for several threads."""
+    """The shared buffers of one process. Not for several threads."""
 
     def __init__(self) -> None:
-        self._slabs: list[_SharedBuffer] = []
-        self._turns = count()
+        self._buffers: list[_LeasedBuffer] = []
+        self.made = 0  # buffers, those that were given up included
+        self._calls = count()
         self._pid = os.getpid()
 
     def take(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.uint8]]:
@@ -74,41 +77,42 @@ class SharedMemory:
         return torch.empty(0, dtype=torch.uint8).set_(storage), memory
 
     def stats(self) -> list[bool]:
-        """Of each slab, whether it is free."""
-        return [slab.is_free() for slab in self._slabs]
+        """Of each buffer, in the order in which they were made, whether it is free."""
+        return [buffer.is_free() for buffer in self._buffers]
 
     def _take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
         if not hasattr(os, "memfd_create"):
             return _fresh(size)
-        if os.getpid() != self._pid:  # a forked child: its parent goes on with these slabs
-            self._slabs, self._pid = [], os.getpid()
-        slab = self._free(size)
-        if slab is None:
-            slab = _SharedBuffer(size)
-            if len(self._slabs) >= _MOST_SLABS:
-                self._slabs.remove(self._least_needed())
-            self._slabs.append(slab)
-        slab.turn = next(self._turns)
-        return slab.storage(size), slab.memory[:size]
+        if os.getpid() != self._pid:  # a forked child: its parent goes on with these buffers
+            self._buffers, self._pid = [], os.getpid()
+        buffer = self._free(size)
+        if buffer is None:
+            buffer = _LeasedBuffer(size)
+            if len(self._buffers) >= _MOST_BUFFERS:
+                self._buffers.remove(self._least_needed())
+            self._buffers.append(buffer)
+            self.made += 1
+        buffer.last_taken = next(self._calls)
+        return buffer.storage(size), buffer.memory[:size]
 
-    def _free(self, size: int) -> "_SharedBuffer | None":
-        """A free slab that is large enough and not wasteful."""
-        fitting = (slab for slab in self._slabs if size <= slab.memory.size <= 4 * size)
-        return next((slab for slab in fitting if slab.is_free()), None)
+    def _free(self, size: int) -> "_LeasedBuffer | None":
+        """A free buffer that is large enough and not wasteful."""
+        fitting = (buffer for buffer in self._buffers if size <= buffer.memory.size <= 4 * size)
+        return next((buffer for buffer in fitting if buffer.is_free()), None)
 
-    def _least_needed(self) -> "_SharedBuffer":
-        """A free slab, of another size than is wanted; else the one that is held for longest, and may be for ever.
+    def _least_needed(self) -> "_LeasedBuffer":
+        """A free buffer, of another size than is wanted; else the one that is held for longest, and may be for ever.
 
         Its memory stays with those who hold it.
         """
-        free = (slab for slab in self._slabs if slab.is_free())
-        return next(free, min(self._slabs, key=lambda slab: slab.turn))
+        free = (buffer for buffer in self._buffers if buffer.is_free())
+        return next(free, min(self._buffers, key=lambda buffer: buffer.last_taken))
 
 
-class _SharedBuffer:
-    """One file in memory, mapped for as long as the object lives. turn: when it was taken last."""
+class _LeasedBuffer:
+    """One file in memory, mapped for as long as the object lives. last_taken: number of the last call that took it."""
 
-    turn: int
+    last_taken: int
 
     def __init__(self, size: int) -> None:
         anonymous = _memory_file(max(size, 1))
@@ -130,7 +134,7 @@ class _SharedBuffer:
             os.close(descriptor)
 
     def is_free(self) -> bool:
-        """Whether no tensor over the slab is left in any process."""
+        """Whether no tensor over the buffer is left in any process."""
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         except OSError:  # somebody holds it, or the system has no leases: then it is never used again
@@ -148,7 +152,7 @@ def _fresh(size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
 
 
 class Address(NamedTuple):
-    """Where other processes find a slab: a file of memory that `pid` has open. number: its own, never used again."""
+    """Where other processes find a buffer: an in-memory file that `pid` has open. number: unique, never reused."""
 
     pid: int
     descriptor: int
@@ -157,14 +161,14 @@ class Address(NamedTuple):
 
 
 @dataclass(eq=False)
-class SharedSlab(Slab):
+class SharedBuffer(PooledBuffer):
     """Memory that other processes find at its address, for as long as the object lives."""
 
     address: Address
 
 
-def shared(size: int, number: int) -> SharedSlab:
-    """A slab that other processes can map; raises OSError where the system has no memfd, or no memory."""
+def shared(size: int, number: int) -> SharedBuffer:
+    """A buffer that other processes can map; raises OSError where the system has no memfd, or no memory."""
     descriptor = _memory_file(size)
     try:
         file = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | _POPULATE)
@@ -172,11 +176,11 @@ def shared(size: int, number: int) -> SharedSlab:
         os.close(descriptor)
         raise
     weakref.finalize(file, os.close, descriptor)
-    return SharedSlab(np.frombuffer(file, np.uint8), Address(os.getpid(), descriptor, number, size))
+    return SharedBuffer(np.frombuffer(file, np.uint8), Address(os.getpid(), descriptor, number, size))
 
 
 class _Mapping(NamedTuple):
-    """A slab that this process has mapped. path: of the owner's descriptor; file: what that was, device and inode."""
+    """A buffer that this process has mapped. path: of the owner's descriptor; file: what that was, device and inode."""
 
     memory: Bytes
     path: str
@@ -184,7 +188,7 @@ class _Mapping(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether the owner has closed it, and will not ask for it again."""
+        """Whether the owner has closed the buffer."""
         try:
             return _identity(os.stat(self.path)) != self.file
         except OSError:
@@ -192,17 +196,17 @@ class _Mapping(NamedTuple):
 
 
 class MappedBuffers:
-    """The slabs that a worker has mapped."""
+    """The loader's buffers that a worker has mapped."""
 
     def __init__(self) -> None:
         self._mappings: OrderedDict[int, _Mapping] = OrderedDict()
 
     def numbers(self) -> list[int]:
-        """Of the slabs that are mapped, the one that was asked for last at the end."""
+        """Numbers of the mapped buffers, the most recently used last."""
         return list(self._mappings)
 
     def get(self, address: Address) -> Bytes:
-        """The slab's memory; raises OSError where this process may not see it."""
+        """The buffer's memory; raises OSError where this process may not see it."""
         found = self._mappings.pop(address.number, None)
         if found is None:
             for number in [number for number, each in self._mappings.items() if each.is_over]:

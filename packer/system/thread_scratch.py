@@ -1,4 +1,4 @@
-"""Thread scratch: a buffer per thread, reused for one picture after the other."""
+"""Thread scratch: buffers of each thread, reused for picture after picture."""
 
 import threading
 
@@ -11,7 +11,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class ThreadScratch(threading.local):
-    """A thread's own memory, as large as the largest picture that it has met; what it holds is never read back."""
+    """Buffers of the calling thread, as large as the largest picture so far; each call overwrites the last one's."""
 
     def __init__(self) -> None:
         self._file = np.empty(0, np.uint8)

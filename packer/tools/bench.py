@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from torch.utils.data import Dataset
 
 from packer.errors import PackerError
-from packer.system.process_usage import cpu_seconds
+from packer.system.resource_usage import cpu_seconds
 from packer.tools import cold_files
 from packer.tools.cold_files import WARM_SHARE
 from packer.tools.repeated_runs import table

@@ -18,7 +18,7 @@ from typing import Any
 
 from packer import errors
 from packer.errors import PackerError
-from packer.system.process_usage import memory_mb
+from packer.system.resource_usage import memory_mb
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)

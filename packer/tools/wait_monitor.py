@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from packer.system.nvml import Nvml
+from packer.system.resource_usage import Nvml
 from packer.tools.repeated_runs import percentile
 
 DATA_BOUND = 0.1  # the share of time waited from which the data are what limits

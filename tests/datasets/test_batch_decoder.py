@@ -12,7 +12,7 @@ from packer.datasets.batch_decoder import BatchDecoder
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
 from packer.loading.batch_builder import DecodeJob
-from packer.system.buffer_pool import BufferPool, Slab
+from packer.system.buffer_pool import BufferPool, PooledBuffer
 from tests.support import picture_files
 from tests.support.conversions import packed
 
@@ -59,7 +59,7 @@ def test_what_is_read_into_memory_is_taken_by_few(
     made: list[int] = []
     new = BufferPool._fitting
 
-    def noting(self: BufferPool[Slab], size: int) -> Any:
+    def noting(self: BufferPool[PooledBuffer], size: int) -> Any:
         found = new(self, size)
         if found is None:
             made.append(size)

@@ -179,7 +179,7 @@ def test_two_data_sets_over_one_pack_share_its_files(pack: Path) -> None:
     one, other = LMDBDataset(pack), packer.open(pack, output="numpy")
     assert isinstance(other, LMDBDataset)
     assert one[0]["key"] == other[0]["key"]
-    assert len(reader_cache.table) == 1
+    assert len(reader_cache.open_readers) == 1
     del one
     assert other[1]["key"] == "class0/0003.jpg"
     copy = pickle.loads(pickle.dumps(other))  # noqa: S301

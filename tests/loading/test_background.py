@@ -225,8 +225,7 @@ def test_a_stopped_thread_that_still_reads_is_waited_for(monkeypatch: pytest.Mon
         next(batches)
         assert reading.wait(LONG_S)  # its thread is in the middle of the second item
         del batches
-    assert prefetcher._running is not None
-    prefetcher._running.wait_for_the_end()
+    prefetcher.wait_for_the_end()
     assert len(together) >= 3 and not any(together)
 
 

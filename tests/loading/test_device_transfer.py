@@ -132,7 +132,7 @@ def read_through_a_loader(path: Path, cuda: FakeCUDA, **options: Any) -> list[An
     read = [image for _ in range(2) for image in trained(loader, cuda)["image"]]
     loader.close()
     gc.collect()
-    assert len(loader._slabs) == 0, "memory of batches is still held"
+    assert loader.stats().held_buffers == 0, "memory of batches is still held"
     assert cuda.staged == 0, "batches are decoded into pinned memory"
     assert len(cuda.streams) == 2
     return read
@@ -145,10 +145,10 @@ def test_a_loader_uses_no_memory_again_that_is_still_copied_from(path: Path, cud
 
 
 def test_memory_that_is_given_back_too_early_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with a lane that lets go of the host's batch when the copy was merely begun."""
+    """The same with a transfer that lets go of the host's batch when the copy was merely begun."""
 
     class Early(CUDATransfer):
-        def carry(self, batches: Iterator[Any]) -> Iterator[Any]:
+        def send(self, batches: Iterator[Any]) -> Iterator[Any]:
             with torch.cuda.stream(self._stream):
                 for batch in batches:
                     sent = device_transfer.mapped(batch, self._moved)
@@ -172,7 +172,7 @@ def test_early_breaks_wait_for_what_is_in_flight(path: Path, cuda: FakeCUDA) -> 
             break
         del _batch
         gc.collect()
-        assert len(loader._slabs) == 0
+        assert loader.stats().held_buffers == 0
     assert len(cuda.streams) == 2
 
 

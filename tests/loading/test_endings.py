@@ -72,7 +72,7 @@ def test_a_hundred_early_breaks_leave_nothing(dataset: PackDataset, options: dic
         assert not names()
     del batch
     assert open_files() == before
-    assert len(loader._slabs) == 0, "memory of batches is still held"
+    assert loader.stats().held_buffers == 0, "memory of batches is still held"
 
 
 def test_a_hundred_breaks_of_a_stream_leave_its_own_threads(dataset: PackDataset) -> None:
@@ -297,7 +297,7 @@ def test_memory_does_not_grow_over_epochs(dataset: PackDataset) -> None:
     gc.collect()
     assert resident() - before < 30 << 20
     del _
-    assert len(loader._slabs) == 0
+    assert loader.stats().held_buffers == 0
 
 
 # ---- close and with

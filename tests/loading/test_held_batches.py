@@ -129,7 +129,7 @@ def handed_over(batches: Iterable[Any], hold: Callable[[Any], Holder]) -> Iterat
 
 
 def of_images(root: Path, **options: Any) -> Any:
-    """A data set of one tensor, the largest, so that a batch is a slab."""
+    """A data set of one tensor, the largest, so that a batch is a buffer."""
     return packer.open(root / "lmdb.pack", fields=("image",), **options)
 
 

@@ -253,7 +253,7 @@ def test_loaders_end_as_they_do_without_a_device(path: Path) -> None:
         for _batch in loader:
             break
         del _batch
-        assert len(loader._slabs) == 0, "memory of batches is still held"
+        assert loader.stats().held_buffers == 0, "memory of batches is still held"
 
     def failing(sample: Any) -> Any:
         if sample["key"] == "scene 0009":

@@ -16,7 +16,7 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import RandomResizedCrop
 from packer.loading import Loader
-from packer.loading.sampling import Order, Span, Step, Stretches
+from packer.loading.sampling import Order, Span, Spans, Step
 from tests.support import marked_packs
 from tests.support.sample_digests import digest_of
 
@@ -35,7 +35,7 @@ def keyed(path: Path) -> PackDataset:
     return packer.open(path, fields=("key",))
 
 
-def steps_of(order: Order, epoch: int, before: Stretches, most: int) -> list[Step]:
+def steps_of(order: Order, epoch: int, before: Spans, most: int) -> list[Step]:
     """At most so many steps of one rank."""
     going, found = order.begin(epoch, 0, before), []
     while len(found) < most and (step := going.next()) is not None:
@@ -47,7 +47,7 @@ def steps_of(order: Order, epoch: int, before: Stretches, most: int) -> list[Ste
 def test_each_sample_comes_once_whoever_goes_on(count: int, turns: list[Any], world: int, size: int) -> None:
     """turns: ranks, batch size and steps of those who have come here; then others finish the pass."""
     seen: list[int] = []
-    before: Stretches = ()
+    before: Spans = ()
     for ranks, batch_size, wanted in [*turns, (world, size, 1000)]:
         options = {"shuffle": True, "seed": 3, "drop_last": False, "world_size": ranks}
         try:
@@ -67,7 +67,7 @@ def test_each_sample_comes_once_whoever_goes_on(count: int, turns: list[Any], wo
 @given(st.integers(1, 30), st.lists(st.tuples(numbers, numbers, st.integers(1, 6)), min_size=1, max_size=4))
 def test_a_stream_goes_on_where_all_ranks_stood(count: int, turns: list[Any]) -> None:
     stream: list[int] = []
-    before: Stretches = ()
+    before: Spans = ()
     for ranks, batch_size, wanted in turns:
         options: dict[str, Any] = {"shuffle": True, "seed": 3, "drop_last": False, "steps_per_epoch": 5}
         orders = [Order(count, batch_size, world_size=ranks, rank=rank, **options) for rank in range(ranks)]

@@ -75,11 +75,11 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
-    """Three epochs: the first one's parcels travel by value, the others' in slabs."""
+    """Three epochs: the first one's batches travel by value, the others' in buffers."""
     options = {"shuffle": True, "seed": 5, **WAYS[way]}
     threads, workers = Loader(dataset, 4, **options), Loader(dataset, 4, num_workers=2, **options)
     assert [digest_of(workers) for _ in range(3)] == [digest_of(threads) for _ in range(3)]
-    assert workers._crew is not None and workers._crew._tasks.size > 0
+    assert workers.stats().worker_buffer_bytes > 0
     threads.close()
 
 
@@ -197,7 +197,7 @@ def test_early_breaks_leave_nothing(dataset: PackDataset) -> None:
             assert len(batch["key"]) == 2
             if at == number % 4:
                 break
-    assert len(open_files()) <= before + 12, "slabs: two ahead for each worker and as many that were given back"
+    assert len(open_files()) <= before + 12, "buffers: two ahead for each worker and as many that were given back"
     assert digest_of(loader) == digest_of(epoch_of(dataset, 22))
     loader.close()
     loader.close()
@@ -278,17 +278,17 @@ def test_a_killed_worker_is_an_error_and_the_next_pass_works(dataset: PackDatase
     assert digest_of(loader) == digest_of(Loader(dataset, 2))
 
 
-def test_an_interrupt_between_a_parcel_and_its_slab_mixes_nothing_up(
+def test_an_interrupt_between_a_batch_and_its_buffer_mixes_nothing_up(
     dataset: PackDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the next parcel would be read from the slab of the one that was lost."""
+    """Else the next batch would be read from the buffer of the one that was lost."""
     loader = Loader(dataset, 4, num_workers=2)
     wanted = [digest_of(loader) for _ in range(2)]
     batches = iter(loader)
     next(batches)
-    held = loader._crew._tasks.held  # type: ignore[union-attr]
+    held = loader._worker_pool._tasks.held  # type: ignore[union-attr]
     with monkeypatch.context() as patch:
-        patch.setattr(loader._crew._tasks, "held", Interrupted(held))  # type: ignore[union-attr]
+        patch.setattr(loader._worker_pool._tasks, "held", Interrupted(held))  # type: ignore[union-attr]
         with pytest.raises(KeyboardInterrupt):
             next(batches)
     with pytest.raises(StopIteration):

@@ -1,4 +1,4 @@
-"""Parcels: a batch of any form arrives as it was sent, through a slab, by value, or some of both."""
+"""Packed batches: a batch of any form arrives as it was sent, through a buffer, by value, or some of both."""
 
 import pickle
 from collections import namedtuple
@@ -11,7 +11,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from packer.loading.nested_tensors import tensors
-from packer.loading.worker_transport import BatchLayout
+from packer.loading.worker_processes import BatchLayout
 from packer.system.buffer_pool import BufferPool
 from packer.system.shared_memory import MappedBuffers, shared
 from tests.support.descriptors import open_files
@@ -46,12 +46,12 @@ def values() -> dict[str, torch.Tensor]:
 
 
 def sent(batch: Any, size: int) -> tuple[Any, int]:
-    """What arrives through a slab of that size, 0 for none, and what size was wanted."""
-    slabs = BufferPool(2, new=lambda wanted: shared(wanted, 0))
-    slab = slabs.reserve(size) if size else None
-    table = BatchLayout(MappedBuffers().get(slab.address) if slab is not None else None)
-    parcel = pickle.loads(ForkingPickler.dumps(table.packed(batch)))  # noqa: S301
-    return parcel.unpacked(slabs.give(slab, size) if slab is not None else None), parcel.wanted
+    """What arrives through a buffer of that size, 0 for none, and what size was wanted."""
+    buffers = BufferPool(2, new=lambda wanted: shared(wanted, 0))
+    buffer = buffers.reserve(size) if size else None
+    table = BatchLayout(MappedBuffers().get(buffer.address) if buffer is not None else None)
+    packed = pickle.loads(ForkingPickler.dumps(table.packed(batch)))  # noqa: S301
+    return packed.unpacked(buffers.give(buffer, size) if buffer is not None else None), packed.wanted
 
 
 @pytest.mark.parametrize("size", [0, 1 << 12, 1 << 16, 1 << 20])
@@ -82,24 +82,24 @@ def test_a_batch_of_any_form_arrives() -> None:
     assert (found["a"][1][1], found["b"].other, found["d"].tolist()) == ("text", None, [0, 1, 2])
 
 
-def test_what_was_made_in_the_slab_is_not_copied() -> None:
-    slabs = BufferPool(1, new=lambda size: shared(size, 0))
-    reserved = slabs.reserve(20_000)
-    slab = MappedBuffers().get(reserved.address)
-    table = BatchLayout(slab)
+def test_what_was_made_in_the_buffer_is_not_copied() -> None:
+    buffers = BufferPool(1, new=lambda size: shared(size, 0))
+    reserved = buffers.reserve(20_000)
+    buffer = MappedBuffers().get(reserved.address)
+    table = BatchLayout(buffer)
     (first, one), (second, other) = table.take(6000), table.take(6001)
     one[:], other[:] = 1, 2
-    parcel = table.packed({"x": first.view(torch.int16).view(30, 100), "y": (second[:3], second[3:])})
-    assert parcel.wanted == 6016 + 6016
-    held = slabs.give(reserved, 20_000)
-    found = parcel.unpacked(held)
-    slab[:6000] = 3
+    packed = table.packed({"x": first.view(torch.int16).view(30, 100), "y": (second[:3], second[3:])})
+    assert packed.wanted == 6016 + 6016
+    held = buffers.give(reserved, 20_000)
+    found = packed.unpacked(held)
+    buffer[:6000] = 3
     assert found["x"].shape == (30, 100) and (found["x"] == 0x0303).all()
     assert found["y"][0].tolist() == [2, 2, 2] and len(found["y"][1]) == 5998
     del held
-    assert len(slabs) == 1
+    assert len(buffers) == 1
     del found
-    assert len(slabs) == 0
+    assert len(buffers) == 0
 
 
 def test_what_does_not_fit_is_wanted_for_the_next() -> None:
@@ -116,7 +116,7 @@ def test_the_size_of_a_batch_is_learnt_from_one_that_had_no_room(size: int) -> N
     assert table.packed([one, other]).wanted == 6016 + 6016
 
 
-def test_a_worker_maps_a_slab_once_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_maps_a_buffer_once_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packer.system.shared_memory._MOST_MAPPED", 3)
     held = [shared(1 << 12, number) for number in range(5)]
     addresses = [each.address for each in held]

@@ -151,7 +151,7 @@ def test_a_pack_that_was_overwritten_under_an_open_one_is_not_mistaken_for_it(
     new = [built_packs.record(number, blob=b"new") for number in range(6)]
     built_packs.make_pack(tmp_path / "pack", old, parts=3)
     built_packs.make_pack(tmp_path / "staged", new, parts=3)
-    monkeypatch.setattr(reader_cache.table, "limit", 1)
+    monkeypatch.setattr(reader_cache.open_readers, "limit", 1)
     pack = Pack(tmp_path / "pack")
     for index in range(6):  # every checksum has been compared once
         with pack.record(index, ("blob",)) as record:
@@ -236,7 +236,7 @@ def test_every_field_of_every_sample_has_a_bit_of_its_own(folder: Path) -> None:
     for number, (index, name) in enumerate([(3, "blob"), (3, "label"), (4, "key"), (9, "pair"), (0, "key")], 1):
         with pack.record(index, (name,)):
             pass
-        assert sum(byte.bit_count() for byte in pack._checked) == number
+        assert pack.verified_values() == number
     pack.close()
 
 
@@ -250,28 +250,28 @@ def test_a_pack_larger_than_half_the_memory_is_read_without_readahead(
     monkeypatch.setattr(Machine, "free_memory", lambda self: available)
     monkeypatch.setattr(reader, "_SMALL_BYTES", 0)
     pack = Pack(folder)
-    assert pack._readahead is expected
+    assert pack.readahead is expected
     pack.close()
 
 
 def test_a_small_pack_is_read_ahead_whatever_memory_is_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "free_memory", lambda self: 1)
     with closing(Pack(folder)) as pack:
-        assert pack._readahead
+        assert pack.readahead
 
 
 def test_a_pack_opens_nothing_before_it_is_read(folder: Path) -> None:
-    before = len(reader_cache.table)
+    before = len(reader_cache.open_readers)
     pack = Pack(folder)
-    assert len(reader_cache.table) == before
+    assert len(reader_cache.open_readers) == before
     pack.close()
     pack.close()
 
 
 def test_a_pack_that_cannot_be_opened_owns_nothing(folder: Path) -> None:
-    owners = dict(reader_cache.table._owners)
+    owners = reader_cache.open_readers.owners()
     (folder / "part-00001.lmdb").unlink()
     for _ in range(2):
         with pytest.raises(PackerError):
             Pack(folder)
-    assert reader_cache.table._owners == owners
+    assert reader_cache.open_readers.owners() == owners

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from packer.system import buffer_pool as packer_slabs
+from packer.system import buffer_pool as packer_buffers
 from packer.system.buffer_pool import BufferPool, pageable
-from packer.system.shared_memory import SharedSlab, shared
+from packer.system.shared_memory import SharedBuffer, shared
 from tests.support.batch_holders import memory_files
 from tests.support.child_processes import child, fork
 
@@ -44,14 +44,14 @@ HOLDS: dict[str, Callable[[memoryview], Any]] = {
 
 @pytest.mark.parametrize("what", HOLDS)
 def test_what_is_held_through_anything_is_not_given_out_again(what: str) -> None:
-    slabs = BufferPool(4, new=pageable)
-    held = HOLDS[what](slabs.take(10))
-    others = [array(slabs.take(10)) for _ in range(6)]
-    assert len(slabs) == 7
+    buffers = BufferPool(4, new=pageable)
+    held = HOLDS[what](buffers.take(10))
+    others = [array(buffers.take(10)) for _ in range(6)]
+    assert len(buffers) == 7
     assert not any(np.shares_memory(np.asarray(held), other) for other in others)
     del held, others
     gc.collect()
-    assert len(slabs) == 0
+    assert len(buffers) == 0
 
 
 def address(view: memoryview) -> int:
@@ -60,60 +60,60 @@ def address(view: memoryview) -> int:
 
 
 def test_memory_is_used_again_when_it_fits() -> None:
-    slabs = BufferPool(2, new=pageable)
-    first = slabs.take(1000)
+    buffers = BufferPool(2, new=pageable)
+    first = buffers.take(1000)
     place = address(first)
     del first
-    assert address(slabs.take(900)) == place
-    assert address(slabs.take(200)) != place  # a slab five times as large is left for others
-    again = slabs.take(1000)
+    assert address(buffers.take(900)) == place
+    assert address(buffers.take(200)) != place  # a buffer five times as large is left for others
+    again = buffers.take(1000)
     assert address(again) == place
-    assert address(slabs.take(1000)) != place
+    assert address(buffers.take(1000)) != place
 
 
 @pytest.mark.parametrize("size", [0, 1, 7])
 def test_any_size_is_given(size: int) -> None:
-    slabs = BufferPool(1, new=pageable)
-    view = slabs.take(size)
+    buffers = BufferPool(1, new=pageable)
+    view = buffers.take(size)
     assert (view.nbytes, view.format, view.readonly) == (size, "B", False)
 
 
 def test_no_more_is_kept_than_was_said() -> None:
-    slabs = BufferPool(2, new=pageable)
-    held = [slabs.take(100) for _ in range(5)]
+    buffers = BufferPool(2, new=pageable)
+    held = [buffers.take(100) for _ in range(5)]
     assert len({address(view) for view in held}) == 5
     del held
-    assert len(slabs) == 0
-    assert len(slabs._back) == 2
+    assert len(buffers) == 0
+    assert buffers.returned == 2
 
 
 def test_giving_back_runs_no_python() -> None:
     """Where Python begins, Ctrl-C may come, and what a callback raises is lost."""
-    slabs, began = BufferPool(1, new=pageable), list[str]()
-    held = [slabs.take(100) for _ in range(3)]
+    buffers, began = BufferPool(1, new=pageable), list[str]()
+    held = [buffers.take(100) for _ in range(3)]
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, _: began.append(frame.f_code.co_name) if event == "call" else None)
     try:
         held.clear()
     finally:
         sys.setprofile(before)
-    assert (began, len(slabs), len(slabs._back)) == ([], 0, 1)
+    assert (began, len(buffers), buffers.returned) == ([], 0, 1)
 
 
-def test_slabs_outlive_their_pool() -> None:
-    slabs = BufferPool(2, new=pageable)
-    held = slabs.take(5)
+def test_buffers_outlive_their_pool() -> None:
+    buffers = BufferPool(2, new=pageable)
+    held = buffers.take(5)
     held[:] = b"seven"
-    del slabs
+    del buffers
     assert bytes(held) == b"seven"
 
 
-def test_threads_never_share_a_slab() -> None:
-    slabs, wrong = BufferPool(3, new=pageable), list[int]()
+def test_threads_never_share_a_buffer() -> None:
+    buffers, wrong = BufferPool(3, new=pageable), list[int]()
 
     def work(mark: int) -> None:
         for _ in range(2000):
-            taken = array(slabs.take(50))
+            taken = array(buffers.take(50))
             taken.fill(mark)
             if not (taken == mark).all():
                 wrong.append(mark)
@@ -124,29 +124,29 @@ def test_threads_never_share_a_slab() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert len(slabs) == 0
+    assert len(buffers) == 0
 
 
 # ---- forks
 
 
-NEWEST: dict[int, int] = {}  # where a slab begins -> the number of the last one that did
+NEWEST: dict[int, int] = {}  # where a buffer begins -> the number of the last one that did
 
 
-def shared_slabs() -> BufferPool[SharedSlab]:
-    """Slabs that other processes may see, numbered as they are made."""
+def shared_buffers() -> BufferPool[SharedBuffer]:
+    """Buffers that other processes may see, numbered as they are made."""
     numbers = count()
 
-    def new(size: int) -> SharedSlab:
-        slab = shared(size, next(numbers))
-        NEWEST[slab.memory.ctypes.data] = slab.address.number
-        return slab
+    def new(size: int) -> SharedBuffer:
+        buffer = shared(size, next(numbers))
+        NEWEST[buffer.memory.ctypes.data] = buffer.address.number
+        return buffer
 
     return BufferPool(4, new=new)
 
 
 def number(view: memoryview) -> int:
-    """Of the slab under a view."""
+    """Of the buffer under a view."""
     return NEWEST[address(view)]
 
 
@@ -163,75 +163,75 @@ def forked_child() -> Callable[[], object]:
 
 
 def test_what_is_out_at_a_fork_never_comes_back_and_what_is_free_does() -> None:
-    slabs = shared_slabs()
-    reserved = slabs.reserve(100)
-    views = [slabs.take(100) for _ in range(3)]
+    buffers = shared_buffers()
+    reserved = buffers.reserve(100)
+    views = [buffers.take(100) for _ in range(3)]
     held = views.pop(0)
     views.clear()
-    slabs.put_back(slabs.reserve(100))  # the two are free
+    buffers.put_back(buffers.reserve(100))  # the two are free
     end = forked_child()
     del held
-    later = [slabs.take(100) for _ in range(4)]
+    later = [buffers.take(100) for _ in range(4)]
     assert sorted(map(number, later)) == [2, 3, 4, 5], "1 is the child's"
-    given = slabs.give(reserved, 100)  # nobody had anything over it at the fork
+    given = buffers.give(reserved, 100)  # nobody had anything over it at the fork
     assert number(given) == 0
     del given
-    assert number(slabs.take(100)) == 0
+    assert number(buffers.take(100)) == 0
     end()
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_memory_that_was_out_at_a_fork_goes_with_its_last_view(others: int) -> None:
     """Whether the pool is asked again while it is held, or not."""
-    slabs = shared_slabs()
-    held = slabs.take(5000)
+    buffers = shared_buffers()
+    held = buffers.take(5000)
     forked_child()()
-    taken = [slabs.take(5000) for _ in range(others)]
+    taken = [buffers.take(5000) for _ in range(others)]
     del held
-    taken.append(slabs.take(5000))
-    assert len(slabs) == len(taken) == len(memory_files(os.getpid()))
+    taken.append(buffers.take(5000))
+    assert len(buffers) == len(taken) == len(memory_files(os.getpid()))
 
 
 def test_a_child_uses_nothing_of_its_parents() -> None:
-    slabs = shared_slabs()
-    held = [slabs.take(100) for _ in range(3)]
+    buffers = shared_buffers()
+    held = [buffers.take(100) for _ in range(3)]
     held.clear()
-    parents = slabs.take(100)
-    outcome = child(lambda: [number(slabs.take(100)) for _ in range(5)])
+    parents = buffers.take(100)
+    outcome = child(lambda: [number(buffers.take(100)) for _ in range(5)])
     assert outcome.value == [3] * 5, "of its own, used again"
     assert number(parents) < 3
 
 
 def test_within_a_fork_of_another_thread_nothing_is_used_again() -> None:
     """The child may be there already, or begin in a moment."""
-    slabs = shared_slabs()
-    first = slabs.take(100)
-    packer_slabs._begun.append(0)
+    buffers = shared_buffers()
+    first = buffers.take(100)
+    packer_buffers._forks_begun.append(0)
     del first
-    second = slabs.take(100)
+    second = buffers.take(100)
     assert number(second) == 1
     del second
-    third = slabs.take(100)
-    kept = slabs.reserve(100)
-    packer_slabs._ended.append(0)
+    third = buffers.take(100)
+    kept = buffers.reserve(100)
+    packer_buffers._forks_ended.append(0)
     del third
-    assert number(slabs.take(100)) == 4, "none that was out meanwhile"
-    slabs.put_back(kept)
-    assert any(each is kept for each in (slabs.reserve(100), slabs.reserve(100)))
+    assert number(buffers.take(100)) == 4, "none that was out meanwhile"
+    buffers.put_back(kept)
+    assert any(each is kept for each in (buffers.reserve(100), buffers.reserve(100)))
 
 
 def test_threads_that_take_and_give_back_while_another_forks() -> None:
-    slabs, ending = shared_slabs(), threading.Event()
+    buffers, ending = shared_buffers(), threading.Event()
 
     def work(mark: int) -> None:
         while not ending.is_set():
-            array(slabs.take(4096)).fill(mark)
+            array(buffers.take(4096)).fill(mark)
 
     threads = [threading.Thread(target=work, args=(mark,)) for mark in (1, 2)]
     for thread in threads:
         thread.start()
     try:
-        found = [seen_by_a_child(slabs) for _ in range(10)]
+        found = [seen_by_a_child(buffers) for _ in range(10)]
     finally:
         ending.set()
         for thread in threads:
@@ -239,9 +239,9 @@ def test_threads_that_take_and_give_back_while_another_forks() -> None:
     assert found == [{200}] * 10
 
 
-def seen_by_a_child(slabs: BufferPool[SharedSlab]) -> set[int]:
+def seen_by_a_child(buffers: BufferPool[SharedBuffer]) -> set[int]:
     """What is in memory that was 200 at the fork, after others have taken and filled all there was."""
-    held = array(slabs.take(4096))
+    held = array(buffers.take(4096))
     held.fill(200)
     here, there = Pipe()
     pid = fork()
@@ -251,7 +251,7 @@ def seen_by_a_child(slabs: BufferPool[SharedSlab]) -> set[int]:
         os._exit(0)
     del held
     for mark in range(50):
-        array(slabs.take(4096)).fill(mark)
+        array(buffers.take(4096)).fill(mark)
     here.send("now")
     found: set[int] = here.recv()
     os.waitpid(pid, 0)

@@ -22,19 +22,19 @@ from tests.support.source_trees import photos
 
 
 def taken(pool: SharedMemory, size: int, value: int) -> torch.Tensor:
-    """A tensor over a slab, filled."""
+    """A tensor over a buffer, filled."""
     storage, memory = pool.take(size)
     memory[:] = value
     return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
-def test_what_is_written_through_the_slab_is_in_the_tensor() -> None:
+def test_what_is_written_through_the_buffer_is_in_the_tensor() -> None:
     tensor = taken(SharedMemory(), 5000, 7)
     assert tensor.is_shared()
     assert (tensor.numel(), int(tensor.min()), int(tensor.max())) == (5000, 7, 7)
 
 
-def test_a_slab_is_used_again_only_when_its_tensor_is_gone() -> None:
+def test_a_buffer_is_used_again_only_when_its_tensor_is_gone() -> None:
     pool = SharedMemory()
     first = taken(pool, 5000, 1)
     second = taken(pool, 4000, 2)
@@ -49,7 +49,7 @@ def test_a_slab_is_used_again_only_when_its_tensor_is_gone() -> None:
     assert [int(tensor[0]) for tensor in (second, third, fourth)] == [2, 3, 4]
 
 
-def test_a_descriptor_or_a_mapping_anywhere_holds_a_slab() -> None:
+def test_a_descriptor_or_a_mapping_anywhere_holds_a_buffer() -> None:
     pool = SharedMemory()
     tensor = taken(pool, 5000, 1)
     descriptor, size = tensor.untyped_storage()._share_fd_cpu_()
@@ -64,14 +64,14 @@ def test_a_descriptor_or_a_mapping_anywhere_holds_a_slab() -> None:
     assert pool.stats()[0]
 
 
-def test_the_number_of_slabs_is_bounded_and_unfit_ones_go() -> None:
+def test_the_number_of_buffers_is_bounded_and_unfit_ones_go() -> None:
     pool = SharedMemory()
     held = [taken(pool, 5000, at) for at in range(20)]
-    assert len(pool.stats()) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_BUFFERS
     assert [int(tensor[0]) for tensor in held] == list(range(20))
     held.clear()
     large = taken(pool, 1 << 20, 9)
-    assert len(pool.stats()) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_BUFFERS
     assert int(large.sum()) == 9 << 20
 
 
@@ -92,38 +92,37 @@ def test_without_leases_or_memfd_memory_is_never_used_twice(monkeypatch: pytest.
     pool = SharedMemory()
     for value in range(10):
         assert int(taken(pool, 5000, value)[0]) == value
-    assert len(pool.stats()) == shared_memory._MOST_SLABS
+    assert len(pool.stats()) == shared_memory._MOST_BUFFERS
     monkeypatch.delattr(os, "memfd_create")
     tensor = taken(SharedMemory(), 5000, 5)
     assert tensor.is_shared()
     assert int(tensor.sum()) == 25000
 
 
-def test_a_forked_child_holds_a_slab_and_has_slabs_of_its_own() -> None:
+def test_a_forked_child_holds_a_buffer_and_has_buffers_of_its_own() -> None:
     """The kernel counts open descriptions, which a fork shares: while a child has the tensor, there is one."""
     pool = SharedMemory()
     tensor = taken(pool, 5000, 7)
-    (slab,) = pool._slabs
     with holding(tensor) as digests:
         del tensor
-        assert not slab.is_free()
+        assert pool.stats() == [False]
         assert int(taken(pool, 5000, 9)[0]) == 9
-        assert len(pool.stats()) == 2
+        assert len(pool.stats()) == 2 and not pool.stats()[0]
         assert digests() == [7, 7]
-    assert slab.is_free()
+    assert pool.stats()[0]
     outcome = child(lambda: [int(taken(pool, 5000, 3)[0]), len(pool.stats())])
     assert outcome.value == [3, 1], outcome
 
 
-def test_slabs_that_are_held_for_ever_do_not_stop_others_from_being_used_again() -> None:
+def test_buffers_that_are_held_for_ever_do_not_stop_others_from_being_used_again() -> None:
     pool = SharedMemory()
-    kept = [taken(pool, 5000, at) for at in range(shared_memory._MOST_SLABS)]
+    kept = [taken(pool, 5000, at) for at in range(shared_memory._MOST_BUFFERS)]
     made = len({taken(pool, 5000, 50).untyped_storage().data_ptr() for _ in range(5)})
-    before = list(pool._slabs)
+    before = pool.made
     for _ in range(5):
         taken(pool, 5000, 60)
-    assert pool._slabs == before and made <= 5
-    assert [int(tensor[0]) for tensor in kept] == list(range(shared_memory._MOST_SLABS))
+    assert pool.made == before and made <= 5
+    assert [int(tensor[0]) for tensor in kept] == list(range(shared_memory._MOST_BUFFERS))
 
 
 @contextmanager
@@ -150,7 +149,7 @@ def holding(tensor: torch.Tensor) -> Iterator[Callable[[], list[int]]]:
             os.close(descriptor)
 
 
-def test_a_worker_lets_go_of_a_slab_that_its_owner_has_closed() -> None:
+def test_a_worker_lets_go_of_a_buffer_that_its_owner_has_closed() -> None:
     """When it maps another one: a mapping would keep memory that is never used again."""
     held = [shared_memory.shared(1 << 12, number) for number in range(3)]
     mappings = shared_memory.MappedBuffers()

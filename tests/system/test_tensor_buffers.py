@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from packer.datasets.batch_decoder import take_from
-from packer.system.buffer_pool import BufferPool, Slab, pageable
+from packer.system.buffer_pool import BufferPool, PooledBuffer, pageable
 
 SIZE = 4 * 6 * 5 * 3
 
@@ -37,30 +37,30 @@ WAYS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def address(slabs: BufferPool[Slab], size: int = SIZE) -> int:
+def address(buffers: BufferPool[PooledBuffer], size: int = SIZE) -> int:
     """Where the memory lies that would be given next."""
-    tensor, memory = take_from(slabs, size)
+    tensor, memory = take_from(buffers, size)
     assert tensor.data_ptr() == memory.ctypes.data
     return tensor.data_ptr()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_is_used_again_only_after_the_last_view_is_gone(way: str) -> None:
-    slabs = BufferPool(8, new=pageable)
-    tensor, memory = take_from(slabs, SIZE)
+    buffers = BufferPool(8, new=pageable)
+    tensor, memory = take_from(buffers, SIZE)
     memory[:] = 7
     place = tensor.data_ptr()
     held = WAYS[way](tensor)
     del tensor, memory
     gc.collect()
-    assert len(slabs) == 1
-    other, filled = take_from(slabs, SIZE)
+    assert len(buffers) == 1
+    other, filled = take_from(buffers, SIZE)
     filled[:] = 9
     assert other.data_ptr() != place, "the memory is still held"
-    assert len(slabs) == 2
+    assert len(buffers) == 2
     del held
-    assert len(slabs) == 1
-    assert address(slabs) == place
+    assert len(buffers) == 1
+    assert address(buffers) == place
 
 
 def test_what_was_written_is_in_the_tensor() -> None:
@@ -70,56 +70,56 @@ def test_what_was_written_is_in_the_tensor() -> None:
     assert tensor.dtype == torch.uint8 and tensor.is_contiguous()
 
 
-def test_a_consumer_that_keeps_nothing_needs_one_slab() -> None:
-    slabs = BufferPool(8, new=pageable)
-    assert len({address(slabs) for _ in range(50)}) == 1
-    assert len(slabs) == 0
+def test_a_consumer_that_keeps_nothing_needs_one_buffer() -> None:
+    buffers = BufferPool(8, new=pageable)
+    assert len({address(buffers) for _ in range(50)}) == 1
+    assert len(buffers) == 0
 
 
 def test_a_consumer_that_keeps_everything_gets_memory_of_its_own() -> None:
-    slabs = BufferPool(8, new=pageable)
-    kept = [take_from(slabs, SIZE)[0] for _ in range(50)]
+    buffers = BufferPool(8, new=pageable)
+    kept = [take_from(buffers, SIZE)[0] for _ in range(50)]
     for number, tensor in enumerate(kept):
         tensor.fill_(number)
     assert [int(tensor[0]) for tensor in kept] == list(range(50))
-    assert len(slabs) == 50
+    assert len(buffers) == 50
 
 
 def test_no_more_is_kept_than_was_allowed() -> None:
-    slabs = BufferPool(3, new=pageable)
-    kept = [take_from(slabs, SIZE) for _ in range(10)]
+    buffers = BufferPool(3, new=pageable)
+    kept = [take_from(buffers, SIZE) for _ in range(10)]
     watched = [weakref.ref(memory.base) for _, memory in kept]
     del kept
-    assert len(slabs) == 0
+    assert len(buffers) == 0
     assert sum(reference() is not None for reference in watched) == 3
 
 
-def test_a_slab_serves_smaller_batches_but_not_much_smaller_ones() -> None:
-    slabs = BufferPool(8, new=pageable)
-    place = address(slabs, 1000)
-    assert address(slabs, 900) == place
-    assert address(slabs, 250) == place
-    assert address(slabs, 200) != place
-    assert address(slabs, 1001) != place
-    assert take_from(slabs, 0)[0].numel() == 0
+def test_a_buffer_serves_smaller_batches_but_not_much_smaller_ones() -> None:
+    buffers = BufferPool(8, new=pageable)
+    place = address(buffers, 1000)
+    assert address(buffers, 900) == place
+    assert address(buffers, 250) == place
+    assert address(buffers, 200) != place
+    assert address(buffers, 1001) != place
+    assert take_from(buffers, 0)[0].numel() == 0
 
 
-def test_tensors_outlive_the_slabs() -> None:
-    slabs = BufferPool(8, new=pageable)
-    tensor, memory = take_from(slabs, SIZE)
+def test_tensors_outlive_the_buffers() -> None:
+    buffers = BufferPool(8, new=pageable)
+    tensor, memory = take_from(buffers, SIZE)
     memory[:] = 5
-    del slabs, memory
+    del buffers, memory
     gc.collect()
     assert bool((tensor == 5).all())
 
 
-def test_many_threads_never_share_a_slab() -> None:
-    slabs = BufferPool(4, new=pageable)
+def test_many_threads_never_share_a_buffer() -> None:
+    buffers = BufferPool(4, new=pageable)
     wrong = []
 
     def work(mark: int) -> None:
         for _ in range(300):
-            tensor, memory = take_from(slabs, SIZE)
+            tensor, memory = take_from(buffers, SIZE)
             memory[:] = mark
             held = tensor[5:9]
             del tensor, memory
@@ -132,7 +132,7 @@ def test_many_threads_never_share_a_slab() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(slabs) == 0
+    assert len(buffers) == 0
 
 
 class Rings(RuleBasedStateMachine):
@@ -140,14 +140,14 @@ class Rings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.slabs = BufferPool(4, new=pageable)
+        self.buffers = BufferPool(4, new=pageable)
         self.held: list[tuple[torch.Tensor, int]] = []
         self.count = 0
 
     @rule(rows=st.integers(1, 12))
     def take(self, rows: int) -> None:
         self.count = (self.count + 1) % 251
-        tensor, memory = take_from(self.slabs, 12 * rows)
+        tensor, memory = take_from(self.buffers, 12 * rows)
         memory[:] = self.count
         self.held.append((tensor, self.count))
 
@@ -165,7 +165,7 @@ class Rings(RuleBasedStateMachine):
     @invariant()
     def nothing_held_was_overwritten(self) -> None:
         assert all(bool((tensor == mark).all()) for tensor, mark in self.held)
-        assert len(self.slabs) == len({tensor.untyped_storage().data_ptr() for tensor, _ in self.held})
+        assert len(self.buffers) == len({tensor.untyped_storage().data_ptr() for tensor, _ in self.held})
 
 
 Rings.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

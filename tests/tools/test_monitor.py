@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import packer
-from packer.system.nvml import Nvml
+from packer.system.resource_usage import Nvml
 from packer.tools.wait_monitor import Monitor, Report
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
@@ -254,7 +254,7 @@ def test_without_nvml_it_is_said_to_be_left_out(fault: str) -> None:
 
 
 def test_the_structure_is_that_of_the_driver() -> None:
-    from packer.system.nvml import _Utilization
+    from packer.system.resource_usage import _Utilization
 
     assert (ctypes.sizeof(_Utilization), _Utilization.gpu.offset, _Utilization.memory.offset) == (8, 0, 4)
 

@@ -22,7 +22,7 @@ from benchmarks.harness.pictures import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.results import Absent, Line
 from benchmarks.harness.running import Contestant, Failed
 from benchmarks.harness.turns import Turns
-from packer.system import process_usage
+from packer.system import resource_usage
 from tests.support.picture_files import colours
 
 ROOT = Path(__file__).parents[2]
@@ -137,10 +137,10 @@ def test_what_was_delivered_is_counted_alike_in_both_orders_of_axes(step: int) -
 
 
 def test_memory_and_cpu_time_of_a_process_tree_are_read() -> None:
-    assert process_usage.tree(os.getpid())[0] == os.getpid()
-    before = process_usage.cpu_seconds(os.getpid())
+    assert resource_usage.tree(os.getpid())[0] == os.getpid()
+    before = resource_usage.cpu_seconds(os.getpid())
     assert before > 0
-    with process_usage.MemoryWatch() as watch:
+    with resource_usage.MemoryWatch() as watch:
         pass
     assert watch.peak["own"] > 1
 
