@@ -32,7 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A module of the same name stands before PyTurboJPEG's, here and in whatever is started from here."""
+    """What holds here and in every process that is started from here, some thousand of them."""
+    # tests run side by side: an OpenMP thread of torch that waits by spinning keeps another test from its core. A
+    # training step of 2.8 s took 10 s of processor time so. It is read when torch is imported, which is later
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile packer anew
+    # a module of the same name stands before PyTurboJPEG's
     choice = config.getoption("--libturbojpeg")
     if choice != "system":
         folder = str(Path(__file__).parent / "shims" / choice)
