@@ -23,7 +23,7 @@ import numpy as np
 from packer import codecs, formats
 from packer.conversion.convert import convert
 from packer.conversion.options import ConversionOptions
-from packer.files.file_io import remove
+from packer.files.folder_handle import remove
 from packer.pack import manifest as manifests
 from packer.schema import Field, Schema
 from packer.sources import base

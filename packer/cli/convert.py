@@ -19,8 +19,7 @@ from packer.cli.base import (
     size_text,
 )
 from packer.conversion.presets import PRESETS
-from packer.files.escaping import shell_word
-from packer.files.terminal_output import echo
+from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
 
 if TYPE_CHECKING:

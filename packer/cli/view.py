@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from packer.cli.base import examples
-from packer.files.save import check_savable, save
 from packer.files.terminal_output import echo
+from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
 
 _FORMS = (".png", ".html")

@@ -14,9 +14,9 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder, Progress
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.errors import InvalidRequest, PackerError, PackExists
-from packer.files.escaping import shell_word
+from packer.files.file_io import failing
 from packer.files.npy_arrays import map_file
-from packer.files.storage_errors import failing
+from packer.files.terminal_output import shell_word
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.index import FOLDER as INDEX

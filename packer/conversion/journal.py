@@ -23,7 +23,7 @@ from packer import __version__
 from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder
-from packer.formats._columns.spool import NAME as SPOOL
+from packer.formats._columns import SPOOL_NAME
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Part
 from packer.pack.unlisted_files import PACK_NAMES
@@ -32,7 +32,7 @@ PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
 NAMES = {
     _JOURNAL: ANYTHING,
     PIECES: r"part-[0-9]+.*",
-    rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL)}.*",
+    rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL_NAME)}.*",
 }
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others as they are called

@@ -1,20 +1,21 @@
-"""File I/O: opens, writes, hashes and syncs files and folders by path. Renaming and removing: see work_folder.
+"""File I/O: opens, writes, hashes and syncs files by path, and turns the system's errors into StorageError.
 
-An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageError.
+What renames and removes is in folder_handle. An fsync that fails is never tried again (the kernel may have dropped the
+dirty pages): it raises StorageError.
 """
 
 import ctypes
 import errno
 import hashlib
 import os
+import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from packer.errors import CorruptPack
-from packer.files.folder_handle import FolderHandle
-from packer.files.storage_errors import failing as failing  # what opens and writes by path needs both
-from packer.files.storage_errors import free_bytes as free_bytes
+from packer.errors import CorruptPack, PackerError, StorageError
 
 
 def free_files(path: Path) -> int | None:
@@ -107,7 +108,25 @@ def make_folder(path: Path) -> None:
         path.mkdir(exist_ok=True)
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, if it is there; follows no link; raises StorageError."""
-    with FolderHandle.at(path.parent) as folder:
-        folder.remove(path.name)
+@contextmanager
+def failing(path: Path, doing: str) -> Iterator[None]:
+    """Turn an OSError of the block into StorageError with the path, and the free space where that is the cause."""
+    try:
+        yield
+    except PackerError:  # some of them are OSErrors too
+        raise
+    except OSError as error:
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            with suppress(OSError):  # what cannot be asked on a failing disk must not hide the failure
+                hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
+        elif error.errno == errno.EIO:
+            hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
+        raise StorageError(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write to the file system of `path` or of its nearest existing parent."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return shutil.disk_usage(path).free

@@ -1,7 +1,8 @@
-"""Open folder: a folder held by its descriptor. Names are made, renamed and removed relative to it, never by a path.
+"""Folder handle: an open folder, held by its descriptor; makes, renames and removes names in it.
 
-So nothing that is swapped for a link meanwhile, in the folder or above it, leads a write or a removal elsewhere. Links
-that lie in the folder are removed themselves, and never followed.
+All of it is relative to the descriptor, never by a path. So nothing that is swapped for a link meanwhile, in the folder
+or above it, leads a write or a removal elsewhere. Links that lie in the folder are removed themselves, and never
+followed.
 
 An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageError.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import PackerError, PackExists, UnsafePath
-from packer.files.storage_errors import failing
+from packer.files.file_io import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -234,6 +235,12 @@ class FolderHandle:
             raise PackExists(f"{path}: already there; --overwrite replaces a pack")
         with failing(path, "rename the finished folder to this name"):
             raise OSError(code, os.strerror(code))
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, if it is there; follows no link; raises StorageError."""
+    with FolderHandle.at(path.parent) as folder:
+        folder.remove(path.name)
 
 
 def open_real_folder(path: Path, name: str, *, within: int) -> int:

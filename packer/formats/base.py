@@ -5,12 +5,12 @@ A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base
 * A Writer makes a new file; it refuses an existing one. Records arrive in order, every field of the schema in each.
   A part without `finish()` is not complete; `close()` alone never makes it look so. Both may be called twice; what is
   asked of a Writer that was closed before it was finished raises InvalidRequest.
-* A part says itself which fields it holds, in order, and how many samples: `_columns.layout` has `end_record` for the
+* A part says itself which fields it holds, in order, and how many samples: `_columns` has `end_record` for the
   Writer, and `check_end` for the Reader, which raises CorruptPack where the manifest says anything else.
 * The same records give the same bytes, whatever the time, process or machine.
 * A Reader never writes, needs no write permission and leaves nothing beside the part. `read` may be called by many
   threads at once. A buffer that it returns is valid while the reader is open: codecs copy out of it.
-* A Reader that raises while it opens a part holds no file open: `_columns.mapped` has `opening`, which turns an OSError
+* A Reader that raises while it opens a part holds no file open: `_columns` has `opening`, which turns an OSError
   into packer's, and `mapping`, which unmaps the file when the block fails.
 * A reader checks what it relies on and raises CorruptPack; it never returns bytes of another record. Flipped bytes
   inside a value are the business of the index's crc32.

@@ -3,7 +3,7 @@
 Layout of `part-00000/`:
     <field>/<key><suffix>   the encoded value of each image, depth, mask and bytes field, as it is; <key> is the
                             relative path of the sample, the suffix tells what the file is (.bmp, .npy, .png ...;
-                            .bin for what has no format). What cannot be a file name: see formats/_files.py
+                            .bin for what has no format). What cannot be a file name: see `FileNames`
     values.npz              written last; numpy.load opens it:
         packer.json             the end record, JSON {"fields": [names in order], "samples": n}
         <field>                 [n, *shape], for other fields whose encoded values all have one size (numbers)
@@ -21,22 +21,24 @@ a value, and no link is followed. Mapping the file instead was not faster where 
 """
 
 import errno
+import hashlib
 import os
+import stat
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import CorruptPack, InvalidRequest, OutOfMemory, StorageError
-from packer.files.safe_paths import components
+from packer.files.safe_paths import components, folded, open_beneath
 from packer.files.tree_writer import TreeWriter
+from packer.formats import _zip_arrays as zip_arrays
 from packer.formats import base
-from packer.formats._columns import zip_arrays
-from packer.formats._columns.layout import Array, arrays
-from packer.formats._columns.mapped import OF_THE_MACHINE, MappedRecords, mapping, opening
-from packer.formats._columns.spool import Spool
-from packer.formats._part_folder import MOST_FILE_BYTES, FileNames, PartFolder
+from packer.formats._columns import OF_THE_MACHINE, Array, MappedRecords, Spool, arrays, mapping, opening
 from packer.schema import Field, FixedArray, Schema, StoredForm
+from packer.system.buffer_pool import BufferPool, pageable
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
 _TABLE = "values.npz"
@@ -242,3 +244,132 @@ class Reader(base.Reader):
         self._folder.close()
         for rows in (self._names, self._sizes):
             rows.close()
+
+
+# ---- files of a part
+
+MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
+_MOST_FREE = 8  # pieces of memory that wait for the next file
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Memory(threading.local):
+    """What a thread reads into: its own, since that is in its core's caches."""
+
+    def __init__(self) -> None:
+        self.buffers = BufferPool(_MOST_FREE, new=pageable)
+
+
+class PartFolder:
+    """The files of a part that is a folder; may be read by many threads.
+
+    A file is opened beneath the folder, and must be a plain one of the expected size, which is compared before a byte
+    is read. Nothing is mapped, so a file that is cut meanwhile is an error and never a signal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where there is no such folder, or a link."""
+        self._root = os.open(path, _FOLDER)
+        self._memory = _Memory()
+
+    def open(self, path: bytes) -> int:
+        """A descriptor of a file, for reading; raises OSError."""
+        return open_beneath(self._root, path)
+
+    def read(self, path: bytes, size_bytes: int) -> memoryview:
+        """The file's content, in memory that is used again when nobody holds it.
+
+        Raises OSError, and ValueError for anything but a plain file of that size.
+        """
+        descriptor = open_beneath(self._root, path)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("expected a file, found a folder or a device")
+            if status.st_size != size_bytes:
+                raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
+            if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
+                raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
+            return self._content(descriptor, size_bytes)
+        finally:
+            os.close(descriptor)
+
+    def _content(self, descriptor: int, size_bytes: int) -> memoryview:
+        try:
+            data = self._memory.buffers.take(size_bytes)
+        except MemoryError as error:
+            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the memory that is left") from error
+        done = 0
+        while done < size_bytes:  # once is the rule
+            count = os.readv(descriptor, (data[done:],))
+            if not count:
+                missing = size_bytes - done
+                raise ValueError(f"file was cut while it was read: {missing} of {size_bytes} bytes are missing")
+            done += count
+        return data.toreadonly()
+
+    def close(self) -> None:
+        """Give the descriptor back; may be called twice."""
+        if self._root >= 0:
+            os.close(self._root)
+        self._root = -1
+
+
+# ---- names
+
+
+class FileNames:
+    """The names of one part's files, in the order of its rows; 8 bytes are kept of each in a set.
+
+    The key is the name, with a suffix that fits the value. Where that could lead out of the folder, is too long, or is
+    what some file system takes for an earlier name (upper and lower case, composed accents), `~` and the row's number
+    come in:
+
+        cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because of the one before
+        cat/<long>   ->  cat/~7.bmp           ../a.jpg   ->  ~7.bmp
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[int] = set()
+
+    def take(self, key: bytes, row: int, wanted: Sequence[tuple[str, ...]]) -> list[str]:
+        """The path of each of a row's files below the folder of its field; wanted: the suffixes that fit it."""
+        for path in _candidates(key.decode("utf-8", "surrogateescape"), row):
+            found = [path if path.lower().endswith(fitting) else path + fitting[0] for fitting in wanted]
+            marks = [marks for name in dict.fromkeys(found) if (marks := self._marks(name)) is not None]
+            if len(marks) == len(set(found)):
+                self._taken.update(*marks)
+                return found
+        raise InvalidRequest(f"row {row}: no name is left for its files; use another format")
+
+    def _marks(self, path: str) -> list[int] | None:
+        """What stands for the path and its folders; None where it is unsafe or something is in its way."""
+        try:
+            components(path)
+        except InvalidRequest:
+            return None
+        key = folded(path)
+        file = _mark(key)
+        if file in self._taken or _mark(f"{key}/") in self._taken:
+            return None
+        marks = [file]
+        at = key.rfind("/")
+        while at >= 0 and (folder := _mark(key[: at + 1])) not in self._taken:
+            if _mark(key[:at]) in self._taken:  # a file lies where the folder should
+                return None
+            marks.append(folder)
+            at = key.rfind("/", 0, at)
+        return marks
+
+
+def _candidates(path: str, row: int) -> Iterator[str]:
+    folder, slash, _ = path.rpartition("/")
+    yield from (path, f"{path}~{row}", f"{folder}{slash}~{row}")
+    for tildes in count(1):
+        yield f"{'~' * tildes}{row}"
+
+
+def _mark(folded_path: str) -> int:
+    """64 bits of a hash: should two paths ever share them, one gets another name than it needed to."""
+    raw = folded_path.encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

@@ -21,9 +21,21 @@ import numpy as np
 
 from packer.errors import CorruptPack, PackerError, StorageError
 from packer.formats import base
-from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
-from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping, opening
-from packer.formats._columns.spool import Content, Spools, write_at
+from packer.formats._columns import (
+    MOST_END_BYTES,
+    Array,
+    ArraySpan,
+    Content,
+    MappedRecords,
+    Spools,
+    arrays,
+    check_end,
+    end_record,
+    mapping,
+    opening,
+    reason,
+    write_at,
+)
 from packer.schema import Field, Schema
 
 SUFFIX = ".h5"

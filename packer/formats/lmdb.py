@@ -33,7 +33,7 @@ import lmdb
 
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.formats import base
-from packer.formats._columns.mapped import mapping, opening
+from packer.formats._columns import mapping, opening
 from packer.schema import Schema
 
 SUFFIX = ".lmdb"

@@ -27,10 +27,21 @@ from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageError
 from packer.formats import base
-from packer.formats._columns.layout import MOST_END_BYTES, Array, arrays, check_end, end_record, reason
-from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping, opening
-from packer.formats._columns.spool import Content, Spools
-from packer.formats._columns.zip_arrays import ZIP_ERRORS, Archive
+from packer.formats._columns import (
+    MOST_END_BYTES,
+    Array,
+    ArraySpan,
+    Content,
+    MappedRecords,
+    Spools,
+    arrays,
+    check_end,
+    end_record,
+    mapping,
+    opening,
+    reason,
+)
+from packer.formats._zip_arrays import ZIP_ERRORS, Archive
 from packer.schema import Schema
 from packer.system.parallel import ordered_map
 

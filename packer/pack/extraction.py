@@ -16,9 +16,9 @@ import numpy as np
 from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackExists
+from packer.files.file_io import failing
 from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import Collisions, components
-from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from packer.errors import CorruptPack, PackerError
 from packer.files.digest import entries, opened_folder
-from packer.files.open_beneath import open_beneath
+from packer.files.safe_paths import open_beneath
 from packer.pack.extra_files import FOLDER as EXTRAS
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest

@@ -15,7 +15,7 @@ from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, Stor
 from packer.files.digest import FolderDigest, entries, opened_folder
 from packer.files.file_io import failing, open_file, sync_part
 from packer.files.folder_handle import FolderHandle
-from packer.files.open_beneath import open_beneath
+from packer.files.safe_paths import open_beneath
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest

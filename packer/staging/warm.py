@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packer.files.digest import entries, opened_folder
 from packer.files.file_io import failing, open_file
-from packer.files.open_beneath import open_beneath
+from packer.files.safe_paths import open_beneath
 from packer.pack.index import FOLDER as INDEX
 from packer.pack.manifest import Manifest
 from packer.pack.part_opener import check_part

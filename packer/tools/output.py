@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packer.files.save import save
 from packer.files.terminal_output import hand_over
+from packer.files.work_folder import save
 from packer.system.machine_description import machine
 
 
@@ -29,7 +29,7 @@ class Figures:
             hand_over(self._table())
 
     def write(self, path: Path) -> None:
-        """Into a file, replacing it, in the form that its suffix says; raises as files/save.py does."""
+        """Into a file, replacing it, in the form that its suffix says; raises as `files.work_folder.save` does."""
         is_table = path.suffix.lower() == ".csv"
         lines = self._table() if is_table else json.dumps(self._whole(), indent=2).split("\n")
         save(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest, MissingPackage
-from packer.files.escaping import plot_label
-from packer.files.save import save as save_file
+from packer.files.terminal_output import plot_label
+from packer.files.work_folder import save as save_file
 from packer.inspect import okabe_ito
 from packer.inspect.okabe_ito import as_hex
 from packer.registry import import_or_explain
@@ -52,7 +52,7 @@ def plain(axes: Any, *, grid: str = "y") -> None:
 
 
 def save(drawn: Any, path: Path) -> None:
-    """Write the file, replacing it; raises as files/save.py does."""
+    """Write the file, replacing it; raises as `files.work_folder.save` does."""
     data = io.BytesIO()
     drawn.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
     save_file(path, data.getvalue())

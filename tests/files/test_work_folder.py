@@ -10,8 +10,7 @@ import pytest
 
 from packer.errors import PackExists, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
-from packer.files.save import save
-from packer.files.work_folder import ANYTHING, Names, check_marker, marker_name, work_folder
+from packer.files.work_folder import ANYTHING, Names, check_marker, marker_name, save, work_folder
 from tests.support.child_processes import child
 
 NAMES: Names = {"tree": ANYTHING, "parts": r"part-[0-9]+", "list": ANYTHING}

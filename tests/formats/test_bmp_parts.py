@@ -12,7 +12,7 @@ import pytest
 
 from packer import codecs
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, StorageError
-from packer.files import open_beneath
+from packer.files import safe_paths
 from packer.files.safe_paths import folded
 from packer.formats.bmp import Reader, Writer
 from packer.pack.reader import Pack
@@ -200,7 +200,7 @@ def test_a_file_that_is_not_what_was_written_is_named(
     part = small_pack(tmp_path / "pack", "bmp")
     change, words = DAMAGE[what]
     change(part)
-    monkeypatch.setattr(open_beneath, "_HAS_CALL", has_call and open_beneath._HAS_CALL)
+    monkeypatch.setattr(safe_paths, "_HAS_CALL", has_call and safe_paths._HAS_CALL)
     pack = Pack(tmp_path / "pack")
     with pytest.raises(CorruptPack, match=words) as caught, pack.record(3, ("blob",)):
         pass

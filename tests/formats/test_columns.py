@@ -22,8 +22,7 @@ import packer
 from packer import codecs, formats
 from packer.datasets.pack_dataset import BMPDataset, HDF5Dataset, LMDBDataset, PthDataset
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest
-from packer.formats._columns.layout import arrays, check_end, end_record
-from packer.formats._columns.mapped import ArraySpan, MappedRecords, mapping
+from packer.formats._columns import ArraySpan, MappedRecords, arrays, check_end, end_record, mapping
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees

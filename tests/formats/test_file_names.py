@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from packer import codecs
 from packer.files.safe_paths import folded
-from packer.formats._part_folder import FileNames
+from packer.formats.bmp import FileNames
 from packer.schema import Field
 
 JPEG, PNG = b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"

@@ -16,7 +16,7 @@ import torch
 
 from packer import codecs
 from packer.errors import CorruptPack, StorageError
-from packer.formats._columns import spool
+from packer.formats import _columns
 from packer.formats.pth import Reader, Writer
 from packer.schema import DTYPES, Field, Schema
 from tests.support import built_packs
@@ -224,7 +224,7 @@ def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_pat
 
 def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, not when Python next looks for cycles, in which torch 2.6 leaves what it has saved."""
-    monkeypatch.setattr(spool, "_MOST_BUFFERED", 300)
+    monkeypatch.setattr(_columns, "_MOST_BUFFERED", 300)
     gc.disable()
     try:
         write(tmp_path / "a.pth", built_packs.records(20))

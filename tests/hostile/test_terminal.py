@@ -21,8 +21,7 @@ from packer.conversion.convert import convert
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import PackerError, printable
-from packer.files.escaping import plot_label, shell_word
-from packer.files.terminal_output import echo
+from packer.files.terminal_output import echo, plot_label, shell_word
 from packer.pack import manifest as manifests
 from tests.support import built_packs, source_trees
 from tests.support.hostile_packs import in_manifest, reseal

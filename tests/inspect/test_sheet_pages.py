@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from packer.errors import InvalidRequest, UnknownKey, printable
-from packer.files.escaping import shortened
+from packer.files.terminal_output import shortened
 from packer.inspect.contact_sheet import palette, png_image
 from packer.inspect.contact_sheet.html_page import draw_html
 from packer.inspect.contact_sheet.png_image import GAP_PX, MARGIN_PX, ascii_text, draw_png, fitted, lines_of

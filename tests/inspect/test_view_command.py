@@ -7,8 +7,7 @@ import pytest
 
 from packer import formats
 from packer.errors import InvalidRequest, StorageError
-from packer.files.save import save
-from packer.files.work_folder import ANYTHING, work_folder
+from packer.files.work_folder import ANYTHING, save, work_folder
 from tests.support.array_packs import IMAGE, decoded, displayed, plain, sheet_of
 from tests.support.built_packs import flip
 from tests.support.command_line import called, run

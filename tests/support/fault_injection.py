@@ -26,8 +26,7 @@ from typing import Any
 
 from packer.cli import run as run_packer
 from packer.conversion import pack_builder
-from packer.formats import lmdb, pth
-from packer.formats._columns import spool
+from packer.formats import _columns, lmdb, pth
 from packer.staging import stager
 from tests.support.child_processes import fork
 
@@ -76,7 +75,7 @@ class Fault:
 
 def small_buffers() -> None:
     """Buffers of a few hundred bytes, in this process."""
-    spool._MOST_BUFFERED = 300
+    _columns._MOST_BUFFERED = 300
     lmdb._COMMIT_BYTES = 1500
 
 

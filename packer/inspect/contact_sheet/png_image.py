@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.files.escaping import shortened
+from packer.files.terminal_output import shortened
 from packer.inspect.contact_sheet.legend import Mark
 from packer.inspect.contact_sheet.palette import GROUND, INK, MUTED, PAPER
 from packer.inspect.contact_sheet.picture import hatch, viridis

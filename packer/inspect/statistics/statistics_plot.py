@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import InvalidRequest
-from packer.files.escaping import plot_label, shortened
+from packer.files.terminal_output import plot_label, shortened
 from packer.inspect.okabe_ito import BLUE, GREEN, VERMILION, as_hex
 from packer.inspect.statistics.field_collector import Collector
 from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, PictureCollector

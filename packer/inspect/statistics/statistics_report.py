@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from packer.files.escaping import shortened
+from packer.files.terminal_output import shortened
 
 _MOST_VALUES = 10  # classes, texts or values of a mask that are named
 _MOST_GROUPS = 10

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from packer.errors import InvalidRequest
-from packer.files.escaping import shell_word
+from packer.files.terminal_output import shell_word
 from packer.sources._parse.listing import Listing, counted, listed, shown
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels

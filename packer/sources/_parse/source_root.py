@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import BadInput
-from packer.files.open_beneath import open_beneath
+from packer.files.safe_paths import open_beneath
 
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a FIFO does not block
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from packer import formats
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
-from packer.files.escaping import shell_word
+from packer.files.terminal_output import shell_word
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Source
 

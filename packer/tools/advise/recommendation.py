@@ -11,7 +11,7 @@ from typing import Any
 
 from packer.conversion.source_spec import SourceSpec, link_options
 from packer.errors import BadInput, InvalidRequest, PackerError, StorageError
-from packer.files.escaping import shell_word
+from packer.files.terminal_output import shell_word
 from packer.geometry.parsing import parse
 from packer.sources.base import Source
 from packer.staging import capacity

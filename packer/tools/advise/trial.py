@@ -28,7 +28,7 @@ from packer.conversion.source_subset import subset
 from packer.conversion.unsampled_files import choose
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, InvalidRequest
-from packer.files.file_io import remove
+from packer.files.folder_handle import remove
 from packer.geometry import Geometry, Resize, View
 from packer.images import sniff
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.formats._columns.layout import check_end, end_record
+from packer.formats._columns import check_end, end_record
 from tests.support import built_packs
 
 TOKENS = (b'"fields": [', b'"samples": ', b"1e999", b"[[[[", b"true", b"\\ud800", b"9" * 30, b"NaN")

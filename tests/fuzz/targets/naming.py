@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from packer.errors import InvalidRequest
 from packer.files.safe_paths import Collisions, components, folded
-from packer.formats._part_folder import FileNames
+from packer.formats.bmp import FileNames
 from tests.fuzz.target import Disagreement
 
 TOKENS = (

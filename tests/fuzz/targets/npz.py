@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.formats._columns import zip_arrays
-from packer.formats._columns.layout import arrays
-from packer.formats._columns.mapped import MappedRecords, mapping
+from packer.formats import _zip_arrays as zip_arrays
+from packer.formats._columns import MappedRecords, arrays, mapping
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
 from tests.support import built_packs

@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-from packer.formats._columns.layout import end_record
+from packer.formats._columns import end_record
 from packer.formats.pth import Reader
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement

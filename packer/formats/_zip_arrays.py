@@ -16,9 +16,7 @@ from typing import IO
 
 from packer.errors import CorruptPack
 from packer.files.npy_arrays import npy_header_of_size
-from packer.formats._columns.layout import MOST_END_BYTES, Array, check_end, end_record, reason
-from packer.formats._columns.mapped import ArraySpan
-from packer.formats._columns.spool import Content
+from packer.formats._columns import MOST_END_BYTES, Array, ArraySpan, Content, check_end, end_record, reason
 from packer.schema import Schema
 
 # what is raised for a file that is not as it should be, besides OSError

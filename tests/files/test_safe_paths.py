@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from packer.files import open_beneath
+from packer.files import safe_paths
 from tests.support.descriptors import open_files
 
 Open = Callable[..., int]
@@ -33,10 +33,10 @@ def folder(tmp_path: Path) -> Iterator[int]:
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Each way of opening."""
     if request.param == "stepwise":
-        return open_beneath.open_stepwise
+        return safe_paths.open_stepwise
     if request.param != "kernel":
-        monkeypatch.setattr(open_beneath, "_CALL", 1 << 20)  # no such call: ENOSYS
-    return open_beneath.open_beneath
+        monkeypatch.setattr(safe_paths, "_CALL", 1 << 20)  # no such call: ENOSYS
+    return safe_paths.open_beneath
 
 
 def test_a_file_and_a_folder_are_opened(folder: int, opener: Open) -> None:
@@ -64,7 +64,7 @@ def test_a_file_and_a_folder_are_opened(folder: int, opener: Open) -> None:
     ],
 )
 def test_links_and_ways_out_are_refused(folder: int, opener: Open, path: bytes, codes: tuple[int, ...]) -> None:
-    if b"\0" in path and opener is open_beneath.open_stepwise:
+    if b"\0" in path and opener is safe_paths.open_stepwise:
         return  # open_beneath has looked before
     before = open_files()
     with pytest.raises(OSError) as caught:
@@ -82,7 +82,7 @@ def test_links_and_ways_out_are_refused(folder: int, opener: Open, path: bytes, 
 def test_nothing_outside_is_opened_by_any_path(folder: int, parts: list[str]) -> None:
     path = "/".join(parts).encode()
     inside = {status(os.stat(name, dir_fd=folder)) for name in ("a", "sub", "sub/b", ".", "fifo")}
-    for way in (open_beneath.open_beneath, open_beneath.open_stepwise):
+    for way in (safe_paths.open_beneath, safe_paths.open_stepwise):
         try:
             descriptor = way(folder, path)
         except OSError:
