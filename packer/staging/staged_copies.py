@@ -9,22 +9,24 @@ import hashlib
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from packer.errors import Locked, StorageError, UnsafePath
+from packer.errors import CorruptPack, Locked, StorageError, UnsafePath, printable
 from packer.files.digest import part_bytes
 from packer.files.file_io import failing
 from packer.files.folder_handle import FolderHandle
 from packer.pack import manifest as manifests
-from packer.pack.extra_files import FOLDER as EXTRAS
-from packer.pack.index import FOLDER as INDEX
-from packer.pack.manifest import Manifest
-from packer.pack.part_opener import PartOpener
-from packer.pack.unlisted_files import PACK_NAMES
+from packer.pack.folder_check import PACK_NAMES
+from packer.pack.manifest import EXTRAS, INDEX, Manifest
+from packer.pack.part_readers import PartOpener
+from packer.pack.reader import Pack
 from packer.staging.user_folder import UserFolder
+from packer.system.machine_limits import Machine
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -247,3 +249,38 @@ def copies_of(place: UserFolder, pack: Path) -> list[StagedCopy]:
     where = pack.resolve()
     own = StagedCopy.of(place, manifests.read(pack)).folder if (pack / manifests.NAME).exists() else None
     return [copy for copy in copies(place) if copy.folder in (own, where) or copy.origin() == where]
+
+
+# ---- reading a staged pack
+
+
+def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pack:
+    """An open pack. stage: "auto" or a folder that was given to `packer stage --to`; None for no copy.
+
+    The copy is that of this very pack: it is found by the sha256 of packer.json, in a folder that only this user can
+    write to. As long as the pack is open it holds a lease on the copy. Where that folder is not this user's own, as
+    when another one made it, "auto" warns and reads the pack itself; else UnsafePath is raised. Raises as Pack does.
+    """
+    if stage is None or (stage == "auto" and not Machine().shared_memory.is_dir()):
+        return Pack(folder, verify=verify)
+    manifest = manifests.read(folder)
+    try:
+        place = UserFolder.of(stage, Machine())
+        copy = StagedCopy.of(place, manifest)
+        descriptor = take(copy.folder) if place.is_there() else None
+    except UnsafePath as error:
+        if stage != "auto":
+            raise
+        warnings.warn(printable(f"{folder}: read where it is, not from memory: {error}"), RuntimeWarning, stacklevel=2)
+        descriptor = None
+    if descriptor is None:
+        return Pack(folder, verify=verify)
+    try:
+        pack = Pack(folder, verify=verify, copies=copy.found(manifest), on_close=partial(os.close, descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if pack.manifest != manifest:
+        pack.close()
+        raise CorruptPack(f"{folder}: another pack took its place while it was opened; open it again")
+    return pack

@@ -6,7 +6,7 @@ not the SIGBUS that a write to a mapped file would end in. The sha256 of each fi
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -18,15 +18,15 @@ from packer.files.folder_handle import FolderHandle
 from packer.files.safe_paths import open_beneath
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
-from packer.pack.manifest import Manifest
-from packer.pack.part_opener import check_part
-from packer.pack.sparse_files import check_holes
+from packer.pack.folder_check import check_holes
+from packer.pack.manifest import INDEX, Manifest
+from packer.pack.part_readers import check_part
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
-from packer.staging.staged_copies import StagedCopy, StagedFile, copies
+from packer.staging.staged_copies import StagedCopy, StagedFile, copies, parts_of
 from packer.staging.user_folder import UserFolder
-from packer.staging.warm import warm
 from packer.system.machine_limits import Machine
+from packer.system.page_cache import resident_bytes
 from packer.system.parallel import ordered_map, usable_cores
 
 _BLOCK_BYTES = 1 << 20
@@ -309,3 +309,74 @@ class _Work:
             work.remove(self._reserved(file))
         sync_part(self._path(name))
         return file
+
+
+# ---- warming the page cache
+
+
+def warm(
+    pack: Path, manifest: Manifest, numbers: Sequence[int], *, room_bytes: int, progress: Callable[[int, int], None]
+) -> tuple[int, int | None]:
+    """Read the index and these parts, one after the other, as long as they fit into room_bytes.
+
+    Returns how many parts were read, and how many bytes of these the cache holds; None where the system does not tell.
+    Raises CorruptPack, StorageError.
+    """
+    parts = parts_of(manifest)
+    left = room_bytes - sum(file.bytes for file in manifest.index)
+    done: list[StagedFile] = []
+    if left >= 0:
+        for file in manifest.index:
+            _read_whole(pack / INDEX / file.name)
+    for number in numbers:
+        left -= parts[number].bytes
+        if left < 0:
+            break
+        path = pack / parts[number].name
+        check_part(path, manifest.parts[number], is_folder=parts[number].is_folder)
+        for descriptor in _descriptors(path, parts[number]):
+            _read_through(path, descriptor)
+        done.append(parts[number])
+        progress(parts[number].samples, parts[number].bytes)
+    resident = [_resident(pack / part.name, part) for part in done]
+    known = [size for size in resident if size is not None]
+    return len(done), sum(known) if len(known) == len(resident) else None
+
+
+def _descriptors(path: Path, part: StagedFile) -> Iterator[int]:
+    """Each file of a part, open for reading until the next one."""
+    if not part.is_folder:
+        with open_file(path) as file:
+            yield file.fileno()
+        return
+    with opened_folder(path) as root:
+        for name, size in entries(path):
+            if size is not None:
+                with failing(path / os.fsdecode(name), "open"):
+                    descriptor = open_beneath(root, name)
+                try:
+                    yield descriptor
+                finally:
+                    os.close(descriptor)
+
+
+def _read_whole(path: Path) -> None:
+    with open_file(path) as file:
+        _read_through(path, file.fileno())
+
+
+def _read_through(path: Path, descriptor: int) -> None:
+    with failing(path, "read"):
+        while os.read(descriptor, _BLOCK_BYTES):
+            pass
+
+
+def _resident(path: Path, part: StagedFile) -> int | None:
+    total = 0
+    for descriptor in _descriptors(path, part):
+        with failing(path, "map"):
+            found = resident_bytes(descriptor)
+        if found is None:
+            return None
+        total += found
+    return total

@@ -9,8 +9,8 @@ from typing import Any
 from packer.errors import InvalidRequest, MissingPackage
 from packer.files.terminal_output import plot_label
 from packer.files.work_folder import save as save_file
-from packer.inspect import okabe_ito
-from packer.inspect.okabe_ito import as_hex
+from packer.inspect import colours
+from packer.inspect.colours import as_hex
 from packer.registry import import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
@@ -20,8 +20,8 @@ BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
 PALETTE = tuple(
     as_hex(colour)
     for colour in (
-        *(okabe_ito.BLUE, okabe_ito.ORANGE, okabe_ito.GREEN, okabe_ito.PURPLE),
-        *(okabe_ito.VERMILION, okabe_ito.SKY, okabe_ito.YELLOW, okabe_ito.BLACK),
+        *(colours.BLUE, colours.ORANGE, colours.GREEN, colours.PURPLE),
+        *(colours.VERMILION, colours.SKY, colours.YELLOW, colours.BLACK),
     )
 )
 _DPI = 120
@@ -132,10 +132,10 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
 # ---- tune: the columns stacked over the number of workers
 
 _COLOURS = {
-    "compute": as_hex(okabe_ito.GREEN),
-    "wait": as_hex(okabe_ito.VERMILION),
-    "first": as_hex(okabe_ito.ORANGE),
-    "epoch": as_hex(okabe_ito.PURPLE),
+    "compute": as_hex(colours.GREEN),
+    "wait": as_hex(colours.VERMILION),
+    "first": as_hex(colours.ORANGE),
+    "epoch": as_hex(colours.PURPLE),
 }
 _TOLD = {
     "compute": "compute",

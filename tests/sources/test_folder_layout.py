@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
@@ -16,7 +16,7 @@ from packer.pack.source_comparison import Comparison
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources.folder import Source
 from packer.tools.advise.recommendation import Question, advise
-from packer.tools.folder_dataset import FolderDataset
+from packer.tools.workload import FolderDataset
 from tests.support.source_trees import cornell, picture, write
 
 
@@ -69,7 +69,7 @@ def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path
         tmp_path / "data", {f"{split}/cat/{n}.png": picture(n) for split in ("train", "val") for n in range(2)}
     )
     assert len(FolderDataset(root)) == 4
-    convert(
+    convert_source(
         Source(root, layout="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
     )
     assert list(Comparison(tmp_path / "old", root).problems()) == []
@@ -188,7 +188,7 @@ def test_classes_are_named_with_their_counts(tmp_path: Path) -> None:
 
 
 def packed(root: Path, target: Path, **options: str) -> ConversionSummary:
-    return convert(Source(root), target, ConversionOptions(**options))  # type: ignore[arg-type]
+    return convert_source(Source(root), target, ConversionOptions(**options))  # type: ignore[arg-type]
 
 
 def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
@@ -213,21 +213,21 @@ def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
 
 def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     first = write(tmp_path / "first", {f"{name}/1.png": picture(1) for name in ("ape", "cat", "dog")})
-    convert(Source(first), tmp_path / "first.pack", ConversionOptions())
+    convert_source(Source(first), tmp_path / "first.pack", ConversionOptions())
     second = write(tmp_path / "second", {"dog/1.png": picture(2), "cat/2.png": picture(3)})
     assert int(Source(second)[1]["label"]) == 1
     request = SourceSpec(classes_from=tmp_path / "first.pack")
     source, _ = request.open(second)
     assert source.schema["label"].classes == ("ape", "cat", "dog")
     assert {source.key(row): int(source[row]["label"]) for row in range(2)} == {"cat/2.png": 1, "dog/1.png": 2}
-    convert(source, tmp_path / "second.pack", ConversionOptions(source=request.to_json(source)))
+    convert_source(source, tmp_path / "second.pack", ConversionOptions(source=request.to_json(source)))
     assert list(Comparison(tmp_path / "second.pack", second).problems()) == []
     write(second, {"zebra/1.png": picture(4)})
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
         request.open(second)
     with pytest.raises(InvalidRequest, match="no classes to number"):
         SourceSpec(options={"classes": "none"}, classes_from=tmp_path / "first.pack").open(second)
-    convert(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
+    convert_source(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
         SourceSpec(classes_from=tmp_path / "bare.pack").open(second)
     with pytest.raises(InvalidRequest, match="source 'cornell' has no option --classes-from"):

@@ -24,8 +24,7 @@ from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept
-from packer.staging.staged_copies import StagedCopy, copies, copies_of
-from packer.staging.staged_pack import open_staged
+from packer.staging.staged_copies import StagedCopy, copies, copies_of, open_staged
 from packer.staging.stager import Hooks, Staged, StageOptions, stage, stage_or_warm, warmed
 from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine, Mount
@@ -248,14 +247,14 @@ def test_data_sets_read_the_copy_in_workers_too(tmp_path: Path, base: Path, form
 
 
 def test_auto_looks_into_shared_memory(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packer.staging.staged_pack.Machine", lambda: Machine(shared_memory=base))
+    monkeypatch.setattr("packer.staging.staged_copies.Machine", lambda: Machine(shared_memory=base))
     pack = tmp_path / "pack"
     packed(photos(tmp_path / "in", 4), pack)
     assert len(LMDBDataset(pack, stage="auto")) == 4  # there is no copy
     staged(pack, base)
     (pack / "part-00000.lmdb").unlink()
     assert len(LMDBDataset(pack, stage="auto")[3]["key"]) > 0
-    monkeypatch.setattr("packer.staging.staged_pack.Machine", lambda: Machine(shared_memory=base / "none"))
+    monkeypatch.setattr("packer.staging.staged_copies.Machine", lambda: Machine(shared_memory=base / "none"))
     with pytest.raises(CorruptPack, match="missing"):
         LMDBDataset(pack, stage="auto")
     with pytest.raises(InvalidRequest, match="no such folder to stage into"):
@@ -471,7 +470,7 @@ def test_where_another_user_took_the_place_auto_reads_the_pack_and_says_so(
     packed(photos(tmp_path / "in", 4), pack)
     expected = LMDBDataset(pack)[3]["image"]
     (base / f"packer-{os.geteuid()}").mkdir(0o755)  # another's, or one that others may enter: neither is used
-    monkeypatch.setattr("packer.staging.staged_pack.Machine", lambda: machine)
+    monkeypatch.setattr("packer.staging.staged_copies.Machine", lambda: machine)
     with pytest.warns(RuntimeWarning, match="read where it is, not from memory: .*not a folder to stage into") as told:
         dataset = LMDBDataset(pack, stage="auto")
     assert len(told) == 1
@@ -624,8 +623,8 @@ def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     # what others on this machine staged is theirs: a shared memory of the test's own
     here = "from pathlib import Path; from packer.system.machine_limits import Machine; "
-    here += "from packer.staging import staged_pack"
-    here += f"; staged_pack.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
+    here += "from packer.staging import staged_copies"
+    here += f"; staged_copies.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
     subprocess.run([sys.executable, "-W", "error", "-c", f"{here}\n{block}"], cwd=tmp_path, check=True)
 
 

@@ -21,8 +21,7 @@ from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.staging import capacity, stager
 from packer.staging.capacity import SpaceKept
-from packer.staging.staged_copies import StagedCopy, copies
-from packer.staging.staged_pack import open_staged
+from packer.staging.staged_copies import StagedCopy, copies, open_staged
 from packer.staging.stager import Hooks, StageOptions, stage
 from packer.staging.user_folder import UserFolder
 from tests.support import built_packs, fault_injection

@@ -12,8 +12,7 @@ import pytest
 
 from packer.cli import registry
 from packer.pack import manifest as manifests
-from packer.staging.staged_copies import StagedCopy
-from packer.staging.staged_pack import open_staged
+from packer.staging.staged_copies import StagedCopy, open_staged
 from packer.staging.user_folder import UserFolder
 from tests.support import built_packs, fault_injection
 from tests.support.child_processes import Outcome, child

@@ -11,8 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.contact_sheet.palette import BOXES, GRASPS, POINTS
-from packer.inspect.okabe_ito import Colour
+from packer.inspect.colours import BOXES, GRASPS, POINTS, Colour
 
 Pixels = npt.NDArray[np.uint8]
 

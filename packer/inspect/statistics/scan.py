@@ -13,9 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.inspect.statistics.accumulators import Totals
-from packer.inspect.statistics.field_collector import Collector
-from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, MaskCollector
-from packer.inspect.statistics.label_statistics import ShapeCollector, TextCollector, number_statistics
+from packer.inspect.statistics.field_statistics import (
+    Collector,
+    DepthCollector,
+    ImageCollector,
+    MaskCollector,
+    ShapeCollector,
+    TextCollector,
+    number_statistics,
+)
 from packer.pack.reader import Pack
 from packer.pack.sample_reader import SampleReader
 from packer.pack.source_comparison import EVERYTHING, Subset

@@ -10,10 +10,14 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import plot_label, shortened
-from packer.inspect.okabe_ito import BLUE, GREEN, VERMILION, as_hex
-from packer.inspect.statistics.field_collector import Collector
-from packer.inspect.statistics.image_statistics import DepthCollector, ImageCollector, PictureCollector
-from packer.inspect.statistics.label_statistics import ShapeCollector
+from packer.inspect.colours import BLUE, GREEN, VERMILION, as_hex
+from packer.inspect.statistics.field_statistics import (
+    Collector,
+    DepthCollector,
+    ImageCollector,
+    PictureCollector,
+    ShapeCollector,
+)
 from packer.inspect.statistics.scan import StatisticsScan
 from packer.registry import import_or_explain
 

@@ -1,8 +1,30 @@
-"""Palette: what each colour of a sheet is for, as RGB, 0-255."""
+"""Colours: the eight that colour-blind people tell apart (Okabe-Ito), and what each is for on contact sheets.
+
+RGB, 0-255. Plots take the eight too.
+
+M. Okabe, K. Ito, "Color Universal Design", 2008.
+"""
 
 import colorsys
 
-from packer.inspect.okabe_ito import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, Colour
+Colour = tuple[int, int, int]
+
+BLACK: Colour = (0, 0, 0)
+ORANGE: Colour = (230, 159, 0)
+SKY: Colour = (86, 180, 233)
+GREEN: Colour = (0, 158, 115)
+YELLOW: Colour = (240, 228, 66)
+BLUE: Colour = (0, 114, 178)
+VERMILION: Colour = (213, 94, 0)
+PURPLE: Colour = (204, 121, 167)
+
+
+def as_hex(colour: Colour) -> str:
+    """`#rrggbb`, as matplotlib takes it."""
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+# ---- what each colour of a contact sheet is for
 
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (33, 37, 41)
