@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from grasp_reference import Reference, draw
 
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.grasp import GraspDataset
@@ -125,7 +125,7 @@ def check(name: str, root: Path, pack: Path, spec: str) -> int:
     source, options = PACKS[name]
     request = SourceSpec(source)
     opened = request.open(root / source)[0]
-    convert(opened, pack, ConversionOptions(source=request.to_json(opened), **options))
+    convert_source(opened, pack, ConversionOptions(source=request.to_json(opened), **options))
     bad = 0
     goldens, wrong = check_golden(pack, spec)
     bad += wrong

@@ -16,7 +16,7 @@ import lmdb
 import numpy as np
 from PIL import Image
 
-from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
@@ -35,7 +35,7 @@ def packed(root: Path, target: Path, **source_options: str) -> ConversionSummary
     """Convert with bytes kept and full validation."""
     request = SourceSpec("auto", source_options)
     source, _ = request.open(root)
-    return convert(source, target, ConversionOptions(source=request.to_json(source)))
+    return convert_source(source, target, ConversionOptions(source=request.to_json(source)))
 
 
 def stored(pack: Path) -> list[dict[str, bytes]]:

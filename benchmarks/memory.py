@@ -11,9 +11,9 @@ import json, resource, sys
 from pathlib import Path
 from packer import sources
 from packer.conversion.options import ConversionOptions
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 source = sources.load("folder").Source(Path(sys.argv[1]))
-summary = convert(source, Path(sys.argv[2]), ConversionOptions(validate=sys.argv[3]), threads=2)
+summary = convert_source(source, Path(sys.argv[2]), ConversionOptions(validate=sys.argv[3]), threads=2)
 print(json.dumps({"rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "seconds": summary.seconds,
                   "samples": summary.samples, "torch": "torch" in sys.modules}))
 """

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from packer import datasets, errors, geometry, grasp, loading
-    from packer.conversion.request import convert
+    from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import (
         BMPDataset,
         HDF5Dataset,
@@ -60,7 +60,7 @@ _HOMES = {
     "Loader": "packer.loading.loader",
     "PackDataset": "packer.datasets.pack_dataset",
     "PthDataset": "packer.datasets.pack_dataset",
-    "convert": "packer.conversion.request",
+    "convert": "packer.conversion.convert",
     "extract": "packer.pack.extraction",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset:open_pack",

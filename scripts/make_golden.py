@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from packer import codecs, formats
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.files.folder_handle import remove
 from packer.pack import manifest as manifests
@@ -175,7 +175,7 @@ def write(name: str, folder: Path, work: Path) -> None:
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(data)
     folder.mkdir(parents=True)
-    convert(Source(work), folder / "pack", ConversionOptions(to=format, codecs=chosen, part_bytes=0), threads=1)
+    convert_source(Source(work), folder / "pack", ConversionOptions(to=format, codecs=chosen, part_bytes=0), threads=1)
     digests = list(field_digests(folder / "pack"))
     text = json.dumps({"written_with": versions(), "sha256": digests}, indent=1, sort_keys=True)
     (folder / "digests.json").write_text(text + "\n", encoding="ascii")

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from packer.errors import MissingPackage
 from packer.images.backends import libjpeg
-from packer.pack import reader_cache
+from packer.pack import part_readers
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
 settings.register_profile("packer", deadline=None, max_examples=50, derandomize=True, print_blob=True)
@@ -65,4 +65,4 @@ def nothing_leaks(tmp_path: Path) -> Iterator[None]:
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]
     assert not left, f"threads still run: {left}"
-    assert not reader_cache.open_readers.unowned(), "a reader is open that nobody owns"
+    assert not part_readers.open_readers.unowned(), "a reader is open that nobody owns"

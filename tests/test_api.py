@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 import packer
-from packer.conversion import options, presets, source_spec
+from packer.conversion import options, source_spec
 from packer.datasets import batch, pack_dataset
 from packer.errors import InvalidRequest, PackExists
 from packer.grasp import dataset as grasp_dataset
@@ -82,7 +82,7 @@ def test_the_page_has_every_public_name() -> None:
 def test_the_page_has_every_choice() -> None:
     rows = re.findall(r"^\| (`[A-Z].*?`) \| (`\".*?) \|$", PAGE, re.MULTILINE)
     shown = {name: re.findall(r'"(\w+)"', row) for names, row in rows for name in re.findall(r"`(\w+)`", names)}
-    homes = (batch, decode, grasp_dataset, options, pack_dataset, presets, reader, targets, verification)
+    homes = (batch, decode, grasp_dataset, options, pack_dataset, reader, targets, verification)
     choices = {name: each for home in homes for name, each in vars(home).items() if name in shown}
     assert shown == {name: list(get_args(each)) for name, each in choices.items()}
     used = {word for name in BLOCKS for word in re.findall(r": ([A-Z]\w+)(?: \||,| =)", BLOCKS[name])}

@@ -182,7 +182,7 @@ def test_codecs_and_sources_are_asked_what_they_are(path: Path) -> None:
     """Who takes a codec's text apart, or asks for a source's class, knows what the codec or the source should say."""
     text = path.read_text(encoding="utf-8")
     assert "codec.partition(" not in text, f"{named(path)}: Field.codec_name, codec_argument; packer.codecs.make"
-    if named(path) != "conversion/encode.py":  # which makes records of records, or of samples
+    if named(path) != "conversion/pack_source.py":  # whose records are made anew of its own
         assert not re.search(r"isinstance\([^()]*, PackSource\)", text), f"{named(path)}: give sources.base a method"
 
 
@@ -498,7 +498,7 @@ SHARERS = {
         ("system/machine_limits.py", "tools/advise/recommendation.py", "tools/doctor.py"), "the folder /dev/shm"
     ),
     **dict.fromkeys(
-        ("staging/user_folder.py", "staging/capacity.py", "staging/stager.py", "staging/staged_pack.py"), "that folder"
+        (f"staging/{name}.py" for name in ("user_folder", "capacity", "stager", "staged_copies")), "as above"
     ),
 }
 

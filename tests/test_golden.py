@@ -21,7 +21,7 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.pack import verification
 from packer.pack.extraction import extract
-from packer.pack.index_writer import merge
+from packer.pack.index import merge
 from packer.pack.manifest import VERSION
 from packer.schema import KINDS
 from scripts import make_golden

@@ -18,13 +18,11 @@ from packer.cli.base import (
     print_json,
     size_text,
 )
-from packer.conversion.presets import PRESETS
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
 
 if TYPE_CHECKING:
-    from packer.conversion.convert import ConversionSummary
-    from packer.conversion.request import DryRun
+    from packer.conversion.convert import ConversionSummary, DryRun
 
 _SHOWN = 20
 
@@ -69,7 +67,7 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
 )
 @click.option(
     "--preset",
-    type=click.Choice(tuple(PRESETS)),
+    type=click.Choice(("ggcnn", "grconvnet")),
     help="For GraspDataset, losing nothing that training shows: Jacquard at 600x600, since random zoom shows at "
     "least half of a side at 300 px; Cornell as large as it is, since windows are cut 1:1 and turned; pixels "
     "lossless and ready (raw). Other options win: --codec rgb=jpeg:95 --codec depth=raw:float16 is small.",
@@ -216,7 +214,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.request import ConversionRequest, convert  # keeps `packer --help` light
+    from packer.conversion.convert import ConversionRequest, convert  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
     quiet, dry_run, threads = (options.pop(name) for name in ("as_json", "dry_run", "threads"))
@@ -291,9 +289,9 @@ def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": found.free_bytes}
         data |= {"ok": found.refused is None, "verdict": verdict, "images_checked": False}
-        print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": [*notes, *plan.carried.notes]})
+        print_json({**data, "left_out": [list(item) for item in plan.left_out], "notes": [*notes, *plan.extras.notes]})
     else:
-        for note in plan.carried.notes:
+        for note in plan.extras.notes:
             echo(f"  {note}")
         for field in plan.schema:
             echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")

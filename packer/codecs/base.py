@@ -42,6 +42,7 @@ class Codec(ABC):
     any_picture: whether a value of a picture field may be a picture file of any format that packer.images reads.
       `decode` is `self.pixels` then and nothing besides: readers call `file_decoder` instead.
     keeps_files: whether `encode` takes the file's own bytes and gives them back, instead of taking pixels.
+    verbatim: whether a value is, byte for byte, the file that it was read from, unless its pixels were moved.
     has_table: whether `encode` says where parts of a value are, so that they decode alone; see `check`.
     """
 
@@ -50,6 +51,7 @@ class Codec(ABC):
     lossy: ClassVar[bool] = False
     any_picture: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False
+    verbatim: ClassVar[bool] = False
     has_table: ClassVar[bool] = False
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:

@@ -22,6 +22,7 @@ class Codec(base.Codec):
     kinds = (*PIXEL_KINDS, "bytes")
     any_picture = True
     keeps_files = True
+    verbatim = True
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

@@ -13,6 +13,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("text",)
+    verbatim = True  # it is UTF-8 in the file too
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)

@@ -1,9 +1,6 @@
-"""Encode: one sample of a source, or one record of a pack, becomes the record of a new pack.
+"""Encode: one sample of a source becomes the record of a pack, with everything that the index needs to know of it.
 
-SampleEncoder makes a record of a sample, with everything that the index needs to know of it. RecordEncoder makes one of
-a record of a pack: a value whose field keeps its codec is copied as it is, its crc32 checked on the way; what --resize
-moves and what --codec names is decoded and encoded anew. Labels in pixels stay in source pixels. The matrix of the new
-pack leads from there to the new stored pixels: the old one, then the new step.
+Records of another pack become records of a new one in pack_source.
 """
 
 import zlib
@@ -18,12 +15,11 @@ import numpy as np
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.conversion import findings
-from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import HOW_TO_FRAME, MATRIX, ORIENTATION, SOURCE_SIZE, Plan
-from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError
+from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_boxes, upright
-from packer.images import Header, restart_intervals, sniff
+from packer.images import Header, restart_intervals
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample
 
@@ -258,86 +254,3 @@ def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
         return codecs.make(replace(field, codec=codec, dtype="uint8", shape=shape)).encode(array)
     except PackerError as error:
         raise BadInput(f"cannot be stored as {codec}: {error}") from error
-
-
-# ---- from a record
-
-_Values = dict[str, bytes]
-_FromPack = Callable[[_Values], bytes]
-
-
-def encoder_of(plan: Plan) -> Encoder:
-    """What makes the records of a plan."""
-    return RecordEncoder(plan, plan.source) if isinstance(plan.source, PackSource) else SampleEncoder(plan)
-
-
-class RecordEncoder(Encoder):
-    """Makes records of the records of a pack."""
-
-    def __init__(self, plan: Plan, source: PackSource) -> None:
-        super().__init__(plan)
-        self._source = source
-        self._old = source.schema
-        self._needed = [name for name in source.schema.names if name in plan.schema]
-        self._steps = {field.name: self._step(field) for field in plan.schema}
-
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
-        record = {}
-        name = "key"
-        values = self._source.values(index, self._needed)
-        try:
-            for name, step in self._steps.items():
-                record[name] = step(values)
-        except CorruptRecord as error:
-            where = self._source.pack.where(self._source.row(index), name)
-            raise BadInput(f"{where}: does not decode: {error.message}") from error
-        return record, [], []
-
-    def _step(self, field: Field) -> _FromPack:
-        """How one field's bytes come about."""
-        moved = self._plan.moves_pixels
-        codec = codecs.make(field)
-        if field == MATRIX and (moved or field.name not in self._old):
-            return lambda values: codec.encode(self._matrix(values).array)
-        if field == SOURCE_SIZE and field.name not in self._old:
-            return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
-        if field == ORIENTATION and field.name not in self._old:
-            return lambda values: codec.encode(self._orientation(values))
-        if field.kind in PIXEL_KINDS and (moved or field.codec != self._old[field.name].codec):
-            return partial(self._pixels, field, codec)
-        if field.codec != self._old[field.name].codec:
-            return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
-        return lambda values: values[field.name]
-
-    def _pixels(self, field: Field, codec: Codec, values: _Values) -> bytes:
-        value, old = values[field.name], self._old[field.name]
-        size = self._size(field.name, values)
-        resize = self._plan.resize
-        view = resize.view(*size) if resize is not None else identity(*size)
-        stays = view.is_identity(*size)
-        if stays and field.codec == old.codec:
-            return value
-        array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
-        is_file = self._source.holds_files(field.name)
-        lossy = sniff(value, old.pixel_limit).lossy if is_file else self._source.codecs[field.name].lossy
-        return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
-
-    def _matrix(self, values: _Values) -> View:
-        """Source pixels -> new stored pixels."""
-        size = self._size(self._main, values)
-        view = identity(*size)
-        if MATRIX.name in self._old:
-            old = np.asarray(self._source.codecs[MATRIX.name].decode(values[MATRIX.name]))
-            view = View(tuple(old.ravel().tolist()), size)
-        return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
-
-    def _size(self, name: str, values: _Values) -> tuple[int, int]:
-        """Height and width in px of a stored picture, from its header."""
-        shape = self._source.codecs[name].shape(values[name])
-        return int(shape[0] or 0), int(shape[1] or 0)
-
-    def _orientation(self, values: _Values) -> int:
-        """Of a pack that another program made, without the field."""
-        name = self._main
-        old = self._old[name]
-        return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1

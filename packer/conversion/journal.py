@@ -25,8 +25,8 @@ from packer.files.digest import part_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder
 from packer.formats._columns import SPOOL_NAME
 from packer.pack import manifest as manifests
+from packer.pack.folder_check import PACK_NAMES
 from packer.pack.manifest import Part
-from packer.pack.unlisted_files import PACK_NAMES
 
 PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
 NAMES = {

@@ -1,4 +1,7 @@
-"""Options: what the user asked of a conversion; stored in the manifest, compared when a conversion is resumed."""
+"""Options: what the user asked of a conversion, and presets of it.
+
+They are stored in the manifest, and compared when a conversion is resumed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,7 +10,7 @@ from typing import Any, Literal, get_args
 from packer import codecs
 from packer.errors import InvalidRequest
 from packer.geometry import Resize
-from packer.schema import MOST_PIXELS, USUAL_PIXELS
+from packer.schema import MOST_PIXELS, USUAL_PIXELS, Schema
 
 # Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
 # set of any size has few parts to keep open.
@@ -93,3 +96,45 @@ class ConversionOptions:
             if out[name] is None:
                 del out[name]
         return out
+
+
+# ---- presets: what a kind of training wants, so that a pack loses nothing that it needs
+#
+# A grasp network's items show between half and all of a window at the size of its output. Cornell's window has that
+# size in px of the picture and is turned about the grasps: the picture stays whole and as large as it is. Jacquard's
+# window is the whole picture: at the least zoom, half of it fills the output, so that twice the output keeps a pixel
+# for each.
+
+_FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "object_id", "category", "split")
+_LEAST_ZOOM = 0.5
+
+
+@dataclass(frozen=True)
+class Preset:
+    """jacquard_px: the network's output on Jacquard."""
+
+    jacquard_px: int
+
+
+PresetName = Literal["ggcnn", "grconvnet"]
+PRESETS: dict[PresetName, Preset] = {"ggcnn": Preset(300), "grconvnet": Preset(300)}
+
+
+def preset_source_options(kind: str) -> dict[str, Any]:
+    """What a preset asks of a source of that kind: of Jacquard, as the networks' loaders, the labelled views alone."""
+    return {"missing": "skip"} if kind == "jacquard" else {}
+
+
+def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a preset for a source with that schema; raises InvalidRequest where it has no grasps.
+
+    preferred: kind -> codec of fields that the format stores in its own way.
+    """
+    fields = tuple(field for field in _FIELDS if field in schema)
+    if "grasp_rows" in fields:
+        side = round(PRESETS[name].jacquard_px / _LEAST_ZOOM)
+        return {"fields": fields, "resize": f"{side}x{side}"}
+    if "grasps" not in fields:
+        raise InvalidRequest(f"--preset {name} is for cornell and jacquard; the source has no field grasps")
+    codecs = [(field, "raw") for field in ("rgb", "depth") if field in fields and schema[field].kind not in preferred]
+    return {"fields": fields, "codecs": tuple(codecs)}

@@ -12,20 +12,20 @@ from pathlib import Path
 
 from packer import __version__, formats
 from packer.conversion import findings
-from packer.conversion.encode import Encoded, Failure, encoder_of
-from packer.conversion.estimate import Estimate, estimate
+from packer.conversion.encode import Encoded, Encoder, Failure, SampleEncoder
 from packer.conversion.journal import PACK, FinishedPart, Journal
-from packer.conversion.plan import Plan
+from packer.conversion.plan import Plan, probe_indices
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.file_io import failing, free_bytes, free_files, sync_part
 from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer
-from packer.pack import extra_files, manifest_bounds
 from packer.pack import manifest as manifests
-from packer.pack.index_writer import PartIndex, merge
+from packer.pack.extra_files import write_extras
+from packer.pack.folder_check import check_replaceable, check_whole
+from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
-from packer.pack.unlisted_files import check_whole
+from packer.schema import PIXEL_KINDS
 from packer.system.parallel import ordered_map
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
@@ -47,14 +47,16 @@ class PackBuilder:
         threads: int,
         progress: Progress,
         earlier: Progress | None = None,
+        estimate: "Estimate | None" = None,
     ) -> None:
-        """earlier: told of parts that an earlier run has finished, instead of progress."""
+        """earlier: told of parts that an earlier run has finished, instead of progress. estimate: where it is known."""
         self.plan = plan
         self.target = target
         self.journal = Journal(work)
         self._threads = threads
         self._progress = progress
         self._earlier = earlier or progress
+        self._known_estimate = estimate
         self._encoder = encoder_of(plan)
         self._module = formats.load(plan.options.to)
         self._failures: list[Failure] = []
@@ -91,7 +93,7 @@ class PackBuilder:
         """Count what packer.json holds of a sample; raises BadInputs where that becomes too much to be read."""
         self._noted_bytes += len(json.dumps(item)) + 1
         self._noted_values += 3
-        if self._noted_bytes > manifest_bounds.MOST_BYTES or self._noted_values > manifest_bounds.MOST_VALUES:
+        if self._noted_bytes > manifests.MOST_BYTES or self._noted_values > manifests.MOST_VALUES:
             raise BadInputs(
                 f"{self.plan.source.root}: more samples are bad or incomplete than {manifests.NAME} can list with "
                 "their reasons; mend the source, or take them out; --on-error raise lists all of them; the last one:",
@@ -142,8 +144,8 @@ class PackBuilder:
         return sum(todo) + extras + (self._estimate.scratch_bytes if todo else 0)
 
     @cached_property
-    def _estimate(self) -> Estimate:
-        return estimate(self.plan)
+    def _estimate(self) -> "Estimate":
+        return self._known_estimate or estimate(self.plan)
 
     def build(self) -> Manifest:
         """Build the parts that are missing, then the index and the manifest."""
@@ -213,7 +215,7 @@ class PackBuilder:
     def _take(self, result: Encoded | Failure, written: "_Written", writer: Writer) -> None:
         if isinstance(result, Failure):
             self._failures.append(result)
-            written.skipped.append([result.key, manifest_bounds.shortened(result.reason)])
+            written.skipped.append([result.key, manifests.shortened_reason(result.reason)])
             if self.plan.options.on_error == "skip":
                 self._note(written.skipped[-1])
         elif not self._is_refused:
@@ -222,7 +224,7 @@ class PackBuilder:
             written.samples += 1
             written.findings.update(result.findings)
             if result.incomplete:
-                said = manifest_bounds.shortened(result.incomplete)
+                said = manifests.shortened_reason(result.incomplete)
                 written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
                 self._note(written.incomplete[-1])
 
@@ -246,7 +248,7 @@ class PackBuilder:
         finished = [self.journal.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
         skipped = [(key, _without(reason, self.plan.source.root)) for key, reason in skipped]
-        carried = self.plan.carried
+        extras = self.plan.extras
         index = merge([self.journal.pieces / name for name in names], self.journal.pack, self.plan.schema)
         return Manifest(
             format=self.plan.options.to,
@@ -259,7 +261,7 @@ class PackBuilder:
             written_by=f"packer {__version__}",
             skipped=(*self.plan.left_out, *skipped),
             incomplete=tuple((key, reason) for done in finished for key, reason in done.incomplete),
-            extras=extra_files.write(self.journal.pack, carried.sizes, carried.contents(self.plan.source)),
+            extras=write_extras(self.journal.pack, extras.sizes, extras.contents(self.plan.source)),
         ).sealed()
 
     def _draft(self) -> Manifest:
@@ -288,7 +290,7 @@ class PackBuilder:
         return findings.notes(total)
 
     def _describe_source(self) -> dict[str, object]:
-        source, left = self.plan.source, self.plan.carried.left
+        source, left = self.plan.source, self.plan.extras.left
         described: dict[str, object] = {
             "kind": source.kind,
             "samples": len(source) + len(self.plan.left_out),
@@ -307,20 +309,31 @@ class PackBuilder:
         work = self.journal.work
         with work.folder(PACK) as pack:
             pack.write_file(manifests.NAME, manifest.to_bytes())
-        if overwrite and self.target.exists():
+        if overwrite and os.path.lexists(self.target):
             self._replace(work)
         else:
             work.publish(PACK, work.above, self.target.name)
         self.journal.remove()
 
     def _replace(self, work: WorkFolder) -> None:
-        """Swap; what was replaced is looked at once more before it goes, since it could change until then."""
+        """Swap with the pack that is there, and check only then what was replaced, since it may change until then."""
+        check_replaceable(self.target)
         work.swap(PACK, work.above, self.target.name)
         try:
             check_whole(self.journal.pack)
         except PackerError as error:
             work.swap(PACK, work.above, self.target.name)
-            raise InvalidRequest(str(error).replace(str(self.journal.pack), str(self.target))) from error
+            check_replaceable(self.target)  # under its own name again
+            raise InvalidRequest(f"{self.target}: changed while it was replaced; run again") from error
+
+
+def encoder_of(plan: Plan) -> Encoder:
+    """What makes the records of a plan."""
+    if not plan.source.is_encoded:
+        return SampleEncoder(plan)
+    from packer.conversion.pack_source import RecordEncoder  # readers of parts, which other sources do without
+
+    return RecordEncoder(plan)
 
 
 @dataclass
@@ -376,3 +389,47 @@ def _without(reason: str, root: Path) -> str:
     """A reason without the absolute folder: the manifest holds nothing of the machine."""
     folder = f"{root}{os.sep}"
     return reason.replace(folder, "").replace(printable(folder), "")  # sources name files in both ways
+
+
+# ---- how large the pack will be
+
+_RECORD_OVERHEAD = 80  # index entry, key and numbers of one sample, roughly
+_FILE_OVERHEAD = 2048  # half a block, which a file of its own leaves empty on average
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """pack_bytes: about what the pack will take; samples and source_bytes as planned.
+
+    scratch_bytes: about what the largest part takes besides, only while it is written. parts: bytes of each.
+    """
+
+    samples: int
+    source_bytes: int
+    pack_bytes: int
+    scratch_bytes: int
+    parts: tuple[int, ...]
+
+
+def estimate(plan: Plan) -> Estimate:
+    """Kept bytes are known; what is encoded anew is judged from at most 16 samples spread over the source."""
+    samples = len(plan.source)
+    ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
+    writer = formats.load(plan.options.to).Writer
+    payloads = [int(plan.sizes[part.start : part.stop].sum() * ratio) for part in plan.parts]
+    pictures = sum(field.kind in PIXEL_KINDS for field in plan.schema)  # the values that are large
+    per_sample = _RECORD_OVERHEAD + writer.files(plan.schema) * _FILE_OVERHEAD
+    parts = tuple(
+        writer.part_bytes(payload, len(part) * max(1, pictures)) + len(part) * per_sample
+        for payload, part in zip(payloads, plan.parts, strict=True)
+    )
+    pack_bytes = sum(parts) + sum(plan.extras.sizes.values())
+    return Estimate(samples, plan.source_bytes, pack_bytes, writer.scratch_bytes(max(payloads)), parts)
+
+
+def _ratio(plan: Plan) -> float:
+    encoder = encoder_of(plan)
+    results = [encoder(index) for index in probe_indices(len(plan.source))]
+    encoded = [result for result in results if isinstance(result, Encoded)]
+    read = sum(result.source_bytes for result in encoded)
+    return sum(len(value) for result in encoded for value in result.record.values()) / read if read else 1.0

@@ -2,9 +2,14 @@
 
 It stands here and not among the sources, because these know nothing of packs: imports point one way, from pack to
 sources. `--from pack` names it, and `--from auto` takes a folder with a manifest for one before it asks any source.
+
+RecordEncoder makes the records of the new pack: a value whose field keeps its codec is copied as it is, its crc32
+checked on the way; what --resize moves and what --codec names is decoded and encoded anew. Labels in pixels stay in
+source pixels. The matrix of the new pack leads from there to the new stored pixels: the old one, then the new step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.errors import BadInput, CorruptPack
+from packer.codecs.base import Codec
+from packer.conversion.encode import Encoder, stored_bytes
+from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
+from packer.geometry import View, identity
+from packer.images import sniff
 from packer.pack.extra_files import ExtraFiles
+from packer.pack.manifest import PACK_KIND
 from packer.pack.reader import Pack
-from packer.schema import Buffer
+from packer.schema import PIXEL_KINDS, Buffer, Field
 from packer.sources import base
-
-KIND = "pack"
 
 
 class PackSource(base.Source):
@@ -27,7 +36,7 @@ class PackSource(base.Source):
     Unlike other sources it holds mapped files while it lives; pickled, it is the folder alone.
     """
 
-    kind = KIND
+    kind = PACK_KIND
     is_encoded = True
 
     def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
@@ -115,7 +124,7 @@ class PackSource(base.Source):
 
     def provenance(self) -> base.Provenance:
         found = self.manifest
-        asked = {"kind": KIND, "pack_id": found.pack_id, "options": found.options}
+        asked = {"kind": PACK_KIND, "pack_id": found.pack_id, "options": found.options}
         return base.Provenance(
             sizes=self._sizes(),
             files=len(found.parts),
@@ -130,3 +139,84 @@ class PackSource(base.Source):
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
+
+
+# ---- records of records
+
+_Values = dict[str, bytes]
+_FromPack = Callable[[_Values], bytes]
+
+
+class RecordEncoder(Encoder):
+    """Makes records of the records of a pack."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        source = plan.source
+        if not isinstance(source, PackSource):
+            raise InvalidRequest(f"{source.root}: holds encoded values, but is no pack: {source.kind}")
+        self._source = source
+        self._old = source.schema
+        self._needed = [name for name in source.schema.names if name in plan.schema]
+        self._steps = {field.name: self._step(field) for field in plan.schema}
+
+    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
+        record = {}
+        name = "key"
+        values = self._source.values(index, self._needed)
+        try:
+            for name, step in self._steps.items():
+                record[name] = step(values)
+        except CorruptRecord as error:
+            where = self._source.pack.where(self._source.row(index), name)
+            raise BadInput(f"{where}: does not decode: {error.message}") from error
+        return record, [], []
+
+    def _step(self, field: Field) -> _FromPack:
+        """How one field's bytes come about."""
+        moved = self._plan.moves_pixels
+        codec = codecs.make(field)
+        if field == MATRIX and (moved or field.name not in self._old):
+            return lambda values: codec.encode(self._matrix(values).array)
+        if field == SOURCE_SIZE and field.name not in self._old:
+            return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
+        if field == ORIENTATION and field.name not in self._old:
+            return lambda values: codec.encode(self._orientation(values))
+        if field.kind in PIXEL_KINDS and (moved or field.codec != self._old[field.name].codec):
+            return partial(self._pixels, field, codec)
+        if field.codec != self._old[field.name].codec:
+            return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
+        return lambda values: values[field.name]
+
+    def _pixels(self, field: Field, codec: Codec, values: _Values) -> bytes:
+        value, old = values[field.name], self._old[field.name]
+        size = self._size(field.name, values)
+        resize = self._plan.resize
+        view = resize.view(*size) if resize is not None else identity(*size)
+        stays = view.is_identity(*size)
+        if stays and field.codec == old.codec:
+            return value
+        array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
+        is_file = self._source.holds_files(field.name)
+        lossy = sniff(value, old.pixel_limit).lossy if is_file else self._source.codecs[field.name].lossy
+        return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
+
+    def _matrix(self, values: _Values) -> View:
+        """Source pixels -> new stored pixels."""
+        size = self._size(self._main, values)
+        view = identity(*size)
+        if MATRIX.name in self._old:
+            old = np.asarray(self._source.codecs[MATRIX.name].decode(values[MATRIX.name]))
+            view = View(tuple(old.ravel().tolist()), size)
+        return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
+
+    def _size(self, name: str, values: _Values) -> tuple[int, int]:
+        """Height and width in px of a stored picture, from its header."""
+        shape = self._source.codecs[name].shape(values[name])
+        return int(shape[0] or 0), int(shape[1] or 0)
+
+    def _orientation(self, values: _Values) -> int:
+        """Of a pack that another program made, without the field."""
+        name = self._main
+        old = self._old[name]
+        return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,9 +16,9 @@ import numpy.typing as npt
 
 from packer import __version__, codecs, formats
 from packer.conversion.options import ConversionOptions
-from packer.conversion.unsampled_files import UnsampledFiles, choose
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
+from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source
 
@@ -34,7 +35,7 @@ HOW_TO_FRAME = (
 @dataclass(frozen=True)
 class Plan:
     """parts: first and last + 1 sample of each. sizes: source bytes of each sample. defaulted: fields whose codec was
-    chosen here, so that a lossless file is not made lossy without being asked. carried: files of no sample. links: what
+    chosen here, so that a lossless file is not made lossy without being asked. extras: files of no sample. links: what
     is wrong with links that lead nowhere or out of the source, which reading them says again."""
 
     source: Source
@@ -46,8 +47,9 @@ class Plan:
     digest: str
     fingerprint: str
     defaulted: frozenset[str]
-    carried: UnsampledFiles
+    extras: ChosenExtras
     links: tuple[str, ...] = ()
+    probed_sizes: tuple[tuple[int, int], ...] = ()
 
     @property
     def unread(self) -> Sequence[tuple[str, str]]:
@@ -71,6 +73,16 @@ class Plan:
     def resize(self) -> Resize | None:
         """The geometry of --resize."""
         return Resize.parse(self.options.resize) if self.options.resize else None
+
+    @property
+    def enlarged(self) -> tuple[int, int]:
+        """How many of a few samples --resize would store larger than they are, and how many were looked at."""
+        resize = self.resize
+        if resize is None:
+            return 0, 0
+        views = ((resize.view(height, width).size, height, width) for height, width in self.probed_sizes)
+        larger = sum(new[0] > height or new[1] > width for new, height, width in views)
+        return larger, len(self.probed_sizes)
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
@@ -121,9 +133,10 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
             )
         raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
     formats.load(options.to)
-    schema, defaulted = _stored_schema(source, options)
-    carried = choose(source, most_bytes=options.extras_bytes)
-    sizes, files, digest, fingerprint, links = _measure(source, options, carried)
+    probe = _probed(source) if options.resize else _Probe()
+    schema, defaulted = _stored_schema(source, options, lossy=probe.lossy)
+    extras = choose_extras(source, most_bytes=options.extras_bytes)
+    sizes, files, digest, fingerprint, links = _measure(source, options, extras)
     is_whole = options.part_bytes is None and formats.load(options.to).Writer.one_part
     return Plan(
         source=source,
@@ -135,8 +148,9 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
         digest=digest,
         fingerprint=fingerprint,
         defaulted=defaulted,
-        carried=carried,
+        extras=extras,
         links=links,
+        probed_sizes=probe.sizes,
     )
 
 
@@ -145,24 +159,43 @@ def probe_indices(count: int) -> list[int]:
     return sorted({number * count // _PROBES for number in range(_PROBES)})
 
 
-def enlarged(source: Source, options: ConversionOptions) -> tuple[int, int]:
-    """How many of a few samples --resize would store larger than they are, and how many were looked at."""
+@dataclass(frozen=True)
+class _Probe:
+    """What a few samples say before --resize: sizes of the first picture, image fields whose files are mostly lossy."""
+
+    sizes: tuple[tuple[int, int], ...] = ()
+    lossy: frozenset[str] = frozenset()
+
+
+def _probed(source: Source) -> _Probe:
+    """Look at a few samples, those that can be read; each picture is read once."""
+    from packer.images import sniff  # only a resize needs it
+
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
-    if options.resize is None or main is None:
-        return 0, 0
-    resize, larger, looked = Resize.parse(options.resize), 0, 0
+    votes: dict[str, int] = {}
+    sizes: list[tuple[int, int]] = []
     for index in probe_indices(len(source)):
-        try:
-            height, width = source.picture_size(index, main)
-        except PackerError:
-            continue  # the conversion itself reports bad files, all of them
-        new = resize.view(height, width).size
-        larger += new[0] > height or new[1] > width
-        looked += 1
-    return larger, looked
+        with suppress(PackerError):  # the conversion itself reports bad files, all of them
+            for field in source.schema:
+                if field.kind != "image" and field.name != main:
+                    continue
+                value = source.value(index, field.name)
+                if isinstance(value, bytes):
+                    header = sniff(value, MOST_PIXELS)
+                    size = header.height, header.width
+                    if field.kind == "image":
+                        votes[field.name] = votes.get(field.name, 0) + (1 if header.lossy else -1)
+                else:
+                    size = value.shape[0], value.shape[1]
+                if field.name == main:
+                    sizes.append(size)
+    return _Probe(tuple(sizes), frozenset(name for name, vote in votes.items() if vote > 0))
 
 
-def _stored_schema(source: Source, options: ConversionOptions) -> tuple[Schema, frozenset[str]]:
+def _stored_schema(
+    source: Source, options: ConversionOptions, *, lossy: frozenset[str]
+) -> tuple[Schema, frozenset[str]]:
+    """The schema of the pack, and the fields whose codec nobody named. lossy: image fields whose files mostly are."""
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)
     if source.is_encoded:
@@ -172,7 +205,6 @@ def _stored_schema(source: Source, options: ConversionOptions) -> tuple[Schema, 
     if unknown := sorted(set(chosen) - {field.name for field in wanted}):
         names = ", ".join(field.name for field in wanted)
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
-    lossy = _lossy_fields(source) if options.resize else frozenset()
     prefers: Mapping[str, str] = formats.load(options.to).Writer.codecs
     stored: list[Field] = []
     defaulted = set()
@@ -197,10 +229,13 @@ def _check_repacking(source: Source, options: ConversionOptions) -> None:
             f"{source.root}: --exif rotate is for original files; pack the original folder again with it"
         )
     for name, codec in options.codecs:
-        if codec == "encoded" and name in source.schema and source.schema[name].codec != "encoded":
+        if name not in source.schema:
+            continue
+        field = source.schema[name]
+        if codecs.codec_class(replace(field, codec=codec)).keeps_files and not codecs.codec_class(field).keeps_files:
             raise InvalidRequest(
-                f"{source.root}: --codec {name}=encoded: the pack holds {source.schema[name].codec}, not the file's "
-                "bytes; pack the original folder again"
+                f"{source.root}: --codec {name}={codec}: the pack holds {field.codec}, not the file's bytes; pack the "
+                "original folder again"
             )
 
 
@@ -237,25 +272,8 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
     return completed
 
 
-def _lossy_fields(source: Source) -> frozenset[str]:
-    """Image fields whose files are mostly lossy, judged from a few samples that can be read."""
-    from packer.images import sniff  # only a resize needs it
-
-    votes: dict[str, int] = {}
-    for index in probe_indices(len(source)):
-        try:
-            for field in source.schema:
-                value = source.value(index, field.name) if field.kind == "image" else None
-                if isinstance(value, bytes):
-                    vote = 1 if sniff(value, MOST_PIXELS).lossy else -1
-                    votes[field.name] = votes.get(field.name, 0) + vote
-        except PackerError:
-            continue  # the conversion itself reports bad files, all of them
-    return frozenset(name for name, vote in votes.items() if vote > 0)
-
-
 def _measure(
-    source: Source, options: ConversionOptions, carried: UnsampledFiles
+    source: Source, options: ConversionOptions, extras: ChosenExtras
 ) -> tuple[npt.NDArray[np.int64], int, str, str, tuple[str, ...]]:
     """Source bytes per sample, number of files, digest over names and sizes, fingerprint with times and options, links
     that cannot be followed."""
@@ -281,9 +299,9 @@ def _measure(
             identity.update(b"%d\n" % time_ns)
             sizes[index] += size
             count += 1
-    for path_text, size_bytes in carried.sizes.items():
+    for path_text, size_bytes in extras.sizes.items():
         content.update(b"%s\0%d\n" % (os.fsencode(path_text), size_bytes))
-    identity.update(b"".join(b"%d\n" % time_ns for time_ns in carried.identity))
+    identity.update(b"".join(b"%d\n" % time_ns for time_ns in extras.identity))
     identity.update(content.digest())
     identity.update(json.dumps(source.schema.to_json(), sort_keys=True).encode())
     return sizes, count, content.hexdigest(), identity.hexdigest(), tuple(links.reasons)

@@ -8,18 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packer import sources
-from packer.conversion.pack_source import KIND, PackSource
-from packer.conversion.presets import source_options
+from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
-from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._extend.splits import Shares, Split, add_shares, add_splits, parse_splits
 from packer.sources._parse import folder_layout
 from packer.sources._parse.listing import scan
 from packer.sources.base import Source, read_file
+
+if TYPE_CHECKING:
+    from packer.sources._extend.sidecars import Sidecar
+    from packer.sources._extend.splits import Shares, Split
 
 _OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
 
@@ -64,13 +65,17 @@ class SourceSpec:
 
     @cached_property
     def _parsed_splits(self) -> "list[Split] | Shares":
+        if not self.splits and self.split_seed is None and self.split_by is None:
+            return []
+        from packer.sources._extend.splits import parse_splits  # only a --split needs it
+
         return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
         check_folder(root)
         splits = self._parsed_splits
-        if self.kind == KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
+        if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
         layout = self.options.get("layout")
@@ -78,7 +83,7 @@ class SourceSpec:
             raise InvalidRequest(
                 f"--layout {layout} and --split: the folders are the splits already; leave one of them out"
             )
-        sidecars = [Sidecar.parse(text) for text in self.sidecars]
+        sidecars = self._parsed_sidecars
         module = sources.load(kind)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
@@ -88,27 +93,42 @@ class SourceSpec:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         source = self._source(module, root, options)
         if sidecars:
-            if self.options.get("missing") == "keep" and "missing" not in module.Source.options():
-                raise InvalidRequest(
-                    "--missing keep is for label files; a sample without its sidecar is an error, or skipped"
-                )
-            policy = self.options.get("missing", "error")
-            decoder = str(self.options.get("decode_with", "none"))
-            source = add_sidecars(
-                source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder
-            )
-        if isinstance(splits, Shares):
-            source = add_shares(source, splits)
-        elif splits:
-            source = add_splits(source, splits)
+            source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())
+        if splits:
+            source = self._with_splits(source, splits)
         return source, found
+
+    @property
+    def _parsed_sidecars(self) -> "list[Sidecar]":
+        if not self.sidecars:
+            return []
+        from packer.sources._extend.sidecars import Sidecar  # only a --sidecar needs it
+
+        return [Sidecar.parse(text) for text in self.sidecars]
+
+    def _with_sidecars(self, source: Source, sidecars: "list[Sidecar]", *, keeps_missing: bool) -> Source:
+        """keeps_missing: whether the source itself knows --missing keep."""
+        from packer.sources._extend.sidecars import add_sidecars  # as above
+
+        policy = self.options.get("missing", "error")
+        if policy == "keep" and not keeps_missing:
+            raise InvalidRequest(
+                "--missing keep is for label files; a sample without its sidecar is an error, or skipped"
+            )
+        decoder = str(self.options.get("decode_with", "none"))
+        return add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder)
+
+    def _with_splits(self, source: Source, splits: "list[Split] | Shares") -> Source:
+        from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above
+
+        return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
-        if not root.is_dir() or self.kind == KIND or os.path.lexists(root / manifests.NAME):
+        if not root.is_dir() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
             return self
         kind = self.kind if self.kind != "auto" else self._detect(root)[0]
-        return replace(self, kind=kind, options={**source_options(kind), **self.options})
+        return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
 
     def _known_classes(self, maker: type[Source], kind: str) -> dict[str, Any]:
         """The classes of the pack of `classes_from`, as the option of a source."""
@@ -137,7 +157,9 @@ class SourceSpec:
         return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
-        self._options(PackSource, KIND)  # it has none
+        from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
+
+        self._options(PackSource, manifests.PACK_KIND)  # it has none
         if self.sidecars or self.splits or self.classes_from:
             raise InvalidRequest(
                 f"{root}: a pack takes no --sidecar, --split and --classes-from; pack the original folder with them"
@@ -170,7 +192,7 @@ class SourceSpec:
             "options": {**self.options, **{name: list(classes) for name, classes in known.items()}},
             "sidecars": list(self.sidecars),
         }
-        if isinstance(splits, Shares):
-            return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}
-        lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
-        return {**asked, "splits": lists}
+        if isinstance(splits, list):
+            lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
+            return {**asked, "splits": lists}
+        return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}

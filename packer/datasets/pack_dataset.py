@@ -25,7 +25,7 @@ from packer.pack.reader import Pack, VerifyMode
 from packer.pack.sample_reader import SampleReader
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
-from packer.staging.staged_pack import open_staged
+from packer.staging.staged_copies import open_staged
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:

@@ -6,35 +6,43 @@ extras/data.npy       uint8 [d]   the files' bytes, one file after another
 extras/data_ends.npy  uint64 [n]  end of each file in data.npy
 
 The folder is there only where there is such a file. Nothing reads it but extract, verify and a conversion of the pack.
+Of a source all of them go along or none: when they exceed what --extras allows, none does, and the notes and the
+manifest's `source` say how many stayed behind.
 """
 
+import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import CorruptPack
+from packer.errors import BadInput, CorruptPack, InvalidRequest
 from packer.files.file_io import make_folder, sync
 from packer.files.npy_arrays import map_file
-from packer.pack.index_writer import write_array
-from packer.pack.manifest import IndexFile, Manifest
+from packer.files.safe_paths import components
+from packer.pack.index import write_array
+from packer.pack.manifest import EXTRAS, IndexFile, Manifest
 from packer.schema import Buffer
+from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.source_root import HOW_TO_FOLLOW, LinkLeadsOut
+from packer.sources.base import Source
 
-FOLDER = "extras"
 _DTYPES = {"paths": "|u1", "path_ends": "<u8", "data": "|u1", "data_ends": "<u8"}
 
 
-def write(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buffer]) -> tuple[IndexFile, ...]:
+def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buffer]) -> tuple[IndexFile, ...]:
     """Write `folder`/extras, synced: relative path -> bytes of each file, and the contents in that order.
 
     Returns what the manifest says of the files, nothing for no extras. Raises StorageError.
     """
     if not sizes:
         return ()
-    target = folder / FOLDER
+    target = folder / EXTRAS
     make_folder(target)
     paths = [path.encode("utf-8", "surrogateescape") for path in sizes]
     ends = {"path_ends": [len(path) for path in paths], "data_ends": list(sizes.values())}
@@ -53,7 +61,7 @@ class ExtraFiles:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Raises CorruptPack, StorageError."""
-        self._folder = folder / FOLDER
+        self._folder = folder / EXTRAS
         arrays = {file.name.removesuffix(".npy"): self._open(file) for file in manifest.extras}
         if not arrays:
             arrays = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
@@ -97,3 +105,81 @@ class ExtraFiles:
         """Path and content of each file, in order."""
         for path, content in zip(self._paths, self._contents, strict=True):
             yield bytes(path).decode("utf-8", "surrogateescape"), content
+
+
+# ---- which files of a source
+
+
+@dataclass(frozen=True)
+class ChosenExtras:
+    """sizes: relative path -> bytes of each file that goes along, in the source's order.
+
+    left: how many files stay behind, and their bytes. notes: one line for the user about each kind of these.
+    identity: what of a file's state is no content, to tell a changed source by.
+    """
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    left: tuple[int, int] = (0, 0)
+    notes: tuple[str, ...] = ()
+    identity: tuple[int, ...] = ()
+
+    def contents(self, source: Source) -> Iterator[Buffer]:
+        """The files' bytes, in order; raises BadInput for one that changed or cannot be read."""
+        for (path, size_bytes), data in zip(self.sizes.items(), source.read_extras(list(self.sizes)), strict=True):
+            if len(data) != size_bytes:
+                raise BadInput(
+                    f"{source.root / path}: changed while it was packed: expected {size_bytes} bytes, "
+                    f"found {len(data)}; run again"
+                )
+            yield data
+
+
+def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
+    """What of the source's extras goes along; most_bytes: of all of them together, 0 for none.
+
+    What is no regular file, cannot be read or has a name that extract would refuse is left behind and noted.
+    """
+    if not most_bytes:
+        return _limited(ChosenExtras(), most_bytes)
+    known = source.extra_sizes()
+    if known is not None:
+        return _limited(ChosenExtras(known), most_bytes)
+    sizes, odd, outside, times = {}, [], [], []
+    for path in source.extras():
+        try:
+            found = _state(source, path)
+        except LinkLeadsOut:
+            outside.append(path)
+            continue
+        if found is None:
+            odd.append(path)
+        else:
+            sizes[path] = found.st_size
+            times.append(found.st_mtime_ns)
+    notes = [f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}"] if odd else []
+    if outside:
+        files = counted(len(outside), "other file")
+        notes.append(f"{files} left behind, reached by a link out of the folder: {listed(outside)}; {HOW_TO_FOLLOW}")
+    return _limited(ChosenExtras(sizes, (len(odd) + len(outside), 0), tuple(notes), tuple(times)), most_bytes)
+
+
+def _state(source: Source, path: str) -> os.stat_result | None:
+    """What the system says of a file, None for one that cannot go along; raises LeadsOut."""
+    try:
+        components(path)
+        status = source.folder.status(path)
+    except LinkLeadsOut:
+        raise
+    except (BadInput, InvalidRequest):
+        return None
+    return status if stat.S_ISREG(status.st_mode) and os.access(source.root / path, os.R_OK) else None
+
+
+def _limited(found: ChosenExtras, most_bytes: int) -> ChosenExtras:
+    total = sum(found.sizes.values())
+    files = counted(len(found.sizes), "other file")
+    if total > most_bytes:
+        note = f"{files} left behind: {total:,} bytes, more than --extras allows ({most_bytes:,})"
+        return ChosenExtras({}, (len(found.sizes) + found.left[0], total), (*found.notes, note))
+    note = f"{files} of no sample carried along: {total:,} bytes; --extras 0 leaves them behind"
+    return ChosenExtras(found.sizes, found.left, (*found.notes, *([note] if found.sizes else [])), found.identity)

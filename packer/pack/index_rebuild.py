@@ -17,14 +17,13 @@ from packer.files.file_io import file_bytes, file_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.index import FOLDER
-from packer.pack.index_writer import PartIndex, merge
-from packer.pack.manifest import IndexFile, Manifest, Part
-from packer.pack.part_opener import PartOpener
-from packer.pack.sparse_files import check_holes
+from packer.pack.folder_check import check_holes
+from packer.pack.index import PartIndex, merge
+from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
+from packer.pack.part_readers import PartOpener
 from packer.schema import KEY
 
-NAMES = {FOLDER: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
+NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
 
 
 def reindex(folder: Path, *, check: bool = False) -> list[str]:
@@ -37,10 +36,8 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     """
     manifest = manifests.read(folder)
     check_holes(folder, manifest)
-    if (folder / FOLDER).is_symlink():
-        raise InvalidRequest(
-            f"{folder / FOLDER}: expected a folder, found a link; replace it by the folder it leads to"
-        )
+    if (folder / INDEX).is_symlink():
+        raise InvalidRequest(f"{folder / INDEX}: expected a folder, found a link; replace it by the folder it leads to")
     if check:
         with tempfile.TemporaryDirectory(prefix="packer-index-") as work:
             return _stale(folder, manifest, _rebuilt(folder, manifest, Path(work)))
@@ -109,23 +106,23 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
     found = []
     for file in fresh.index:
         try:
-            path = folder / FOLDER / file.name
+            path = folder / INDEX / file.name
             sound = file_bytes(path) == file.bytes and file_sha256(path) == file.sha256
         except PackerError:  # missing, a link, unreadable: it is made again
             sound = False
         if not sound:
-            found.append(f"{FOLDER}/{file.name}")
+            found.append(f"{INDEX}/{file.name}")
     return found if fresh == manifest else [*found, manifests.NAME]
 
 
 def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
     """Each file by one rename, the manifest last: a kill in between leaves what the next run mends."""
-    with FolderHandle.at(folder) as pack, pack.make_folder(FOLDER) as index, work.folder(FOLDER) as made:
+    with FolderHandle.at(folder) as pack, pack.make_folder(INDEX) as index, work.folder(INDEX) as made:
         for name in stale:
             if name == manifests.NAME:
                 work.write_file(name, fresh.to_bytes())
                 work.replace(name, pack, name)
             else:
-                file = name.removeprefix(f"{FOLDER}/")
+                file = name.removeprefix(f"{INDEX}/")
                 made.replace(file, index, file)
         pack.sync()

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from packer import codecs
 from packer.errors import CorruptPack, CrashingPart, PackerError, StorageError
 from packer.formats.base import Reader, Record
-from packer.pack.part_opener import PartOpener
+from packer.pack.part_readers import PartOpener
 from packer.schema import Schema
 
 _MOST_ENDS = 50  # of processes, a third of a second each, before the rest of a part is given up

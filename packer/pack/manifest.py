@@ -14,7 +14,7 @@ Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these mem
     sha256     of this file with this value set to 64 zeros
 
 magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
-What it may cost whoever reads it is bounded before a value of it is made: see bounds.py.
+What it may cost whoever reads it is bounded before a value of it is made: see `excess`.
 No time, host, absolute path or random value: the same input gives the same bytes.
 """
 
@@ -24,16 +24,18 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
 from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files.file_io import failing, open_file
-from packer.pack import manifest_bounds
 from packer.schema import Schema
 
 NAME = "packer.json"
+PACK_KIND = "pack"  # the kind of a source that is itself a pack
+INDEX, EXTRAS = "index", "extras"  # folders in a pack
 VERSION = 1
 _MAX_INTEGER = 1 << 62
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
@@ -89,7 +91,7 @@ class Manifest:
     @property
     def files(self) -> frozenset[str]:
         """Relative path of every file of the pack."""
-        inner = {f"index/{file.name}" for file in self.index} | {f"extras/{file.name}" for file in self.extras}
+        inner = {f"{INDEX}/{file.name}" for file in self.index} | {f"{EXTRAS}/{file.name}" for file in self.extras}
         return frozenset({NAME, *(part.name for part in self.parts), *inner})
 
     @property
@@ -103,7 +105,7 @@ class Manifest:
 
     def check(self) -> None:
         """Raise InvalidRequest where `read` would refuse it for what it costs, so that no such pack is made."""
-        found = manifest_bounds.excess(self.to_bytes()) or _excess_of_options(self)
+        found = excess(self.to_bytes()) or _excess_of_options(self)
         if found is not None:
             raise InvalidRequest(
                 f"{NAME} of this pack would have {found}: it lists samples that are left out, fields, classes, parts "
@@ -142,7 +144,7 @@ def read(folder: Path) -> Manifest:
     if not os.path.lexists(path):
         raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
     with open_file(path) as file, failing(path, "read"):
-        raw = file.read(manifest_bounds.MOST_BYTES + 1)
+        raw = file.read(MOST_BYTES + 1)
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
@@ -157,7 +159,7 @@ def read(folder: Path) -> Manifest:
 
 def _parse(path: Path, raw: bytes) -> dict[str, Any]:
     """The JSON object, its hash checked."""
-    found = manifest_bounds.excess(raw)
+    found = excess(raw)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     try:
@@ -233,7 +235,7 @@ def _options(value: Any) -> dict[str, Any]:
         asked = _object(source.get("options", {}))
         for text in (source.get("kind", ""), *_list(source.get("sidecars", []))):
             _text(text)
-        if source.get("kind") != "pack":
+        if source.get("kind") != PACK_KIND:
             break
     return options
 
@@ -305,15 +307,15 @@ def _excess_of_options(manifest: Manifest) -> str | None:
     """What options or source have beyond their bounds."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
         size = len(_canonical(value))
-        if size > manifest_bounds.MOST_OPTIONS_BYTES:
-            return f"{size:,} bytes of {name}, expected at most {manifest_bounds.MOST_OPTIONS_BYTES:,}"
+        if size > MOST_OPTIONS_BYTES:
+            return f"{size:,} bytes of {name}, expected at most {MOST_OPTIONS_BYTES:,}"
     return None
 
 
 def _validated(options: Any) -> bool:
     """As the options say; for packs made of packs those of the first one, since the later ones copy what they keep."""
     while isinstance(options, dict) and isinstance(source := options.get("source"), dict) and "kind" in source:
-        if source["kind"] != "pack":
+        if source["kind"] != PACK_KIND:
             return bool(options.get("validate") == "full")
         options = source.get("options")
     return False
@@ -323,3 +325,71 @@ def _pack_id(manifest: Manifest) -> str:
     files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index, *manifest.extras)
     digests = [[file.name, file.sha256] for file in files]
     return hashlib.sha256(_canonical({"files": digests, "options": manifest.options})).hexdigest()
+
+
+# ---- bounds: what reading a manifest may cost, in one place, for the reader and the writer alike
+#
+# JSON of 64 MiB can be 21 million lists of 64 bytes each, a text with one emoji takes four bytes per character, and
+# whoever parses deep nesting does it by recursion. So the bytes are looked at before an object is made of them: a few
+# passes of C over them, next to nothing for the few KB that most packs have. What honest packs need, and what is
+# allowed:
+#
+#     bytes     32 MiB      13 MB for 100,000 samples left out with the reasons that damaged files give, 5 MB for
+#                           40,000 parts (10 TB), 3.6 MB for 100,000 classes, 0.8 MB for 10,000 fields
+#     values    1,000,000   commas, colons and opening brackets: 3 for a sample that was left out, 8 for a part, 4 to 12
+#                           for a field, 1 for a class
+#     levels    256         two for each generation of a pack of a pack of a pack; 6 else
+#     text      64 KiB      as JSON; a key or path has at most 4 KB, a reason is cut to 4,000 characters
+#     number    40 digits   64 bits have 20, a float 24
+#     options   1 MiB       and so what was asked of the source; they come in each pack that is made of this one
+
+MOST_BYTES = 32 << 20
+MOST_VALUES = 1_000_000
+MOST_LEVELS = 256
+MOST_TEXT_BYTES = 64 << 10
+MOST_DIGITS = 40
+MOST_OPTIONS_BYTES = 1 << 20
+MOST_REASON = 4000  # characters; in JSON at most twelve times as many bytes
+
+_STRUCTURE = b",:[{"
+_BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
+
+
+def excess(raw: bytes) -> str | None:
+    """What a manifest's bytes have beyond the bounds, in words; None where nothing is. Makes no object of a value."""
+    if len(raw) > MOST_BYTES:
+        return f"more than {MOST_BYTES:,} bytes"
+    # of the same length, so that quotes that are left begin and end texts
+    pieces = raw.replace(rb"\\", b"__").replace(rb"\"", b"__").split(b'"', 2 * MOST_VALUES + 2)
+    texts, outside = pieces[1::2], pieces[::2]
+    if len(texts) > MOST_VALUES:
+        return f"more than {MOST_VALUES:,} texts"
+    if max(map(len, texts), default=0) > MOST_TEXT_BYTES:
+        return f"a text of {max(map(len, texts)):,} bytes, expected at most {MOST_TEXT_BYTES:,}"
+    return _excess_of_structure(b'"'.join(outside))
+
+
+def _excess_of_structure(outside: bytes) -> str | None:
+    """outside: the bytes without the content of texts."""
+    values = len(outside.translate(None, _NOT_STRUCTURE))
+    if values > MOST_VALUES:
+        return f"{values:,} values, expected at most {MOST_VALUES:,}"
+    steps = memoryview(outside.translate(_BRACKETS, _NOT_BRACKETS)).cast("b")
+    levels = max(accumulate(steps), default=0)
+    if levels > MOST_LEVELS:
+        return f"{levels:,} levels, expected at most {MOST_LEVELS}"
+    digits = max(map(len, outside.translate(_SEPARATED).split()), default=0)
+    if digits > MOST_DIGITS:
+        return f"a number of {digits:,} digits, expected at most {MOST_DIGITS}"
+    return None
+
+
+_SEPARATED = bytes.maketrans(b',:[]{}"', b" " * 7)
+
+
+def shortened_reason(reason: str) -> str:
+    """A reason as a manifest may hold it: of one that is very long, not the middle."""
+    half = MOST_REASON // 2
+    return reason if len(reason) <= MOST_REASON else f"{reason[:half]} ... {reason[-half + 5 :]}"

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
-from packer.pack import manifest, reader_cache
-from packer.pack.index import FOLDER as INDEX
+from packer.pack import manifest, part_readers
+from packer.pack.folder_check import check_holes
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
-from packer.pack.part_opener import PartOpener
-from packer.pack.sparse_files import check_holes
+from packer.pack.manifest import INDEX
+from packer.pack.part_readers import PartOpener
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine
@@ -83,7 +83,7 @@ class Pack:
         self._field_count = len(self.schema)
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)
         self.readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
-        reader_cache.open_readers.own(self._keys)
+        part_readers.open_readers.own(self._keys)
         self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Pack:
     def _pinned(self, number: int) -> AbstractContextManager[Reader]:
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
             return nullcontext(self._damaged[number])
-        return reader_cache.open_readers.pinned(self._keys[number], lambda: self.reader(number))
+        return part_readers.open_readers.pinned(self._keys[number], lambda: self.reader(number))
 
     def _is_sound(self, number: int) -> bool:
         """Whether a part is what the manifest says, hashed once; raises CorruptPack where it may not be read then."""
@@ -251,11 +251,11 @@ def _fits_memory(size_bytes: int) -> bool:
 
 
 def _close(
-    keys: list[reader_cache.Key], pid: int, apart: ReaderProcess | None, on_close: Callable[[], object] | None
+    keys: list[part_readers.Key], pid: int, apart: ReaderProcess | None, on_close: Callable[[], object] | None
 ) -> None:
     try:
         if pid == os.getpid():  # a child after fork has a table of its own
-            reader_cache.open_readers.disown(keys)
+            part_readers.open_readers.disown(keys)
             if apart is not None:
                 apart.close()
     finally:

@@ -12,11 +12,11 @@ from typing import Any
 from packer import codecs
 from packer.errors import CorruptRecord, InvalidRequest
 from packer.images.backends import pillow
+from packer.pack.manifest import PACK_KIND
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
 _NAME = "files"
-_VERBATIM = ("encoded", "text")  # text is UTF-8 in the file and in the pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class SourcePaths:
         if name not in self._pack.schema:
             return SourcePath(name, path, None, exact=False)
         field = self._pack.schema[name]
-        exact = field.codec in _VERBATIM and not (self._moved and field.kind in PIXEL_KINDS)
+        exact = codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
         return SourcePath(name, path, field, exact=exact)
 
 
 def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
     """What was asked of the original folder; for a pack of a pack that stands inside."""
     asked = options.get("source")
-    while isinstance(asked, dict) and asked.get("kind") == "pack":
+    while isinstance(asked, dict) and asked.get("kind") == PACK_KIND:
         before = asked.get("options")
         asked = before.get("source") if isinstance(before, dict) else None
     return asked if isinstance(asked, dict) else {}

@@ -27,17 +27,14 @@ from packer.files.file_io import file_bytes, file_sha256
 from packer.files.safe_paths import components
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
-from packer.pack import manifest_bounds, reader_cache
-from packer.pack.extra_files import FOLDER as EXTRAS
+from packer.pack import part_readers
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.index import FOLDER as INDEX
+from packer.pack.folder_check import check_holes, foreign_files, foreign_in_part
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
-from packer.pack.manifest import IndexFile, Manifest, Part
-from packer.pack.part_opener import PartOpener
+from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
+from packer.pack.part_readers import PartOpener
 from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
-from packer.pack.sparse_files import check_holes
-from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
@@ -147,7 +144,7 @@ def _unexpected(path: Path, expect: str) -> Iterator[str]:
             f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints"
         )
     try:
-        if file_bytes(path) > manifest_bounds.MOST_BYTES:
+        if file_bytes(path) > manifests.MOST_BYTES:
             return  # reading the manifest says so
         found = file_sha256(path)
     except PackerError:
@@ -253,7 +250,7 @@ class _Parts:
         except PackerError as error:
             yield str(error)
 
-    def _reader(self, part: Part, key: reader_cache.Key | None) -> AbstractContextManager[Reader]:
+    def _reader(self, part: Part, key: part_readers.Key | None) -> AbstractContextManager[Reader]:
         """The part, open in this process, where a data set may have it open; without a key in one of its own."""
         path = self._folder / part.name
         if key is None:
@@ -263,7 +260,7 @@ class _Parts:
         return self._opener.shared(path, part, key)
 
     def _records(
-        self, index: Index, part: Part, subset: Subset, *, key: reader_cache.Key | None, first: int
+        self, index: Index, part: Part, subset: Subset, *, key: part_readers.Key | None, first: int
     ) -> Iterator[str]:
         path = self._folder / part.name
         try:

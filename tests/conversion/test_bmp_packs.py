@@ -14,9 +14,9 @@ from PIL import Image
 
 import packer
 from packer.conversion import pack_builder
-from packer.conversion.convert import convert
-from packer.conversion.estimate import estimate
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.datasets.pack_dataset import BMPDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
@@ -112,7 +112,7 @@ def test_16_bit_depth_stays_16_bit(tmp_path: Path) -> None:
     from packer.conversion.source_spec import SourceSpec  # noqa: PLC0415  the only test with sidecars
 
     source = SourceSpec("folder", {}, ("depth=_d.png:depth",)).open(tmp_path / "in")[0]
-    convert(source, tmp_path / "a.pack", ConversionOptions(to="bmp"))
+    convert_source(source, tmp_path / "a.pack", ConversionOptions(to="bmp"))
     found = np.load(tmp_path / "a.pack/part-00000/depth/x/a.png.npy")
     assert found.dtype == np.uint16 and np.array_equal(found, depth)
     assert list(problems(tmp_path / "a.pack", depth="data")) == []
@@ -195,7 +195,7 @@ def interrupted(root: Path, target: Path, after: int) -> None:
 
         if not after:
             pack_builder.sync_part = kill
-        convert(opened(root), target, ConversionOptions(to="bmp", part_bytes=9000), progress=progress, threads=2)
+        convert_source(opened(root), target, ConversionOptions(to="bmp", part_bytes=9000), progress=progress, threads=2)
 
     assert child(run).signal == signal.SIGKILL
     assert not target.exists()
@@ -244,7 +244,7 @@ def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, m
     assert 40 * (64 * 64 * 3 + 54) < estimate(plan).pack_bytes < 1.25 * 40 * (64 * 64 * 3 + 54)
     monkeypatch.setattr(pack_builder, "free_files", lambda path: 39)
     with pytest.raises(StorageError, match="needs about 40 files, its disk takes 39 more"):
-        convert(plan.source, tmp_path / "a.pack", plan.options)
+        convert_source(plan.source, tmp_path / "a.pack", plan.options)
     assert not (tmp_path / "a.pack").exists()
 
 
@@ -259,11 +259,11 @@ def test_a_foreign_file_in_a_part_is_found_and_never_removed(root: Path, tmp_pat
         mine.write_bytes(b"")
         assert any(f"{name}: unknown file" in line for line in problems(tmp_path / "a.pack"))
         with pytest.raises(InvalidRequest, match="packer did not write it"):
-            convert(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), existing="overwrite")
+            convert_source(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), overwrite=True)
         mine.unlink()
     (tmp_path / "a.pack/part-00000/new").rmdir()
     assert list(problems(tmp_path / "a.pack")) == []
-    convert(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), existing="overwrite")
+    convert_source(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), overwrite=True)
     assert list(problems(tmp_path / "a.pack")) == []
 
 

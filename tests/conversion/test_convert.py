@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from packer import formats
-from packer.conversion.convert import check_target, convert
-from packer.conversion.estimate import estimate
+from packer.conversion.convert import check_target, convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
@@ -100,7 +100,7 @@ def test_the_bytes_do_not_depend_on_the_order_in_which_a_folder_is_listed(
     monkeypatch.setattr(os, "scandir", Shuffled)
     source = opened(root)
     monkeypatch.undo()
-    convert(source, tmp_path / "two.pack", ConversionOptions())
+    convert_source(source, tmp_path / "two.pack", ConversionOptions())
     assert digest(tmp_path / "one.pack") == digest(tmp_path / "two.pack")
 
 
@@ -158,15 +158,15 @@ def test_an_existing_target_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_overwrite_swaps_a_pack_and_nothing_else(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 4)
     packed(root, tmp_path / "out.pack")
-    convert(opened(root), tmp_path / "out.pack", ConversionOptions(resize="8"), existing="overwrite")
+    convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(resize="8"), overwrite=True)
     assert manifests.read(tmp_path / "out.pack").options["resize"] == "8"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.pack"]
     (tmp_path / "out.pack/notes.txt").write_text("mine")
     with pytest.raises(InvalidRequest, match=r"notes\.txt"):
-        convert(opened(root), tmp_path / "out.pack", ConversionOptions(), existing="overwrite")
+        convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(), overwrite=True)
     (tmp_path / "folder").mkdir()
     with pytest.raises(InvalidRequest, match="not a pack"):
-        convert(opened(root), tmp_path / "folder", ConversionOptions(), existing="overwrite")
+        convert_source(opened(root), tmp_path / "folder", ConversionOptions(), overwrite=True)
 
 
 def test_a_target_inside_the_source_is_refused(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_the_estimate_is_near_the_truth(tmp_path: Path, format: str) -> None:
     ):
         guess = estimate(make_plan(opened(root), options)).pack_bytes
         target = tmp_path / f"{options.resize}-{options.part_bytes}.pack"
-        truth = convert(opened(root), target, options).bytes_out
+        truth = convert_source(opened(root), target, options).bytes_out
         assert 0.9 * truth < guess < 1.4 * truth
 
 
@@ -316,7 +316,7 @@ def test_splits_and_sidecars_come_along(tmp_path: Path) -> None:
     splits = (f"train={tmp_path / 'train.txt'}", f"val={tmp_path / 'val.txt'}")
     request = SourceSpec(sidecars=("depth=_d.tiff:depth",), splits=splits)
     source, _ = request.open(root)
-    summary = convert(source, tmp_path / "out.pack", ConversionOptions(source=request.to_json(source)))
+    summary = convert_source(source, tmp_path / "out.pack", ConversionOptions(source=request.to_json(source)))
     assert [key for key, _ in summary.skipped] == ["b.jpg"]
     train = LMDBDataset(tmp_path / "out.pack", split="train")
     val = LMDBDataset(tmp_path / "out.pack", split="val", output="numpy")

@@ -12,8 +12,8 @@ import pytest
 
 from packer import formats
 from packer.conversion import pack_builder
-from packer.conversion.estimate import estimate
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.errors import StorageError
 from tests.support import fault_injection

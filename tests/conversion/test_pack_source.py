@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from packer.codecs import encoded, jpeg, raw
-from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
 from packer.conversion.source_spec import SourceSpec
-from packer.conversion.source_subset import subset
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
 from packer.geometry import Resize, identity
@@ -23,6 +22,7 @@ from packer.pack.extraction import extract
 from packer.pack.index_rebuild import reindex
 from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems
+from packer.sources._extend.source_wrapper import subset
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, opened
@@ -33,7 +33,9 @@ from tests.support.source_trees import photos
 def repacked(pack: Path, target: Path, *, threads: int = 2, **options: Any) -> ConversionSummary:
     """Convert a pack, as the command does."""
     source, _ = SourceSpec().open(pack)
-    return convert(source, target, ConversionOptions(**options, source=SourceSpec().to_json(source)), threads=threads)
+    return convert_source(
+        source, target, ConversionOptions(**options, source=SourceSpec().to_json(source)), threads=threads
+    )
 
 
 def fields(pack: Path) -> list[dict[str, Any]]:
@@ -231,7 +233,7 @@ def test_an_unfinished_copy_goes_on_and_refuses_another_pack(tmp_path: Path, mon
     for source in (PackSource(tmp_path / "other.pack"), opened(tmp_path / "in")):
         asked = ConversionOptions(part_bytes=30_000, source=SourceSpec().to_json(PackSource(tmp_path / "a.pack")))
         with pytest.raises(InvalidRequest, match="and since then files of the source changed"):
-            convert(source, tmp_path / "b.pack", asked)
+            convert_source(source, tmp_path / "b.pack", asked)
     summary = repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=30_000)
     assert summary.resumed_samples > 0
     assert digest(tmp_path / "b.pack") == digest(tmp_path / "whole.pack")
@@ -292,7 +294,7 @@ def test_a_subset_is_the_samples_of_its_rows_in_their_order(tmp_path: Path, kind
     assert [few.files(index) for index in (0, 1)] == [whole.files(3), whole.files(0)]
     with pytest.raises(BadIndex):
         few.key(2)
-    convert(few, tmp_path / "few.pack", ConversionOptions())
+    convert_source(few, tmp_path / "few.pack", ConversionOptions())
     assert list(LMDBDataset(tmp_path / "few.pack").keys()) == [whole.key(3), whole.key(0)]
     again = pickle.loads(pickle.dumps(few))
     assert again.key(0) == whole.key(3)

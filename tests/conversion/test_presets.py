@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from packer import formats
 from packer.cli import main
+from packer.conversion.options import PRESETS
 from packer.errors import InvalidRequest
 from packer.grasp import GraspDataset
 from packer.pack import manifest as manifests
@@ -92,3 +93,8 @@ def test_a_preset_is_for_grasp_sets(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="the source has no field grasps"):
         convert(photos(tmp_path / "photos", 3), tmp_path / "pack", "--preset", "ggcnn")
     assert not (tmp_path / "pack").exists()
+
+
+def test_the_command_offers_every_preset() -> None:
+    (option,) = (option for option in main.get_command(None, "convert").params if option.name == "preset")
+    assert set(option.type.choices) == set(PRESETS)

@@ -16,7 +16,7 @@ import pytest
 
 from packer import formats
 from packer.conversion import encode
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.journal import NAMES
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder
@@ -45,9 +45,9 @@ class StopAfter:
 def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "in", 60, height=100, width=100)
     options = ConversionOptions(part_bytes=60_000)
-    convert(opened(root), tmp_path / "clean.pack", options)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(samples))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(samples))
     assert not (tmp_path / "out.pack").exists()
     journal = (tmp_path / ".out.pack.partial/journal").read_text().splitlines()
     finished = sum(json.loads(line)["part"]["samples"] for line in journal[1:])
@@ -56,7 +56,7 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     monkeypatch.setattr(
         encode.SampleEncoder, "__call__", lambda self, index: (encoded.append(index), real(self, index))[1]
     )
-    summary = convert(opened(root), tmp_path / "out.pack", options)
+    summary = convert_source(opened(root), tmp_path / "out.pack", options)
     assert summary.resumed_samples == finished
     assert sorted(encoded) == list(range(finished, 60))
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
@@ -66,24 +66,24 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
 def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path, format: str) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(to=format, part_bytes=3000)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(15))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(15))
     with pytest.raises(InvalidRequest, match="--restart"):
-        convert(opened(root), tmp_path / "out.pack", replace(options, part_bytes=4000))
+        convert_source(opened(root), tmp_path / "out.pack", replace(options, part_bytes=4000))
     path = root / "class0/0000.jpg"
     path.write_bytes(source_trees.picture(99, suffix=".jpg", height=24, width=32))
     with pytest.raises(InvalidRequest, match="--restart"):
-        convert(opened(root), tmp_path / "out.pack", options)
-    convert(opened(root), tmp_path / "out.pack", options, existing="restart")
-    convert(opened(root), tmp_path / "clean.pack", options)
+        convert_source(opened(root), tmp_path / "out.pack", options)
+    convert_source(opened(root), tmp_path / "out.pack", options, restart=True)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
 def test_work_without_a_finished_part_is_not_worth_a_refusal(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 10)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", ConversionOptions(), progress=StopAfter(1))
+        convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(), progress=StopAfter(1))
     assert (tmp_path / ".out.pack.partial").exists()
-    assert convert(opened(root), tmp_path / "out.pack", ConversionOptions(resize="8")).samples == 10
+    assert convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(resize="8")).samples == 10
 
 
 def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
     options = ConversionOptions(part_bytes=3000)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     journal = tmp_path / ".out.pack.partial/journal"
     journal.write_bytes(journal.read_bytes()[:-7])
-    convert(opened(root), tmp_path / "out.pack", options)
-    convert(opened(root), tmp_path / "clean.pack", options)
+    convert_source(opened(root), tmp_path / "out.pack", options)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
     assert list(problems(tmp_path / "out.pack", depth="data")) == []
 
@@ -118,19 +118,19 @@ def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
 def test_a_damaged_journal_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
     options = ConversionOptions(part_bytes=3000)
-    convert(opened(root), tmp_path / "clean.pack", options)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(25))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(25))
     partial = tmp_path / ".out.pack.partial"
     text = (partial / "journal").read_bytes()
     for wrong in (text.replace(b'"part"', b'"pert"'), text.replace(b"{", b"[", 3), b"[]\n" + text):
         (partial / "journal").write_bytes(wrong)
         with pytest.raises(CorruptPack, match="--restart"):
-            convert(opened(root), tmp_path / "out.pack", options)
+            convert_source(opened(root), tmp_path / "out.pack", options)
     (partial / "journal").write_bytes(text)
     os.truncate(partial / "pack/part-00000.lmdb", 4096)
     (partial / "pieces/part-00001.lmdb").unlink()
-    convert(opened(root), tmp_path / "out.pack", options)
+    convert_source(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
@@ -169,11 +169,11 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
 def test_work_whose_pack_folder_became_the_target_is_taken_up(tmp_path: Path) -> None:
     """A kill right after the rename leaves a journal without its parts; then the user removes the target."""
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000)
-    convert(opened(root), tmp_path / "clean.pack", options)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     (tmp_path / ".out.pack.partial/pack").rename(tmp_path / "gone")
-    convert(opened(root), tmp_path / "out.pack", options)
+    convert_source(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
@@ -182,7 +182,7 @@ def test_a_journal_that_cannot_be_read_is_no_reason_to_throw_it_away(
 ) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     before = digest(tmp_path / ".out.pack.partial")
 
     real = os.open
@@ -197,15 +197,15 @@ def test_a_journal_that_cannot_be_read_is_no_reason_to_throw_it_away(
         pytest.raises(StorageError, match=r"journal: cannot open: Input/output error"),
     ):
         patch.setattr(os, "open", fail)
-        convert(opened(root), tmp_path / "out.pack", options)
+        convert_source(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / ".out.pack.partial") == before
 
 
 def test_what_a_failed_part_took_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000)
-    convert(opened(root), tmp_path / "clean.pack", options)
+    convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     finished = (tmp_path / ".out.pack.partial/journal").read_text().count("part-")
 
     def fail(self: object) -> None:
@@ -213,26 +213,26 @@ def test_what_a_failed_part_took_is_given_back(tmp_path: Path, monkeypatch: pyte
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match="bytes are still needed"):
         patch.setattr("packer.formats.lmdb.Writer.finish", fail)
-        convert(opened(root), tmp_path / "out.pack", options)
+        convert_source(opened(root), tmp_path / "out.pack", options)
     assert len(os.listdir(tmp_path / ".out.pack.partial/pack")) == finished
-    convert(opened(root), tmp_path / "out.pack", options)
+    convert_source(opened(root), tmp_path / "out.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
 def test_the_option_that_is_another_is_named(tmp_path: Path) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000, codecs=(("image", "jpeg:90"),))
     with pytest.raises(Interrupted):
-        convert(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
+        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
     for other, text in (
         (replace(options, resize="16"), "--resize was not given, now 16;"),
         (replace(options, codecs=(("image", "jpeg:80"),)), "--codec was image=jpeg:90, now image=jpeg:80;"),
         (replace(options, part_bytes=4000, exif="rotate"), "--exif was ignore, now rotate; --part-size was 3000, now"),
     ):
         with pytest.raises(InvalidRequest, match=re.escape(text)):
-            convert(opened(root), tmp_path / "out.pack", other)
+            convert_source(opened(root), tmp_path / "out.pack", other)
     os.utime(next(root.rglob("*.jpg")), (1, 1))
     with pytest.raises(InvalidRequest, match="since then files of the source changed; --restart"):
-        convert(opened(root), tmp_path / "out.pack", options)
+        convert_source(opened(root), tmp_path / "out.pack", options)
     before = digest(tmp_path / ".out.pack.partial")
     with work_folder(tmp_path / ".out.pack.partial", NAMES) as work:
         plan = make_plan(opened(root), options)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Subset
 import packer
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset
 from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey
-from packer.pack import reader_cache
+from packer.pack import part_readers
 from tests.support import source_trees
 from tests.support.conversions import packed
 from tests.support.sample_digests import digest_of, same
@@ -179,7 +179,7 @@ def test_two_data_sets_over_one_pack_share_its_files(pack: Path) -> None:
     one, other = LMDBDataset(pack), packer.open(pack, output="numpy")
     assert isinstance(other, LMDBDataset)
     assert one[0]["key"] == other[0]["key"]
-    assert len(reader_cache.open_readers) == 1
+    assert len(part_readers.open_readers) == 1
     del one
     assert other[1]["key"] == "class0/0003.jpg"
     copy = pickle.loads(pickle.dumps(other))  # noqa: S301

@@ -22,7 +22,7 @@ from packer.codecs import described
 from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_bytes, part_sha256
 from packer.formats.base import Reader
-from packer.pack import reader_cache
+from packer.pack import part_readers
 from packer.schema import Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
@@ -409,7 +409,7 @@ def test_a_reader_closes_after_other_threads_have_read(module: ModuleType, path:
 
 def test_two_users_of_one_part_share_a_reader(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
-    table, key = reader_cache.ReaderCache(4), reader_cache.key_of(path)
+    table, key = part_readers.ReaderCache(4), part_readers.key_of(path)
 
     def make() -> Reader:
         reader: Reader = module.Reader(path, SCHEMA, samples=10)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, UnknownKey
@@ -81,7 +81,7 @@ def test_a_split_of_the_pack_goes_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("0101\n0103\n")
     (tmp_path / "train.txt").write_text("0100\n0102\n")
     splits = tuple(f"{name}={tmp_path / name}.txt" for name in ("train", "val"))
-    convert(SourceSpec(splits=splits).open(root)[0], tmp_path / "pack", ConversionOptions())
+    convert_source(SourceSpec(splits=splits).open(root)[0], tmp_path / "pack", ConversionOptions())
     assert keys(tmp_path / "pack", "val") == ["0101", "0103"]
     with pytest.raises(UnknownKey, match="no split 'test'; splits: train, val"):
         keys(tmp_path / "pack", "test")

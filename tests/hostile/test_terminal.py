@@ -17,7 +17,7 @@ import pytest
 
 from packer import formats
 from packer.cli import registry
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import PackerError, printable
@@ -98,7 +98,7 @@ class Place:
         target = self.root / named(format)
         if not target.exists():
             source, _ = SourceSpec().open(self.damaged)
-            convert(source, target, ConversionOptions(to=format, on_error="skip"))
+            convert_source(source, target, ConversionOptions(to=format, on_error="skip"))
         return target
 
 
@@ -438,7 +438,7 @@ def test_a_row_of_a_table_is_one_line_on_a_terminal_and_csv_in_a_pipe(terminals:
 PYTHON = """
 import packer, sys
 from packer.datasets.pack_dataset import PackDataset
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 path, source = {path!r}, {source!r}

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from packer import formats
-from packer.conversion.estimate import estimate
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.errors import CorruptPack, InvalidRequest
 from packer.pack import extra_files, verification
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.extraction import extract
+from packer.pack.index import write_array
 from packer.pack.source_comparison import Comparison
 from packer.sources.folder import Source
 from tests.support import built_packs, source_trees
@@ -45,9 +46,9 @@ def hostile(folder: Path, files: dict[str, bytes]) -> Path:
 
 def forged(folder: Path, files: dict[str, bytes]) -> Path:
     """Put other extras into a pack and seal it anew."""
-    shutil.rmtree(folder / extra_files.FOLDER, ignore_errors=True)
+    shutil.rmtree(folder / manifests.EXTRAS, ignore_errors=True)
     sizes = {path: len(data) for path, data in files.items()}
-    listed = extra_files.write(folder, sizes, list(files.values()))
+    listed = extra_files.write_extras(folder, sizes, list(files.values()))
     sealed = replace(manifests.read(folder), extras=listed).sealed()
     (folder / manifests.NAME).write_bytes(sealed.to_bytes())
     return folder
@@ -205,7 +206,7 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path, what: str)
     shutil.rmtree(folder / "extras")
     (folder / "extras").mkdir()
     files = [
-        extra_files.write_array(folder / "extras" / f"{name}.npy", array.dtype.str, array.shape, [array])
+        write_array(folder / "extras" / f"{name}.npy", array.dtype.str, array.shape, [array])
         for name, array in sorted(blocks.items())
     ]
     sealed = replace(manifests.read(folder), extras=tuple(files)).sealed()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
@@ -87,7 +87,7 @@ def test_sidecars_come_back_text_too(tmp_path: Path) -> None:
     files = {f"{name}{end}": data for name in "ab" for end, data in SIDECARS.items()}
     root = source_trees.write(tmp_path / "in", files)
     request = SourceSpec("auto", {}, ("depth=_d.tiff:depth", "note=.txt:text", "more=.json:json", "rest=.bin:bytes"))
-    convert(request.open(root)[0], tmp_path / "out.pack", ConversionOptions())
+    convert_source(request.open(root)[0], tmp_path / "out.pack", ConversionOptions())
     found = extract(tmp_path / "out.pack", tmp_path / "back")
     back, original = tree(tmp_path / "back"), tree(root)
     assert back.keys() == original.keys()

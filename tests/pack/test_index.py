@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
 from packer.pack import manifest as manifests
-from packer.pack.index import Index
-from packer.pack.index_writer import PartIndex, merge
+from packer.pack.index import Index, PartIndex, merge
 from packer.pack.manifest import IndexFile, Manifest
 from packer.schema import Field, Schema
 from tests.support import built_packs

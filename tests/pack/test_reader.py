@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, StorageError
 from packer.pack import manifest as manifests
-from packer.pack import reader, reader_cache
+from packer.pack import part_readers, reader
 from packer.pack.manifest import Part
-from packer.pack.part_opener import check_part
+from packer.pack.part_readers import check_part
 from packer.pack.reader import Pack
 from packer.system.machine_limits import Machine
 from tests.support import built_packs
@@ -151,7 +151,7 @@ def test_a_pack_that_was_overwritten_under_an_open_one_is_not_mistaken_for_it(
     new = [built_packs.record(number, blob=b"new") for number in range(6)]
     built_packs.make_pack(tmp_path / "pack", old, parts=3)
     built_packs.make_pack(tmp_path / "staged", new, parts=3)
-    monkeypatch.setattr(reader_cache.open_readers, "limit", 1)
+    monkeypatch.setattr(part_readers.open_readers, "limit", 1)
     pack = Pack(tmp_path / "pack")
     for index in range(6):  # every checksum has been compared once
         with pack.record(index, ("blob",)) as record:
@@ -261,17 +261,17 @@ def test_a_small_pack_is_read_ahead_whatever_memory_is_free(folder: Path, monkey
 
 
 def test_a_pack_opens_nothing_before_it_is_read(folder: Path) -> None:
-    before = len(reader_cache.open_readers)
+    before = len(part_readers.open_readers)
     pack = Pack(folder)
-    assert len(reader_cache.open_readers) == before
+    assert len(part_readers.open_readers) == before
     pack.close()
     pack.close()
 
 
 def test_a_pack_that_cannot_be_opened_owns_nothing(folder: Path) -> None:
-    owners = reader_cache.open_readers.owners()
+    owners = part_readers.open_readers.owners()
     (folder / "part-00001.lmdb").unlink()
     for _ in range(2):
         with pytest.raises(PackerError):
             Pack(folder)
-    assert reader_cache.open_readers.owners() == owners
+    assert part_readers.open_readers.owners() == owners

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import CorruptPack, InvalidRequest
@@ -411,7 +411,7 @@ def test_sidecars_are_compared_and_are_no_further_samples(tmp_path: Path) -> Non
     root = source_trees.write(tmp_path / "in", files)
     request = SourceSpec("auto", {}, ("mask=_m.png:mask", "note=.txt:text", "more=.json:json"))
     source = request.open(root)[0]
-    convert(source, tmp_path / "out.pack", ConversionOptions(source=request.to_json(source)))
+    convert_source(source, tmp_path / "out.pack", ConversionOptions(source=request.to_json(source)))
     assert compared(tmp_path / "out.pack", root)[0] == []
     (root / "a.json").write_text('{"a":2}')
     (root / "b.json").write_text("{")

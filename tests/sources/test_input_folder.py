@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from packer import sources
 from packer.cli import main
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
@@ -21,8 +21,7 @@ from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources._parse.source_root import LinkLeadsOut, SourceRoot
 from packer.tools.advise.candidates import Candidate, candidates
-from packer.tools.folder_dataset import FolderDataset
-from packer.tools.workload import Subject
+from packer.tools.workload import FolderDataset, Subject
 from tests.support import source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, opened, packed
@@ -148,7 +147,7 @@ def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path
         assert not (tmp_path / "out.pack").exists() and not (tmp_path / ".out.pack.partial").exists()
     for path, target, options in ((store, "one", {}), (root, "two", {"follow_links": True})):
         source, _ = SourceSpec(name, options).open(path)
-        convert(source, tmp_path / target, ConversionOptions())
+        convert_source(source, tmp_path / target, ConversionOptions())
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
 
 
@@ -249,7 +248,7 @@ def test_a_link_out_is_no_file_of_no_sample(tmp_path: Path) -> None:
     assert manifest.source["left_behind"] == {"files": 1, "bytes": 0}
     for path in (tmp_path / "out.pack").rglob("*"):
         assert path.is_dir() or b"secret" not in path.read_bytes()
-    convert(opened(root, follow_links=True), tmp_path / "all.pack", ConversionOptions())
+    convert_source(opened(root, follow_links=True), tmp_path / "all.pack", ConversionOptions())
     assert "notes.txt" in ExtraFiles(tmp_path / "all.pack", manifests.read(tmp_path / "all.pack")).sizes
 
 
@@ -259,7 +258,7 @@ def test_a_file_of_no_sample_that_becomes_a_link_out_ends_the_run(tmp_path: Path
     (root / "z.txt").unlink()
     (root / "z.txt").symlink_to(tmp_path / "home/secret")
     with pytest.raises(LinkLeadsOut, match=f"z.txt: {OUT}"):
-        list(plan.carried.contents(plan.source))
+        list(plan.extras.contents(plan.source))
 
 
 def test_a_farm_of_links_goes_along_once(tmp_path: Path) -> None:

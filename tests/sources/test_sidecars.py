@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from packer.conversion.convert import convert
+from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
@@ -249,7 +249,7 @@ def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path
     (root.parent / "masks/2.png").symlink_to("1.png")
     request = SourceSpec("folder", {}, ("mask=../masks/{stem}.png:mask",))
     source, _ = request.open(root)
-    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    convert_source(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
     assert list(Comparison(tmp_path / "pack", root).problems()) == []
     extract(tmp_path / "pack", tmp_path / "back")
     assert (tmp_path / "back/masks/0.png").read_bytes() == mask(0)
@@ -259,7 +259,7 @@ def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path
     assert any("masks/0.png" in line for line in Comparison(tmp_path / "pack", root).problems())
     write(root.parent, {"masks/0.png": b"no picture"})
     with pytest.raises(BadInput, match=r"images/\.\./masks/0\.png: cannot pack"):
-        convert(source, tmp_path / "other", ConversionOptions())
+        convert_source(source, tmp_path / "other", ConversionOptions())
 
 
 def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
     with pytest.raises(LinkLeadsOut, match="masks/1.png: is a link out of the folder"):
         source[1]
     with pytest.raises(BadInput, match="1 of 3 samples cannot be packed:\n.*is a link out of the folder"):
-        convert(source, tmp_path / "pack", ConversionOptions())
+        convert_source(source, tmp_path / "pack", ConversionOptions())
     assert opened(root, "mask=../masks/{stem}.png:mask", follow_links=True)[1]["mask"] == mask(5)
 
 
@@ -332,7 +332,7 @@ def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {**files, **{f"{n}.age": str(n) for n in range(3)}})
     request = SourceSpec("folder", {}, ("boxes=.txt:boxes", "age=.age:number"))
     source, _ = request.open(root)
-    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    convert_source(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
     dataset = LMDBDataset(tmp_path / "pack")
     assert dataset[2]["boxes"].tolist() == [[0, 0, 2, 2]] * 2
     assert float(dataset[2]["age"]) == 2
@@ -345,7 +345,7 @@ def test_large_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
     root = write(tmp_path / "data", files)
     request = SourceSpec("folder", {}, ("obj=_id.txt:number",), ("train=0.5", "val=0.5"), split_by="obj")
     source, _ = request.open(root)
-    convert(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
+    convert_source(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
     dataset = LMDBDataset(tmp_path / "pack")
     assert [dataset[n]["obj"] for n in range(8)] == dataset.column("obj").tolist() == ids
     assert np.bincount(dataset.column("split")).tolist() == [4, 4]
@@ -415,7 +415,7 @@ def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
     request = SourceSpec("folder", {"classes": "none"}, FRAMED)
     source, _ = request.open(root)
     options = ConversionOptions(exif=exif, resize=resize, sidecar_frame=frame, source=request.to_json(source))
-    summary = convert(source, tmp_path / "out", options)
+    summary = convert_source(source, tmp_path / "out", options)
     assert (summary.samples, summary.skipped, summary.incomplete) == (8, (), ())
     dataset = LMDBDataset(tmp_path / "out")
     for sample in (dataset[index] for index in range(len(dataset))):
@@ -433,7 +433,7 @@ def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path
     root = turned_set(tmp_path / "in", frame="upright")
     source = opened(root, *FRAMED, classes="none")
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
-        convert(source, tmp_path / "out", ConversionOptions(exif=exif))
+        convert_source(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
     assert str(caught.value).count("say whether the files of --sidecar lie over") == 1
     with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
@@ -444,7 +444,7 @@ def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path
 def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: str, said: str) -> None:
     source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], classes="none", missing="skip")
     options = ConversionOptions(exif="rotate", sidecar_frame=said, on_error="skip")
-    summary = convert(source, tmp_path / "out", options)
+    summary = convert_source(source, tmp_path / "out", options)
     assert [key for key, _ in summary.skipped] == [f"images/{orientation}.png" for orientation in (5, 6, 7, 8)]
     assert "it lies in the other frame" in summary.skipped[0][1]
 
@@ -453,7 +453,7 @@ def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
     files = {"a.jpg": picture(1, suffix=".jpg"), "b.jpg": picture(2, suffix=".jpg"), "c.jpg": picture(3, suffix=".jpg")}
     masks = {"a_m.png": mask(1), "b_m.png": mask(2, height=64, width=48), "c_m.png": mask(3, height=24, width=32)}
     source = opened(write(tmp_path / "in", {**files, **masks}), "mask=_m.png:mask")
-    summary = convert(source, tmp_path / "out", ConversionOptions())
+    summary = convert_source(source, tmp_path / "out", ConversionOptions())
     (listed,) = summary.incomplete
     assert listed[0] == "b.jpg"
     assert "mask is 48x64, its picture 64x48: another shape" in listed[1]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from packer.conversion.request import ConversionRequest
 from PIL import Image
 
-from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.request import ConversionRequest
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
@@ -49,7 +49,7 @@ def heic(seed: int, **how: Any) -> bytes:
 def packed(root: Path, target: Path, *, on_error: str = "raise", **asked: Any) -> ConversionSummary:
     request = SourceSpec("folder", asked)
     source, _ = request.open(root)
-    return convert(source, target, ConversionOptions(on_error=on_error, source=request.to_json(source)))
+    return convert_source(source, target, ConversionOptions(on_error=on_error, source=request.to_json(source)))
 
 
 @pytest.fixture
@@ -234,10 +234,10 @@ def test_without_the_field_files_extract_does_not_name_pixels_as_the_file_that_t
     root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], "k.jpg": picture(7, suffix=".jpg")})
     request = SourceSpec("folder", {"decode_with": "pillow"})
     source, _ = request.open(root)
-    convert(source, tmp_path / "out", ConversionOptions(fields=("image",), source=request.to_json(source)))
+    convert_source(source, tmp_path / "out", ConversionOptions(fields=("image",), source=request.to_json(source)))
     again = SourceSpec("pack")
     copied, _ = again.open(tmp_path / "out")
-    convert(copied, tmp_path / "again", ConversionOptions(source=again.to_json(copied)))
+    convert_source(copied, tmp_path / "again", ConversionOptions(source=again.to_json(copied)))
     for number, pack in enumerate(("out", "again")):
         extract(tmp_path / pack, tmp_path / f"back{number}")
         assert sorted(path.name for path in (tmp_path / f"back{number}").iterdir()) == ["k.jpg", "t.tga.png"]
@@ -249,7 +249,7 @@ def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> N
     root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], **files})
     request = SourceSpec("folder", {"decode_with": "pillow"})
     source, _ = request.open(root)
-    convert(source, tmp_path / "out", ConversionOptions(resize="10", source=request.to_json(source)))
+    convert_source(source, tmp_path / "out", ConversionOptions(resize="10", source=request.to_json(source)))
     extract(tmp_path / "out", tmp_path / "back")
     assert {path.suffix for path in (tmp_path / "back").iterdir()} == {".jpg", ".png"}
 
@@ -281,7 +281,7 @@ def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
     pattern = "masks/{stem}_m.gif" if folder == "data" else "../masks/{stem}_m.gif"
     request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, (f"mask={pattern}:mask",))
     source, _ = request.open(tmp_path / folder)
-    summary = convert(source, tmp_path / "out", ConversionOptions(source=request.to_json(source)))
+    summary = convert_source(source, tmp_path / "out", ConversionOptions(source=request.to_json(source)))
     assert (summary.samples, summary.skipped) == (3, ())
     dataset = LMDBDataset(tmp_path / "out")
     for index, key in enumerate(dataset.keys()):
@@ -308,7 +308,7 @@ def test_a_damaged_mask_names_its_file(masked: tuple[Path, dict[str, Any]]) -> N
     request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
     source, _ = request.open(root)
     with pytest.raises(BadInput, match=r"masks/1_m\.gif: cannot decode as GIF"):
-        convert(source, root.parent / "out", ConversionOptions(source=request.to_json(source)))
+        convert_source(source, root.parent / "out", ConversionOptions(source=request.to_json(source)))
 
 
 def test_a_mask_is_what_its_file_stores() -> None:

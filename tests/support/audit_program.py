@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from packer.conversion.convert import convert  # noqa: E402
+from packer.conversion.convert import convert_source  # noqa: E402
 from packer.conversion.options import ConversionOptions  # noqa: E402
 from packer.conversion.source_spec import SourceSpec  # noqa: E402
 from packer.datasets.pack_dataset import PackDataset  # noqa: E402
@@ -125,7 +125,7 @@ def _samples(pack: Path, work: Path) -> None:
 
 def _convert(pack: Path, work: Path) -> None:
     source, _ = SourceSpec("pack").open(pack)
-    convert(source, work / "copy.pack", ConversionOptions(on_error="skip"), threads=2)
+    convert_source(source, work / "copy.pack", ConversionOptions(on_error="skip"), threads=2)
 
 
 def _compare(pack: Path, work: Path) -> None:

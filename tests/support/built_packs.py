@@ -12,7 +12,7 @@ from packer.files.digest import part_bytes, part_sha256
 from packer.files.file_io import make_folder, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
 from packer.pack import manifest as manifests
-from packer.pack.index_writer import PartIndex, merge
+from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
 from packer.schema import Field, Schema

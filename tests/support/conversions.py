@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from packer.conversion.convert import ConversionSummary, convert
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.sources.base import Source
@@ -17,7 +17,7 @@ def opened(root: Path, kind: str = "auto", **options: Any) -> Source:
 
 def packed(root: Path, target: Path, *, kind: str = "auto", threads: int = 2, **options: Any) -> ConversionSummary:
     """Convert a folder."""
-    return convert(opened(root, kind), target, ConversionOptions(**options), threads=threads)
+    return convert_source(opened(root, kind), target, ConversionOptions(**options), threads=threads)
 
 
 def digest(folder: Path) -> str:

@@ -233,7 +233,7 @@ def extra(*names: str) -> Callable[[Path], None]:
     """Files of no sample with these names."""
 
     def make(pack: Path) -> None:
-        listed = extra_files.write(pack, dict.fromkeys(names, 1), [b"x"] * len(names))
+        listed = extra_files.write_extras(pack, dict.fromkeys(names, 1), [b"x"] * len(names))
         manifest = replace(manifests.read(pack), extras=listed).sealed()
         (pack / manifests.NAME).write_bytes(manifest.to_bytes())
 

@@ -100,3 +100,20 @@ class DerivedSource(base.Source):
 
     def _row(self, index: int) -> int:
         return self._rows[self.checked(index)]
+
+
+class _NoFields(AddedFields):
+    """What a subset adds."""
+
+    fields = ()
+
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        return {}
+
+
+def subset(source: base.Source, rows: Sequence[int]) -> base.Source:
+    """Some samples of a source as a source of its own, in the order of the rows, each of them at most once."""
+    own = source.subset(rows)
+    if own is not None:
+        return own
+    return DerivedSource(source, _NoFields(), rows=rows, left_out=(), note=f"{len(rows)} of {len(source)} samples")

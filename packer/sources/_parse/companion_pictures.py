@@ -24,7 +24,7 @@ import numpy as np
 
 from packer import images
 from packer.errors import InvalidRequest, PackerError
-from packer.files.escaping import shell_word
+from packer.files.terminal_output import shell_word
 from packer.sources._parse.folder_layout import (
     COMPANION_WITHIN,
     is_companion,

@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Subset
 
-from packer.conversion.convert import ConversionSummary, convert
-from packer.conversion.encode import encoder_of
+from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import MOST_EXTRAS_BYTES
+from packer.conversion.pack_builder import encoder_of
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
-from packer.conversion.source_subset import subset
-from packer.conversion.unsampled_files import choose
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, InvalidRequest
 from packer.files.folder_handle import remove
 from packer.geometry import Geometry, Resize, View
 from packer.images import sniff
+from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
+from packer.sources._extend.source_wrapper import subset
 from packer.sources.base import Source
 from packer.system.parallel import ordered_map
 from packer.tools import bench
@@ -123,10 +123,10 @@ class TrialRunner:
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
         """The first format from the source, the others from the first one's pack: their values are the same."""
         packs = [self.folder / candidate.format for candidate in group]
-        summaries = [convert(source, packs[0], group[0].options)]
+        summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
             options = replace(candidate.options, codecs=(), resize=None)
-            summaries.append(convert(PackSource(packs[0]), pack, options))
+            summaries.append(convert_source(PackSource(packs[0]), pack, options))
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:
@@ -192,7 +192,7 @@ class SourceSample:
             total = int(known.sizes.sum())
         else:
             total = round(sum(_size(path) for path in self._files(self._order)) / len(self._order) * count)
-        carried = choose(self.source, most_bytes=MOST_EXTRAS_BYTES)
+        carried = choose_extras(self.source, most_bytes=MOST_EXTRAS_BYTES)
         return WholeSet(count, total, sum(carried.sizes.values()))
 
     @cached_property

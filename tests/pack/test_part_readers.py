@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from packer.errors import CorruptPack
 from packer.formats import base
 from packer.formats.base import Reader
-from packer.pack import reader_cache
+from packer.pack import part_readers
+from packer.pack.part_readers import Key, ReaderCache
 from packer.pack.reader import Pack
-from packer.pack.reader_cache import Key, ReaderCache
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
@@ -212,7 +212,7 @@ def test_a_pack_collected_while_the_table_is_locked_does_not_block() -> None:
 
 def test_packs_in_reference_cycles_are_closed_by_the_collector(tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 4)
-    before = len(reader_cache.open_readers)
+    before = len(part_readers.open_readers)
     for _ in range(3):
         pack = Pack(tmp_path / "pack")
         with pack.record(0, ("key",)):
@@ -221,7 +221,7 @@ def test_packs_in_reference_cycles_are_closed_by_the_collector(tmp_path: Path) -
         cycle.append(cycle)  # type: ignore[arg-type]
         del pack, cycle
     gc.collect()
-    assert len(reader_cache.open_readers) == before
+    assert len(part_readers.open_readers) == before
 
 
 def test_threads_read_right_data_while_parts_are_evicted_and_packs_come_and_go(
@@ -229,7 +229,7 @@ def test_threads_read_right_data_while_parts_are_evicted_and_packs_come_and_go(
 ) -> None:
     built_packs.make_pack(tmp_path / "pack", 24, parts=12)
     expected = built_packs.values(tmp_path / "pack")
-    monkeypatch.setattr(reader_cache.open_readers, "limit", 2)
+    monkeypatch.setattr(part_readers.open_readers, "limit", 2)
     wrong: list[object] = []
 
     def work(seed: int) -> None:
@@ -252,7 +252,7 @@ def test_threads_read_right_data_while_parts_are_evicted_and_packs_come_and_go(
         thread.join()
     assert wrong == []
     gc.collect()
-    assert len(reader_cache.open_readers) == 0
+    assert len(part_readers.open_readers) == 0
 
 
 def test_two_packs_over_one_folder_close_in_any_order(tmp_path: Path) -> None:
@@ -283,8 +283,8 @@ def test_child_and_parent_read_on_after_a_fork(tmp_path: Path) -> None:
             pass
 
     def read_in_child() -> bool:
-        assert len(reader_cache.open_readers) == 0
-        return built_packs.values(tmp_path / "pack") == expected and len(reader_cache.open_readers) == 0
+        assert len(part_readers.open_readers) == 0
+        return built_packs.values(tmp_path / "pack") == expected and len(part_readers.open_readers) == 0
 
     for _ in range(3):
         outcome = child(read_in_child)
@@ -305,8 +305,8 @@ def test_the_inherited_pack_may_go_in_the_child(tmp_path: Path) -> None:
         with mine.record(0, ("key",)):
             held.clear()
             gc.collect()
-            assert len(reader_cache.open_readers) == 1
-        return len(reader_cache.open_readers)
+            assert len(part_readers.open_readers) == 1
+        return len(part_readers.open_readers)
 
     outcome = child(drop_and_read)
     assert outcome.value == 1, outcome
@@ -318,7 +318,7 @@ def test_a_fork_amid_opening_and_closing_threads_leaves_every_part_readable(
 ) -> None:
     built_packs.make_pack(tmp_path / "pack", 8, parts=8)
     expected = built_packs.values(tmp_path / "pack")
-    monkeypatch.setattr(reader_cache.open_readers, "limit", 1)  # nearly every read opens one part and closes another
+    monkeypatch.setattr(part_readers.open_readers, "limit", 1)  # nearly every read opens one part and closes another
     end, failures = threading.Event(), []
 
     def churn(seed: int) -> None:
@@ -347,13 +347,13 @@ def test_many_parts_are_read_with_few_descriptors(tmp_path: Path) -> None:
     def read() -> int:
         most = 24 + len(os.listdir("/proc/self/fd"))  # which a process that has run other tests leaves to its child
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        reader_cache.open_readers.limit = 8
+        part_readers.open_readers.limit = 8
         pack = Pack(tmp_path / "pack")
         order = random.Random(0).choices(range(200), k=600)
         for index in order:
             with pack.record(index, ("key",)) as record:
                 assert bytes(record["key"]) == b"sample-%05d" % index
-        return len(reader_cache.open_readers)
+        return len(part_readers.open_readers)
 
     outcome = child(read)
     assert outcome.value == 8, outcome
@@ -364,7 +364,7 @@ def test_many_parts_are_read_with_few_descriptors(tmp_path: Path) -> None:
 )
 def test_a_quarter_of_the_descriptors_is_used(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, soft))
-    assert reader_cache._limit() == expected
+    assert part_readers._limit() == expected
 
 
 def test_a_key_is_device_and_inode(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_key_is_device_and_inode(tmp_path: Path) -> None:
     os.link(tmp_path / "a", tmp_path / "b")
     (tmp_path / "c").write_bytes(b"")
     assert (
-        reader_cache.key_of(tmp_path / "a")
-        == reader_cache.key_of(tmp_path / "b")
-        != reader_cache.key_of(tmp_path / "c")
+        part_readers.key_of(tmp_path / "a")
+        == part_readers.key_of(tmp_path / "b")
+        != part_readers.key_of(tmp_path / "c")
     )
