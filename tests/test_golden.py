@@ -147,7 +147,7 @@ def resealed(folder: Path, **changes: Any) -> Path:
     """A copy of the golden manifest with changed members, its own hash right."""
     data = json.loads((golden("lmdb") / manifests.NAME).read_text()) | changes
     folder.mkdir()
-    (folder / manifests.NAME).write_bytes(manifests._canonical({**data, "sha256": manifests._own_hash(data)}))
+    (folder / manifests.NAME).write_bytes(manifests.hashed(data))
     return folder
 
 

@@ -131,7 +131,7 @@ class Manifest:
         }
         if self.extras:  # a pack without them has the bytes that it had before there were any
             data["extras"] = [asdict(file) for file in self.extras]
-        return _canonical({**data, "sha256": _own_hash(data)})
+        return hashed(data)
 
 
 def read(folder: Path) -> Manifest:
@@ -286,13 +286,16 @@ def _digest(value: Any) -> str:
     return str(value)
 
 
-def _canonical(data: dict[str, Any]) -> bytes:
+def canonical(data: dict[str, Any]) -> bytes:
+    """Canonical JSON, as the module describes it; raises ValueError for what is no JSON."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)  # ASCII: names may be no UTF-8
     return text.encode("ascii") + b"\n"
 
 
-def _own_hash(data: dict[str, Any]) -> str:
-    return _hash_of(_canonical({**data, "sha256": _ZEROS}))
+def hashed(data: dict[str, Any]) -> bytes:
+    """Canonical JSON with its own sha256 among the members."""
+    own = _hash_of(canonical({**data, "sha256": _ZEROS}))
+    return canonical({**data, "sha256": own})
 
 
 def _hash_of(raw: bytes) -> str:
@@ -300,13 +303,13 @@ def _hash_of(raw: bytes) -> str:
 
 
 def _hash_member(value: str) -> bytes:
-    return _canonical({"sha256": value})[1:-2]
+    return canonical({"sha256": value})[1:-2]
 
 
 def _excess_of_options(manifest: Manifest) -> str | None:
     """What options or source have beyond their bounds."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
-        size = len(_canonical(value))
+        size = len(canonical(value))
         if size > MOST_OPTIONS_BYTES:
             return f"{size:,} bytes of {name}, expected at most {MOST_OPTIONS_BYTES:,}"
     return None
@@ -324,7 +327,7 @@ def _validated(options: Any) -> bool:
 def _pack_id(manifest: Manifest) -> str:
     files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index, *manifest.extras)
     digests = [[file.name, file.sha256] for file in files]
-    return hashlib.sha256(_canonical({"files": digests, "options": manifest.options})).hexdigest()
+    return hashlib.sha256(canonical({"files": digests, "options": manifest.options})).hexdigest()
 
 
 # ---- bounds: what reading a manifest may cost, in one place, for the reader and the writer alike

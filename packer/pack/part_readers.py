@@ -135,13 +135,13 @@ def key_of(path: Path) -> Key:
     return status.st_dev, status.st_ino
 
 
-def _limit() -> int:
+def default_limit() -> int:
     """A quarter of the files that this process may open, at most 512."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 512 if soft == resource.RLIM_INFINITY else max(4, min(512, soft // 4))
 
 
-open_readers = ReaderCache(_limit())  # the one piece of process-wide state, by design: see above
+open_readers = ReaderCache(default_limit())  # the one piece of process-wide state, by design: see above
 os.register_at_fork(before=open_readers.hold, after_in_parent=open_readers.release, after_in_child=open_readers.forget)
 
 

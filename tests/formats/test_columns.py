@@ -5,6 +5,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from torch.utils.data import DataLoader
 import packer
 from packer import codecs, formats
 from packer.datasets.pack_dataset import BMPDataset, HDF5Dataset, LMDBDataset, PthDataset
-from packer.errors import CorruptPack, CorruptRecord, InvalidRequest
+from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, StorageError
 from packer.formats._columns import ArraySpan, MappedRecords, arrays, check_end, end_record, mapping
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
@@ -29,6 +30,7 @@ from tests.support import built_packs, source_trees
 from tests.support.child_processes import child
 from tests.support.conversions import digest, packed
 from tests.support.descriptors import open_files
+from tests.support.part_damage import check_flips, cuts, flips, small_pack
 from tests.support.sample_digests import digest_of
 
 SETS = {"lmdb": LMDBDataset, "hdf5": HDF5Dataset, "pth": PthDataset, "bmp": BMPDataset}
@@ -37,7 +39,7 @@ BLOB = random.Random(0).randbytes(1 << 20)
 
 @pytest.fixture(params=["hdf5", "pth"])
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    """Each format that stacks."""
+    """Each format of columns."""
     return formats.load(request.param)
 
 
@@ -188,6 +190,71 @@ def test_a_failed_write_is_made_up_for_when_there_is_space_again(module: ModuleT
         return same and failed == 1
 
     assert child(run).value is True
+
+
+@pytest.mark.parametrize("file_bytes", [0, 100, 1000, 2000, 4096, 6000])
+def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(
+    module: ModuleType, tmp_path: Path, file_bytes: int
+) -> None:
+    path = tmp_path / "part"
+
+    def run() -> int | None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        writer = module.Writer(path, built_packs.SCHEMA, payload_bytes=0)
+        writer.write(built_packs.record(0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+        try:
+            writer.finish()
+        except StorageError as error:
+            assert re.search(r"part: cannot .*free space", str(error))
+            assert "\n" not in str(error)
+        else:  # it fits
+            return None
+        with pytest.raises(CorruptPack):
+            module.Reader(path, built_packs.SCHEMA, samples=1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        writer.finish()
+        return len(module.Reader(path, built_packs.SCHEMA, samples=1))
+
+    outcome = child(run)
+    part_bytes = path.stat().st_size
+    assert (outcome.kind, outcome.value) == ("value", 1 if file_bytes < part_bytes else None), outcome
+
+
+@pytest.mark.parametrize("rights", ["no descriptor", "no permission"])
+def test_what_the_machine_lacks_is_not_called_damage(module: ModuleType, tmp_path: Path, rights: str) -> None:
+    with module.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
+        writer.write(built_packs.record(0))
+        writer.finish()
+
+    def run() -> None:
+        os.chdir(tmp_path)
+        if rights == "no descriptor":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        else:
+            os.chmod("part", 0)
+            if os.getuid() == 0:
+                os.seteuid(65534)
+        module.Reader(Path("part"), built_packs.SCHEMA, samples=1)
+
+    outcome = child(run)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+
+
+# ---- damage
+
+
+def test_a_part_is_refused_at_every_cut(module: ModuleType, tmp_path: Path) -> None:
+    name = module.__name__.rpartition(".")[2]
+    part = small_pack(tmp_path / "pack", name)
+    for size, outcome in cuts(part, format=name, samples=40):
+        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(module: ModuleType, tmp_path: Path, number: int) -> None:
+    small_pack(tmp_path / "pack", module.__name__.rpartition(".")[2])
+    check_flips(flips(tmp_path / "pack", number, seed=number), number)
 
 
 # ---- layout and rows

@@ -3,8 +3,6 @@
 import fcntl
 import json
 import os
-import resource
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,12 @@ import numpy as np
 import pytest
 
 from packer import codecs
-from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.errors import InvalidRequest
 from packer.formats.hdf5 import Reader, Writer
 from packer.schema import DTYPES, Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.hostile_hdf5 import HOSTILE, NAMES, SCHEMA, end, layout, linked
-from tests.support.part_damage import check_flips, cuts, flips, small_pack
 
 
 def write(path: Path, records: Sequence[built_packs.Record], schema: Schema = SCHEMA) -> None:
@@ -168,62 +165,8 @@ def test_a_part_that_this_process_has_open_in_h5py_is_read(tmp_path: Path, locki
         Reader(tmp_path / "a.h5", SCHEMA, samples=3).close()
 
 
-@pytest.mark.parametrize("rights", ["no descriptor", "no permission"])
-def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path, rights: str) -> None:
-    write(tmp_path / "a.h5", built_packs.records(3))
-
-    def run() -> None:
-        os.chdir(tmp_path)
-        if rights == "no descriptor":
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-        else:
-            os.chmod("a.h5", 0)
-            if os.getuid() == 0:
-                os.seteuid(65534)
-        Reader(Path("a.h5"), SCHEMA, samples=3)
-
-    outcome = child(run)
-    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
-
-
-@pytest.mark.parametrize("file_bytes", [0, 100, 2000, 4096, 6000])
-def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_path: Path, file_bytes: int) -> None:
-    path = tmp_path / "a.h5"
-
-    def run() -> int:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        writer = Writer(path, SCHEMA, payload_bytes=0)
-        writer.write(built_packs.record(0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
-        with pytest.raises(StorageError, match=r"a\.h5: cannot .*free space") as caught:
-            writer.finish()
-        assert "\n" not in str(caught.value)
-        with pytest.raises(CorruptPack):
-            Reader(path, SCHEMA, samples=1)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        writer.finish()
-        return len(Reader(path, SCHEMA, samples=1))
-
-    assert child(run).value == 1
-
-
 def test_more_field_names_than_an_attribute_holds_are_refused_at_once(tmp_path: Path) -> None:
     schema = codecs.described(Schema(tuple(Field(f"{'x' * 50}{number}", "text", "text") for number in range(1100))))
     with pytest.raises(InvalidRequest, match="1100 fields"):
         Writer(tmp_path / "a.h5", schema, payload_bytes=0)
     assert os.listdir(tmp_path) == []
-
-
-# ---- damage
-
-
-def test_a_part_is_refused_at_every_cut(tmp_path: Path) -> None:
-    part = small_pack(tmp_path / "pack", "hdf5")
-    for size, outcome in cuts(part, format="hdf5", samples=40):
-        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
-
-
-@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
-def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
-    small_pack(tmp_path / "pack", "hdf5")
-    check_flips(flips(tmp_path / "pack", number, seed=number), number)

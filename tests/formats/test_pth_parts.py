@@ -3,8 +3,6 @@
 import gc
 import json
 import os
-import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,14 +13,13 @@ import pytest
 import torch
 
 from packer import codecs
-from packer.errors import CorruptPack, StorageError
+from packer.errors import CorruptPack
 from packer.formats import _columns
 from packer.formats.pth import Reader, Writer
 from packer.schema import DTYPES, Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.hostile_pth import EVIL, HOSTILE, NAMES, ORDER, SCHEMA, changed, layout
-from tests.support.part_damage import check_flips, cuts, flips, small_pack
 
 
 def write(path: Path, records: Sequence[built_packs.Record], schema: Schema = SCHEMA) -> None:
@@ -181,45 +178,7 @@ def test_the_pickle_of_that_test_would_run_code(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["evil"]
 
 
-# ---- machine, disk, damage
-
-
-@pytest.mark.parametrize("rights", ["no descriptor", "no permission"])
-def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path, rights: str) -> None:
-    write(tmp_path / "a.pth", built_packs.records(3))
-
-    def run() -> None:
-        os.chdir(tmp_path)
-        if rights == "no descriptor":
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-        else:
-            os.chmod("a.pth", 0)
-            if os.getuid() == 0:
-                os.seteuid(65534)
-        Reader(Path("a.pth"), SCHEMA, samples=3)
-
-    outcome = child(run)
-    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
-
-
-@pytest.mark.parametrize("file_bytes", [0, 100, 1000, 2000])
-def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(tmp_path: Path, file_bytes: int) -> None:
-    path = tmp_path / "a.pth"
-
-    def run() -> int:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        writer = Writer(path, SCHEMA, payload_bytes=0)
-        writer.write(built_packs.record(0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
-        with pytest.raises(StorageError, match=r"a\.pth: cannot .*free space"):
-            writer.finish()
-        with pytest.raises(CorruptPack):
-            Reader(path, SCHEMA, samples=1)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        writer.finish()
-        return len(Reader(path, SCHEMA, samples=1))
-
-    assert child(run).value == 1
+# ---- the disk
 
 
 def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,15 +191,3 @@ def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monk
     finally:
         gc.enable()
     assert held == []
-
-
-def test_a_part_is_refused_at_every_cut(tmp_path: Path) -> None:
-    part = small_pack(tmp_path / "pack", "pth")
-    for size, outcome in cuts(part, format="pth", samples=40):
-        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
-
-
-@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.full)])
-def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
-    small_pack(tmp_path / "pack", "pth")
-    check_flips(flips(tmp_path / "pack", number, seed=number), number)

@@ -364,7 +364,7 @@ def test_many_parts_are_read_with_few_descriptors(tmp_path: Path) -> None:
 )
 def test_a_quarter_of_the_descriptors_is_used(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, soft))
-    assert part_readers._limit() == expected
+    assert part_readers.default_limit() == expected
 
 
 def test_a_key_is_device_and_inode(tmp_path: Path) -> None:

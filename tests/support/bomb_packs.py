@@ -34,9 +34,9 @@ def with_text(put: Callable[[dict[str, Any]], Any], text: Callable[[], bytes]) -
         put(data)
         inner = text()
         files = [[file["name"], file["sha256"]] for file in (*data["parts"], *data["index"]) if isinstance(file, dict)]
-        identity = manifests._canonical({"files": files, "options": data["options"]})
+        identity = manifests.canonical({"files": files, "options": data["options"]})
         data["pack_id"] = hashlib.sha256(identity.replace(b'"@@"', inner)).hexdigest()
-        zeros = manifests._canonical({**data, "sha256": "0" * 64}).replace(b'"@@"', inner)
+        zeros = manifests.canonical({**data, "sha256": "0" * 64}).replace(b'"@@"', inner)
         found = hashlib.sha256(zeros).hexdigest().encode()
         path.write_bytes(zeros.replace(b'"sha256":"' + b"0" * 64, b'"sha256":"' + found))
 

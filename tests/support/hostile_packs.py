@@ -99,10 +99,10 @@ def sealed(data: dict[str, Any]) -> bytes:
     try:
         files = [[file["name"], file["sha256"]] for file in (*data["parts"], *data["index"], *data.get("extras", ()))]
         pack_id = {"files": files, "options": data["options"]}
-        data["pack_id"] = hashlib.sha256(manifests._canonical(pack_id)).hexdigest()
+        data["pack_id"] = hashlib.sha256(manifests.canonical(pack_id)).hexdigest()
     except (KeyError, TypeError):
         pass  # the change made another shape of it
-    return manifests._canonical({**data, "sha256": manifests._own_hash(data)})
+    return manifests.hashed(data)
 
 
 def in_text(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
