@@ -35,17 +35,21 @@ class Registry:
         stems = {path.stem for path in self._folder.glob("[!_]*.py")} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
-    def check(self, name: str) -> str:
-        """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
-        # a name may come from a manifest: only an identifier can be a file here. Entry points would take 40 ms
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a module of that name; imports none. Entry points, 20 ms, are asked last."""
+        # a name may come from a manifest: only an identifier can be a file here
         if (
             name.isidentifier()
             and name[0] != "_"
             and name not in _NOT_MEMBERS
             and (self._folder / f"{name}.py").exists()
         ):
-            return name
-        if name not in self.names():
+            return True
+        return any(point.name == name for point in _entry_points(self._package))
+
+    def check(self, name: str) -> str:
+        """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
+        if name not in self:
             close = difflib.get_close_matches(name, self.names(), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(self.names())}"
             raise InvalidRequest(f"unknown {self._noun} {name!r}; {hint}")

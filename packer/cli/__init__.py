@@ -68,7 +68,7 @@ class Main(click.Group):
         return list(registry.names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in registry.names():
+        if cmd_name not in registry:
             return None
         command: click.Command = registry.load(cmd_name).command
         return command

@@ -32,7 +32,7 @@ class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         lowered = value.lower()
-        if lowered in (*self._further, *self._registry.names()):
+        if lowered in self._further or lowered in self._registry:
             return lowered
         return self._registry.check(value)
 

@@ -333,8 +333,9 @@ class ConversionRequest:
 
     def plan(self, on_note: Callable[[str], object] | None) -> Plan:
         """The plan of the conversion, once its target is checked; raises InvalidRequest, PackExists, BadInput."""
+        said = named_format(self.pack)
         asked = ConversionOptions(
-            to=format_of(self.pack, self.to),
+            to=format_of(self.pack, self.to, said=said),
             fields=tuple(self.fields) if self.fields else None,
             codecs=tuple(self.codecs.items()),
             resize=_resize_text(self.resize),
@@ -350,7 +351,7 @@ class ConversionRequest:
         check_folder(root)
         check_target(root, self.pack, overwrite=self.overwrite)
         note = on_note or _unheard
-        if named_format(self.pack) is not None:
+        if said is not None:
             note(f"{self.pack}: format {asked.to}; a pack is a folder, which this name will be of")
         spec = self._spec()
         if isinstance(self.source, Source):
@@ -499,6 +500,7 @@ def _file_names(source: Source) -> Iterator[str]:
 # ---- the target
 
 _FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".tfrecord", ".db")  # of one file each
+_NO_FORMAT = ("", "pack")  # suffixes of most packs: no need to ask the packages that bring formats
 _FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not a format's name
 
 
@@ -506,16 +508,15 @@ def named_format(target: Path) -> str | None:
     """The format that the target's suffix says; None where it says none."""
     suffix = target.suffix.lower().removeprefix(".")
     said = _FURTHER.get(suffix, suffix)
-    return said if said in formats.registry.names() else None
+    return said if suffix not in _NO_FORMAT and said in formats.registry else None
 
 
-def format_of(target: Path, asked: str | None) -> str:
+def format_of(target: Path, asked: str | None, *, said: str | None) -> str:
     """The format of a pack: as asked, else as the target's suffix says (out.h5, out.pth), else lmdb.
 
-    Raises InvalidRequest where the two contradict each other, and for the suffix of a file of another kind without
-    --to.
+    said: what `named_format` gives. Raises InvalidRequest where the two contradict each other, and for the suffix of a
+    file of another kind without --to.
     """
-    said = named_format(target)
     if said is None:
         if asked is None and target.suffix.lower() in _FILES:
             raise InvalidRequest(

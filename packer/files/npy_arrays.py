@@ -1,4 +1,4 @@
-""".npy files: their header is written and read here, without evaluating anything, and arrays of an index are mapped.
+"""NPY arrays: writes and reads the header of .npy files without evaluating anything, and maps arrays of an index.
 
 NumPy's reader evaluates the header as a Python literal and can be told to unpickle. Here a pattern reads it, for arrays
 of plain numbers; what an index holds must be little-endian, C-ordered, of one or two dimensions, and of the right size.

@@ -1,4 +1,4 @@
-"""Stage chart: nested bars, each as wide as the time it stands for, as PNG or as one HTML page without scripts."""
+"""Time chart: nested bars, each stage of a sample as wide as its time, as PNG or as one HTML page without scripts."""
 
 import html
 from collections.abc import Sequence

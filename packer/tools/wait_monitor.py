@@ -1,4 +1,4 @@
-"""Monitoring: how long a training loop waits for its batches, told when it is over."""
+"""Wait monitor: how long a training loop waits for its batches, told when it is over."""
 
 import heapq
 import sys

@@ -117,15 +117,15 @@ def test_a_mask_lies_over_the_image_with_an_outline(tmp_path: Path) -> None:
 def test_values_of_a_mask_have_distinct_colours_and_255_beside_others_is_void() -> None:
     values = np.arange(32, dtype=np.uint8)
     values[-1] = 255
-    colours, opacity = mask_colours(values.reshape(4, 8))
-    assert len(np.unique(colours.reshape(-1, 3)[1:], axis=0)) == 31
-    assert tuple(colours[3, 7]) == colours.VOID
+    painted, opacity = mask_colours(values.reshape(4, 8))
+    assert len(np.unique(painted.reshape(-1, 3)[1:], axis=0)) == 31
+    assert tuple(painted[3, 7]) == colours.VOID
     assert opacity.ravel().tolist() == [0.0] + [1.0] * 31
 
 
 def test_a_soft_mask_is_one_colour_of_growing_opacity() -> None:
-    colours, opacity = mask_colours(np.arange(256, dtype=np.uint8).reshape(16, 16))
-    assert np.unique(colours.reshape(-1, 3), axis=0).tolist() == [list(GREEN)]
+    painted, opacity = mask_colours(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    assert np.unique(painted.reshape(-1, 3), axis=0).tolist() == [list(GREEN)]
     assert np.array_equal(opacity.ravel(), np.arange(256) / 255)
 
 
