@@ -38,7 +38,7 @@ class ConversionOptions:
     max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
     sidecar_frame: over which pixels the files of --sidecar lie where a picture is not upright by its EXIF orientation:
         "stored", as they are in its file, "upright", as viewers show them; None refuses such pictures.
-    source: what was asked of the source, see sourcing.Request.
+    source: what was asked of the source, see SourceSpec.to_json.
     """
 
     to: str = "lmdb"

@@ -83,7 +83,7 @@ class Writer(ABC):
 class Reader(ABC):
     """Reads one part; see the module's contract.
 
-    is_folder: whether a part is a folder. Then its size and digest are those of all files in it (pack/digest.py), and
+    is_folder: whether a part is a folder. Then its size and digest are those of all files in it (files/digest.py), and
     the size of each file is compared when it is read.
     """
 

@@ -5,7 +5,7 @@ default  and the sha256 of each part, and where that differs the crc32 of every 
 data     and the crc32 and a strict decode of every value, whatever the sha256 says
 
 A subset N/M looks at every M-th part and at every M-th sample of all parts, so that the M subsets together look at
-everything. A part that is damaged, or whose sha256 is not looked at, is read in a process of its own (apart.py): none
+everything. A part that is damaged, or whose sha256 is not looked at, is read in a subprocess (isolated_reader.py): none
 ends this one. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
 """
 

@@ -65,7 +65,7 @@ def _read(source: Path, file: BinaryIO) -> bytes:
 
 
 def copy_folder(source: Path, target: FolderHandle, name: str, *, reserved: Path, block_bytes: int) -> str:
-    """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as pack/digest.py has it.
+    """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as files/digest.py has it.
 
     reserved: the path of a file that holds the space; before each file it is shortened by what that takes, in whole
     blocks.

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packer.conversion.request import ConversionRequest
 from PIL import Image
 
-from packer.conversion.convert import ConversionSummary, convert_source
+from packer.conversion.convert import ConversionRequest, ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
