@@ -16,6 +16,7 @@ from types import FrameType
 import click
 
 from packer import __version__
+from packer.cli.base import Group
 from packer.errors import Interrupted, OutOfMemory, PackerError, StorageError, printable
 from packer.files.terminal_output import echo
 from packer.registry import Registry
@@ -38,13 +39,6 @@ _MEANT = {
     "--csv": "--output",
     "--out": "--output",
 }
-_GROUPS = {
-    "Make a pack": ("convert", "advise", "synth"),
-    "Look at it": ("info", "view", "stats", "extract"),
-    "Read it faster": ("stage", "tune", "profile", "bench"),
-    "Check and repair": ("verify", "index", "doctor"),
-    "What there is": ("formats",),
-}
 
 registry = Registry(__name__, __path__[0], "command")
 
@@ -54,14 +48,15 @@ class Main(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In groups, by what they are for."""
-        grouped = {name for names in _GROUPS.values() for name in names}
-        rest = {"Other commands": tuple(name for name in registry.names() if name not in grouped)}
-        width = max(map(len, registry.names()))
-        for title, names in {**_GROUPS, **rest}.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name.ljust(width), one.get_short_help_str(limit=80)) for name, one in found if one is not None]
+        places = {name: getattr(registry.load(name), "PLACE", None) for name in registry.names()}
+        width = max(map(len, places))
+        for group in (*Group, None):
+            names = [name for name, place in places.items() if (place[0] if place else None) is group]
+            names.sort(key=lambda name: (places[name] or (group, 0))[1])
+            commands = [(name, registry.load(name).command) for name in names]
+            rows = [(name.ljust(width), command.get_short_help_str(limit=80)) for name, command in commands]
             if rows:
-                with formatter.section(title):
+                with formatter.section(group.value if group else "Other commands"):
                     formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

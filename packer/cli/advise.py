@@ -5,8 +5,19 @@ from typing import Any
 
 import click
 
-from packer.cli.base import examples, follow_links_option, json_option, max_pixels_option, output_option, parse_names
+from packer.cli.base import (
+    Group,
+    NamedPath,
+    examples,
+    follow_links_option,
+    json_option,
+    max_pixels_option,
+    output_option,
+    parse_names,
+)
 from packer.files.terminal_output import echo
+
+PLACE = (Group.MAKE_A_PACK, 1)
 
 
 @click.command(
@@ -16,7 +27,7 @@ from packer.files.terminal_output import echo
         "packer advise photos/ --geometry 'RandomResizedCrop(224), RandomHorizontalFlip()'",
     ),
 )
-@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="SOURCE", type=NamedPath())
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(
     "--geometry",

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -18,6 +19,30 @@ from packer.schema import MOST_PIXELS
 from packer.system.progress import Progress
 
 _PLAIN_SECONDS = 5.0
+
+
+class Group(Enum):
+    """What commands are for, in the order of `packer --help`; a command's PLACE says its group, and its place there."""
+
+    MAKE_A_PACK = "Make a pack"
+    LOOK_AT_IT = "Look at it"
+    READ_IT_FASTER = "Read it faster"
+    CHECK_AND_REPAIR = "Check and repair"
+    WHAT_THERE_IS = "What there is"
+
+
+class NamedPath(click.Path):
+    """A path that is not empty: pathlib takes "" for the current folder, as an unset variable of a shell would be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not os.fspath(value):
+            self.fail("an empty text is no path; give a folder, or . for the current one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
 
 

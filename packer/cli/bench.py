@@ -1,11 +1,13 @@
 """packer bench: how fast folders and packs load."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from packer.cli.base import (
+    Group,
+    NamedPath,
     csv_option,
     examples,
     fields_option,
@@ -18,14 +20,22 @@ from packer.cli.base import (
     parse_counts,
     plot_option,
 )
+from packer.errors import MixedShapes
 from packer.files.terminal_output import echo
+
+if TYPE_CHECKING:
+    from packer.tools.bench import BenchRow
+    from packer.tools.workload import Subject
+
+
+PLACE = (Group.READ_IT_FASTER, 3)
 
 
 @click.command(
     short_help="Measure how fast folders and packs load.",
     epilog=examples("packer bench photos/ photos.pack --workers 0,2", "packer bench photos.pack --cold --json"),
 )
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=NamedPath())
 @click.option(
     "--workers",
     callback=parse_counts,
@@ -49,10 +59,12 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Load every SOURCE, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
 
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
-    medians are shown with lowest and highest. Memory is the peak beyond a Python that has only imported torch.
+    medians are shown with lowest and highest. Pictures of several shapes are cropped at random to 224 px, unless
+    --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
     """
     from packer.system.machine_description import cores_text, worker_counts
     from packer.tools import bench, output  # keeps `packer --help` light
+    from packer.tools.advise.trial import PHOTOS
     from packer.tools.workload import settings as settings_of
     from packer.tools.workload import subjects
 
@@ -63,19 +75,36 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
 
         plotting.check(options["plot"])
     settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
-    chosen = subjects(
-        sources,
-        options["geometry"],
-        fields=options["fields"],
-        samples=options["samples"],
-        follow_links=options["follow_links"],
-        max_pixels=options["max_pixels"],
-    )
-    echo(*(note for subject in chosen for note in subject.notes()), err=True)
-    echo(f"{cores_text()}, batches of {options['batch']}", err=True)
-    lines = bench.run(
-        chosen, settings, rounds=options["epochs"], cold=options["cold"], say=lambda text: echo(text, err=True)
-    )
+
+    def say(text: str) -> None:
+        echo(text, err=True)
+
+    def chosen() -> "list[Subject]":
+        return subjects(
+            sources,
+            options["geometry"],
+            fields=options["fields"],
+            samples=options["samples"],
+            follow_links=options["follow_links"],
+            max_pixels=options["max_pixels"],
+        )
+
+    def measured(chosen: "list[Subject]") -> "list[BenchRow]":
+        return bench.run(chosen, settings, rounds=options["epochs"], cold=options["cold"], say=say)
+
+    found = chosen()
+    echo(*(note for subject in found for note in subject.notes()), err=True)
+    say(f"{cores_text()}, batches of {options['batch']}")
+    try:
+        lines = measured(found)
+    except MixedShapes:
+        if options["geometry"]:
+            raise
+        options["geometry"] = PHOTOS
+        say(
+            f"pictures of several shapes, which make no batch: measured with --geometry '{PHOTOS}', as of packer advise"
+        )
+        lines = measured(chosen())
     echo(*bench.text(lines), err=options["as_json"] or options["as_csv"])
     asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
     document = bench.document(lines, asked)

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import packer
 from packer import formats, sources
 from packer.cli.base import (
+    Group,
+    NamedPath,
     ProgressBar,
     RegistryName,
     examples,
@@ -42,6 +45,9 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
+PLACE = (Group.MAKE_A_PACK, 0)
+
+
 @click.command(
     short_help="Pack an image folder, or another pack.",
     epilog=examples(
@@ -50,8 +56,8 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
         "packer convert photos/ photos.h5 --dry-run",
     ),
 )
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("pack", type=click.Path(path_type=Path))
+@click.argument("source", type=NamedPath())
+@click.argument("pack", type=NamedPath())
 @click.option(
     "--to",
     type=RegistryName(formats.registry),
@@ -126,8 +132,8 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     "splits",
     multiple=True,
     metavar="NAME=FILE|SHARE",
-    help="Pack only the samples that FILE lists (keys or paths, one a line), as split NAME; or random splits by "
-    "their shares: --split train=0.9 --split val=0.1.",
+    help="Pack only the samples that FILE lists (keys, paths or names that one sample has, one a line), as split "
+    "NAME; or random splits by their shares: --split train=0.9 --split val=0.1.",
 )
 @click.option("--split-seed", type=int, metavar="N", help="Another draw of random splits.  [default: 0]")
 @click.option(
@@ -255,9 +261,6 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
     )
 
 
-_DATA_SETS = {"lmdb": "LMDBDataset", "hdf5": "HDF5Dataset", "pth": "PthDataset", "bmp": "BMPDataset"}
-
-
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
@@ -266,8 +269,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     name = repr(str(pack))
     if preset is not None:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
-    elif made.format in _DATA_SETS:
-        maker = _DATA_SETS[made.format]
+    elif maker := next((maker for maker in packer.__all__ if maker.lower() == f"{made.format}dataset"), None):
         yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"

@@ -2,9 +2,11 @@
 
 import click
 
-from packer.cli.base import examples, print_json
+from packer.cli.base import Group, examples, print_json
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
+
+PLACE = (Group.CHECK_AND_REPAIR, 2)
 
 
 @click.command(short_help="Look for what is wrong with this machine.", epilog=examples("packer doctor"))

@@ -4,18 +4,21 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import ProgressBar, examples, print_json, size_text
+from packer.cli.base import Group, NamedPath, ProgressBar, examples, print_json, size_text
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 
 _SHOWN = 20
 
 
+PLACE = (Group.LOOK_AT_IT, 3)
+
+
 @click.command(
     short_help="Write the files that a pack was made of.", epilog=examples("packer extract photos.pack photos-again/")
 )
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=NamedPath())
 @click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")
 @click.option("--skip-bad", is_flag=True, help="Leave out damaged values and list them; exit code 3 at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")

@@ -2,8 +2,10 @@
 
 import click
 
-from packer.cli.base import examples, print_json
+from packer.cli.base import Group, examples, print_json
 from packer.files.terminal_output import echo
+
+PLACE = (Group.WHAT_THERE_IS, 0)
 
 
 @click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats"))

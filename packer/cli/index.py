@@ -4,9 +4,11 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import examples, print_json
+from packer.cli.base import Group, examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
+
+PLACE = (Group.CHECK_AND_REPAIR, 1)
 
 
 @click.command(

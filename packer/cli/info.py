@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 
-from packer.cli.base import examples, left_out, print_json, size_text
+from packer.cli.base import Group, examples, left_out, print_json, size_text
 from packer.errors import PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
 
 _SHOWN = 20  # classes
 _DEEPEST = 6  # packs of packs whose options are shown
+
+
+PLACE = (Group.LOOK_AT_IT, 0)
 
 
 @click.command(

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from packer.cli.base import FILE, examples, fields_option, geometry_option, json_option, output_option
+from packer.cli.base import FILE, Group, examples, fields_option, geometry_option, json_option, output_option
 from packer.files.terminal_output import echo
+
+PLACE = (Group.READ_IT_FASTER, 2)
 
 
 @click.command(

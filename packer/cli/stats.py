@@ -5,12 +5,14 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import ProgressBar, examples, json_option, output_option
+from packer.cli.base import Group, ProgressBar, examples, json_option, output_option
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
 from packer.system.progress import ProgressCounter
+
+PLACE = (Group.LOOK_AT_IT, 2)
 
 
 @click.command(

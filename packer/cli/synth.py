@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from packer import synthetic
-from packer.cli.base import examples
+from packer.cli.base import Group, NamedPath, examples
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 
@@ -22,11 +22,14 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int,
     return int(found[2]), int(found[1])
 
 
+PLACE = (Group.MAKE_A_PACK, 2)
+
+
 @click.command(
     "synth", short_help="Write a synthetic data set.", epilog=examples("packer synth cornell cornell/ --samples 200")
 )
 @click.argument("name", metavar="SET", type=click.Choice(synthetic.names()))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=NamedPath())
 @click.option("--samples", type=click.IntRange(min=1), default=100, show_default=True, help="How many samples.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed, other pictures.")
 @click.option("--threads", type=click.IntRange(min=1), help="Drawing threads.  [default: one per core]")

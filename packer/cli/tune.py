@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from packer.cli.base import (
+    Group,
+    NamedPath,
     csv_option,
     examples,
     fields_option,
@@ -28,11 +30,14 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     return value
 
 
+PLACE = (Group.READ_IT_FASTER, 1)
+
+
 @click.command(
     short_help="Find out how many workers to use.",
     epilog=examples("packer tune photos.pack --workers 0-4 --step-ms 20"),
 )
-@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="SOURCE", type=NamedPath())
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option(
     "--workers",

@@ -1,17 +1,23 @@
 """packer verify: find any changed byte of a pack."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from packer.cli.base import examples, print_json
+from packer.cli.base import Group, examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 
 if TYPE_CHECKING:
     from packer.pack.verification import Depth
+
+_SHOWN = 20  # problems
+
+
+PLACE = (Group.CHECK_AND_REPAIR, 0)
 
 
 @click.command(
@@ -40,12 +46,16 @@ def command(
 ) -> None:
     """Check PACK without changing it and list every problem; exit code 3 where there are any.
 
-    Without options: the manifest, names, sizes, the index, and the sha256 of every part.
+    Without options: the manifest, names, sizes, the index, and the sha256 of every part. The first 20 problems are
+    shown, and the number of all.
     """
     from packer.pack.verification import verify  # keeps `packer --help` light
 
+    told = itertools.count(1)
+
     def tell(problem: str) -> None:
-        echo(problem, err=True)
+        if next(told) <= _SHOWN:
+            echo(problem, err=True)
 
     found = verify(
         pack,
@@ -65,6 +75,8 @@ def command(
         for name, least in found.worst.items():
             level = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
             echo(f"field {name}: worst PSNR {level} (sample {least.index}, key {least.key!r})")
+    if len(found.problems) > _SHOWN and not as_json:
+        echo(f"... and {len(found.problems) - _SHOWN} more; --json lists all", err=True)
     if found.problems:
         raise CorruptPack(f"{pack}: problems found: {len(found.problems)}")
     if not as_json:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import examples
+from packer.cli.base import Group, examples
 from packer.files.terminal_output import echo
 from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
@@ -21,6 +21,9 @@ def _target(_: click.Context, __: click.Parameter, path: Path) -> Path:
     if path.suffix.lower() not in _FORMS:
         raise click.BadParameter(f"{str(path)!r}: expected a name that ends in {' or '.join(_FORMS)}")
     return path
+
+
+PLACE = (Group.LOOK_AT_IT, 1)
 
 
 @click.command(

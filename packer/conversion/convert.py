@@ -539,7 +539,9 @@ def check_target(root: Path, target: Path, *, overwrite: bool) -> None:
     """
     with failing(target, "ask for the folder"):  # links that change while they are followed
         source, place = root.resolve(), target.resolve()
-    if place == source or source in place.parents:
+    if place == source:
+        raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
+    if source in place.parents:
         raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder beside it")
     if not os.path.lexists(target):
         if not target.parent.is_dir():

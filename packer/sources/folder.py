@@ -77,9 +77,10 @@ class Source(base.Source):
             placeholder the pattern of their paths (packer.sources._parse.path_pattern).
         known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
         follow_links: whether links out of the folder are followed.
-        Raises BadInput where a class is empty or a second name of another, `auto` finds images in and beside folders
-        or folders that are no classes; InvalidRequest where there is no image, for a layout that contradicts classes;
-        MissingPackage where Pillow is asked for and is not there.
+        Raises BadInput where a class is a second name of another; InvalidRequest where there is no image, a class is
+        empty, `auto` finds images in and beside folders or folders that are no classes, for pictures that seem to
+        belong to others, and for a layout that contradicts classes; MissingPackage where Pillow is asked for and is not
+        there.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
         base.check_choice("layout", layout, folder_layout.CHOICES)
@@ -250,7 +251,7 @@ class _Names:
         return f"image lies directly in {shown(name.partition('/')[0])}, in no class folder"
 
     def check(self, *, allow_empty: bool) -> None:
-        """Raise BadInput for classes that are links to others, that are none, or that have no image."""
+        """Raise BadInput for classes that are links to others, InvalidRequest for those without an image."""
         _check_second_names(self._root, self._listing)
         if self._layout == "split/class":
             folder_layout.check_inner_classes(self._root, self.classes)
@@ -320,7 +321,7 @@ def _is_unread(name: str) -> bool:
 
 def _is_flat(root: Path, images: Sequence[str], loose: Sequence[str]) -> bool:
     if loose and len(loose) < len(images):
-        raise BadInput(
+        raise InvalidRequest(
             f"{shown(str(root))}: {counted(len(loose), 'image')} directly in the root (such as {shown(loose[0])}) and "
             f"{len(images) - len(loose)} in folders: cannot tell whether folders are classes; "
             "say --classes folders (leaves the former out) or --classes none (no labels)"
@@ -342,11 +343,11 @@ def _check_classes(root: Path, classes: Sequence[str], filled: Iterable[str], *,
     filled = set(filled)
     empty = [name for name in classes if name not in filled]
     if not filled:
-        raise BadInput(
+        raise InvalidRequest(
             f"{shown(str(root))}: no image lies in a folder, so that there are no classes; say --classes none"
         )
     if empty and not allow_empty:
-        raise BadInput(
+        raise InvalidRequest(
             f"{shown(str(root))}: {counted(len(empty), 'class')} of {len(classes)} without an image: {listed(empty)}; "
             "fill or remove the folders, or say --allow-empty"
         )

@@ -153,7 +153,7 @@ def decoder() -> Finding:
         if isinstance(found, str):
             reasons.append(found)
             continue
-        why = f"since the one before it does not work: {'; '.join(reasons)}; {_NO_GAIN}" if reasons else "first choice"
+        why = f"as good as the first choice, which is not installed here: {_NO_GAIN}" if reasons else "first choice"
         return Finding("decoder", f"{libjpeg.describe(found)} ({why})")
     return Finding("decoder", "none", f"no JPEG library works: {'; '.join(reasons)}", "pip install simplejpeg")
 
@@ -228,7 +228,9 @@ def staged(machine: Machine) -> Finding:
         count = len(place.digests())
     except InvalidRequest as error:
         return Finding("staged", "cannot be looked at", str(error))
-    return Finding("staged", f"{count} packs in {place.folder} (packer stage --list)" if count else "nothing")
+    return Finding(
+        "staged", f"{count} pack{'s' * (count != 1)} in {place.folder} (packer stage --list)" if count else "nothing"
+    )
 
 
 def _gb(size_bytes: int) -> str:

@@ -472,3 +472,50 @@ def test_an_output_on_a_full_disk_is_an_error_of_the_disk(buffered: tuple[str, .
     assert done.returncode == 4
     assert done.stderr.startswith("packer: the output: No space left on device")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["convert", "advise", "bench", "tune"])
+def test_an_empty_path_is_no_path(tmp_path: Path, command: str) -> None:
+    """What an unset variable of a shell leaves; pathlib takes it for the current folder."""
+    words = ["", tmp_path / "out.pack"] if command == "convert" else [""]
+    done = run(command, *words)
+    assert done.returncode == 2
+    assert "an empty text is no path; give a folder, or . for the current one" in done.stderr
+
+
+def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
+    mixed = source_trees.write(
+        tmp_path / "mixed", {"a.png": source_trees.picture(1), "c/b.png": source_trees.picture(2)}
+    )
+    empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.picture(2)})
+    (empty / "d").mkdir()
+    for root, said in ((mixed, "cannot tell whether folders are classes"), (empty, "say --allow-empty")):
+        done = run("convert", root, tmp_path / "out.pack")
+        assert (done.returncode, said in done.stderr) == (2, True)
+
+
+def test_a_pack_onto_itself_is_called_so(tmp_path: Path) -> None:
+    source_trees.write(tmp_path / "in", {"c/b.png": source_trees.picture(2)})
+    assert run("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
+    done = run("convert", tmp_path / "a.pack", tmp_path / "a.pack", "--overwrite")
+    assert done.returncode == 2
+    assert "a.pack: is the source itself; give the pack another name" in done.stderr
+
+
+def test_verify_shows_the_first_problems_and_how_many_there_are(tmp_path: Path) -> None:
+    source_trees.photos(tmp_path / "in", 30)
+    source_trees.photos(tmp_path / "other", 2)
+    assert run("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
+    done = run("verify", tmp_path / "a.pack", "--source", tmp_path / "other")
+    assert done.returncode == 3
+    lines = done.stderr.splitlines()
+    assert len(lines) == 22
+    assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", lines[20])
+    machine = run("verify", tmp_path / "a.pack", "--source", tmp_path / "other", "--json")
+    assert len(json.loads(machine.stdout)["problems"]) >= 28
+
+
+def test_every_command_says_its_group(tmp_path: Path) -> None:
+    places = [registry.load(name).PLACE for name in registry.names()]
+    assert len(set(places)) == len(places)
+    assert "Other commands" not in run("--help").stdout

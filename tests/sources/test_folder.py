@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packer.errors import BadInput
+from packer.errors import BadInput, InvalidRequest
 from packer.sources.folder import SUFFIXES, Source, recognise
 from tests.support.source_trees import image_folder, picture, write
 
@@ -81,7 +81,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
 def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
     root = write(tmp_path, {"loose.png": b"", "c/a.png": b"", "c/b.png": b""})
     with pytest.raises(
-        BadInput, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
+        InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
     ):
         Source(root)
     labelled = Source(root, classes="folders")
@@ -96,7 +96,7 @@ def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
 def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
     root = write(tmp_path, {"b/x.png": b"", "c/readme.txt": b""})
     (root / "a").mkdir()
-    with pytest.raises(BadInput, match="2 classes of 3 without an image: a, c; .*--allow-empty"):
+    with pytest.raises(InvalidRequest, match="2 classes of 3 without an image: a, c; .*--allow-empty"):
         Source(root)
     source = Source(root, allow_empty=True)
     assert source.schema["label"].classes == ("a", "b", "c")
@@ -104,7 +104,7 @@ def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
 
 
 def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no image lies in a folder"):
+    with pytest.raises(InvalidRequest, match="no image lies in a folder"):
         Source(write(tmp_path, {"a.png": b""}), classes="folders")
 
 

@@ -114,7 +114,7 @@ def test_images_in_no_class_folder_are_left_out_and_named(tmp_path: Path) -> Non
 def test_a_class_folder_without_images_in_any_split_is_an_error(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     (root / "val/dog").mkdir()
-    with pytest.raises(BadInput, match="1 class of 2 without an image: dog"):
+    with pytest.raises(InvalidRequest, match="1 class of 2 without an image: dog"):
         Source(root, layout="split/class")
     assert Source(root, layout="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
 

@@ -240,3 +240,17 @@ def test_counts_have_the_right_number() -> None:
 def test_files_are_described_by_suffix() -> None:
     assert described(["a.JPG", "b/c.jpg", "d.txt", "e"]) == "4 files (.jpg 2, .txt 1, no suffix 1)"
     assert described([]) == "0 files"
+
+
+def test_pictures_in_hidden_folders_are_counted(tmp_path: Path) -> None:
+    names = ("a/1.jpg", ".hid/1.jpg", ".hid/x/2.PNG", ".hid/notes.txt", ".git/3.jpg", "a/.more/4.jpg")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    found = scan(tmp_path)
+    assert found.names == ["a/1.jpg"]
+    assert found.notes() == [
+        "ignored, since desktops and editors make them: .git/ 1",
+        "hidden folders, not entered since their names begin with a dot: .hid/ (2 pictures), a/.more/ (1 picture); "
+        "rename what belongs here",
+    ]

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from packer.sources import base, folder
 from packer.sources import cornell as cornell_source
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import NO_SHARE, UNLISTED, Shares, Split, add_shares, add_splits, parse_splits
-from tests.support.source_trees import cornell, write
+from tests.support.source_trees import cornell, picture, write
 
 
 @pytest.fixture
@@ -205,3 +206,27 @@ def test_pictures_that_nobody_reads_count_where_they_are_listed(tmp_path: Path) 
     found = add_splits(folder.Source(root), lists(tmp_path, train="c/a.jpg\nc/b.heic"))
     assert [key for key, _ in found.unread] == ["c/b.heic"]
     assert dict(found.left_out) == {"c/d.heic": UNLISTED}
+
+
+def test_names_that_one_sample_has_are_taken(tmp_path: Path) -> None:
+    root = write(tmp_path / "in", {f"{kind}/{kind}{n}.png": picture(n) for kind in ("a", "b") for n in range(3)})
+    stems = write(tmp_path, {"train.txt": "a0\nb1.png\na/a1.png 3\nb2  -1\n"}) / "train.txt"
+    source = add_splits(folder.Source(root), [Split("train", stems)])
+    assert [source.key(row) for row in range(len(source))] == ["a/a0.png", "a/a1.png", "b/b1.png", "b/b2.png"]
+
+
+def test_a_name_of_several_samples_is_none(tmp_path: Path) -> None:
+    root = write(tmp_path / "in", {f"{kind}/{n}.png": picture(n) for kind in ("a", "b") for n in range(3)})
+    stems = write(tmp_path, {"train.txt": "a/0.png\n1\n2.png\n"}) / "train.txt"
+    with pytest.raises(BadInput, match=r"2 names .*: 1 \(of several samples\), 2.png \(of several samples\)"):
+        add_splits(folder.Source(root), [Split("train", stems)])
+
+
+@pytest.mark.parametrize(("typed", "found"), [
+    (("train=-0.1", "val=1"), "found that train has -0.1"),
+    (("train=1", "val=0"), "found that val has 0"),
+    (("train=0.8", "val=0.3"), "found that their sum is 1.1"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_share_is_said(typed: tuple[str, ...], found: str) -> None:
+    with pytest.raises(InvalidRequest, match="expected shares above 0 that sum to at most 1, " + re.escape(found)):
+        parse_splits(typed)

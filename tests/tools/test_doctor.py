@@ -124,7 +124,7 @@ def test_the_decoder_says_why_it_is_the_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no libturbojpeg.so.0", usable[-1]]))
     second = doctor.decoder()
     assert second.found.startswith(usable[-1].name)
-    assert "(since the one before it does not work: no libturbojpeg.so.0; with libturbojpeg0 " in second.found
+    assert "(as good as the first choice, which is not installed here: with libturbojpeg0 " in second.found
     assert second.problem == ""
     monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no this", "no that"]))
     none = doctor.decoder()
@@ -208,7 +208,7 @@ def test_copies_are_counted_and_a_folder_of_somebody_else_is_a_problem(tmp_path:
     place = UserFolder(machine.shared_memory)
     with place.locked(None):
         (place.folder / ("0" * 64)).mkdir()
-    assert doctor.staged(machine).found.startswith("1 packs in ")
+    assert doctor.staged(machine).found.startswith("1 pack in ")
     place.folder.chmod(0o777)
     assert "its mode is 777" in doctor.staged(machine).problem
 

@@ -1,7 +1,8 @@
 """Splits: lists of samples (train, val, ...), as one more field of any source: `split`, an int64 with their names.
 
-The user types NAME=FILE. The file has one sample per line: its key, or the relative path of one of its files. Every
-line end is accepted; blank lines and lines that begin with `#` are skipped.
+The user types NAME=FILE. The file has one sample per line: its key, the relative path of one of its files, or the name
+of one, with or without its suffix, where no other sample has it. What stands behind a name (`a.jpg 3`) is passed over.
+Every line end is accepted; blank lines and lines that begin with `#` are skipped.
 
 Or NAME=SHARE, such as `train=0.9`: the samples are put in the order of sha256(seed, key) and cut where the shares end,
 so that counts are exact, the same seed and keys give the same split on every machine, and a file more moves no sample
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from packer.sources._parse.listing import counted, listed, shown
 
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
-_SHARE = re.compile(r"(?:0|1)?\.[0-9]+|[01]")
+_SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # ./0.9 is a file of that name
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,10 @@ class Shares:
         parts = [Fraction(text) for text in self.shares.values()]
         if min(parts) <= 0 or sum(parts) > 1:
             typed = ", ".join(f"{name}={text}" for name, text in self.shares.items())
+            least = min(self.shares, key=lambda name: Fraction(self.shares[name]))
+            found = f"their sum is {float(sum(parts)):g}" if min(parts) > 0 else f"{least} has {self.shares[least]}"
             raise InvalidRequest(
-                f"splits {typed}: expected shares above 0 that sum to at most 1, found {float(sum(parts)):g}; "
+                f"splits {typed}: expected shares above 0 that sum to at most 1, found that {found}; "
                 "./0.9 would be a file of that name"
             )
 
@@ -112,7 +115,7 @@ def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
             if row is None and name.removeprefix("./") in unread:
                 listed_unread.add(name.removeprefix("./"))
             elif row is None:
-                unknown.append(name)
+                unknown.append(f"{name} (of several samples)" if places.is_ambiguous(name) else name)
             elif numbers[row] not in (-1, number):
                 twice.append(f"{source.key(row)} (also in {names[numbers[row]]})")
             else:
@@ -198,11 +201,32 @@ class _Places:
         self._source = source
         self._keys = {source.key(row): row for row in range(len(source))}
         self._paths: dict[str, int] | None = None
+        self._names: dict[str, int | None] | None = None
 
     def find(self, name: str) -> int | None:
-        """The sample's row, None for an unknown name."""
+        """The sample's row, None for an unknown name, or one of several samples."""
+        row = self._found(name)
+        words = name.rsplit(maxsplit=1)
+        return self._found(words[0].strip()) if row is None and len(words) == 2 else row
+
+    def is_ambiguous(self, name: str) -> bool:
+        """Whether several samples have a file of this name."""
+        return self._short().get(name, 0) is None
+
+    def _found(self, name: str) -> int | None:
         row = self._keys.get(name)
-        return self._files().get(name.removeprefix("./")) if row is None else row
+        row = self._files().get(name.removeprefix("./")) if row is None else row
+        return self._short().get(name) if row is None else row
+
+    def _short(self) -> dict[str, int | None]:
+        """Names of files with and without their suffix -> the sample; None where several have it."""
+        if self._names is None:
+            self._names = {}
+            for path, row in self._files().items():
+                file = path.rpartition("/")[2]
+                for name in {file, PurePosixPath(file).stem}:
+                    self._names[name] = row if self._names.setdefault(name, row) == row else None
+        return self._names
 
     def _files(self) -> dict[str, int]:
         if self._paths is None:
@@ -245,7 +269,7 @@ def _check(split: Split, unknown: Sequence[str], twice: Sequence[str], source: b
         example = f" (such as {shown(source.key(0))})" if len(source) else ""
         raise BadInput(
             f"{where}: {counted(len(unknown), 'name')} that no sample of {shown(str(source.root))} has: "
-            f"{listed(unknown)}; give keys{example} or relative paths"
+            f"{listed(unknown)}; give keys{example}, relative paths, or names that one sample has"
         )
     if twice:
         raise BadInput(

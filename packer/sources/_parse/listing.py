@@ -6,7 +6,8 @@ entered like the others, once. Which of several links to one folder counts depen
 in the folder itself before those behind other links, then by name), never on the order of a listing.
 
 What desktops, editors and version control leave behind is no part of a data set: folders whose name begins with a dot,
-`__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini` are neither entered nor listed, but counted.
+`__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini` are neither entered nor listed, but counted. Where no tool
+is known to make a folder with a dot, the pictures in it are counted.
 """
 
 import os
@@ -22,6 +23,21 @@ _SHOWN = 20  # names in one message
 _KINDS = 10  # suffixes in one message
 _CLUTTER_FILES = (".ds_store", "thumbs.db", "desktop.ini")  # in lower case
 _CLUTTER_FOLDERS = ("__macosx",)
+_TOOLS_FOLDERS = (
+    ".git",
+    ".svn",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".idea",
+    ".vscode",
+    ".cache",
+    ".dvc",
+    ".venv",
+    ".trash",
+    ".snapshot",
+    ".zfs",
+)
+_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm")  # counted in hidden folders
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,8 @@ class Listing:
     folders: every folder below the root that was entered, the empty ones too, sorted.
     loops: links that were not entered, because they lead to a folder that they lie in, sorted.
     repeats: links that were not entered, because they lead to another folder that was, and which that is, sorted.
-    clutter: what desktops and editors left behind -> how many of it were passed over.
+    clutter: what desktops and editors left behind -> how many of it were passed over. hidden: paths of other folders
+    whose name begins with a dot, which are passed over too -> pictures in them.
     """
 
     root: Path
@@ -41,6 +58,7 @@ class Listing:
     loops: list[str]
     repeats: list[tuple[str, str]]
     clutter: Mapping[str, int] = field(default_factory=dict)
+    hidden: Mapping[str, int] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """What the walk left out, one line each."""
@@ -53,6 +71,11 @@ class Listing:
         if self.clutter:
             kinds = ", ".join(f"{shown(name)} {count}" for name, count in sorted(self.clutter.items()))
             notes.append(f"ignored, since desktops and editors make them: {kinds}")
+        if self.hidden:
+            found = listed(f"{name}/ ({counted(count, 'picture')})" for name, count in sorted(self.hidden.items()))
+            notes.append(
+                f"hidden folders, not entered since their names begin with a dot: {found}; rename what belongs here"
+            )
         return notes
 
 
@@ -80,7 +103,13 @@ def scan(root: Path, *, follow_links: bool = False) -> Listing:
             f"{HOW_TO_FOLLOW} takes what is there, or move the links away"
         )
     return Listing(
-        root, sorted(walk.names), sorted(walk.folders), sorted(walk.loops), sorted(walk.repeats), dict(walk.clutter)
+        root,
+        sorted(walk.names),
+        sorted(walk.folders),
+        sorted(walk.loops),
+        sorted(walk.repeats),
+        dict(walk.clutter),
+        dict(walk.hidden),
     )
 
 
@@ -104,6 +133,7 @@ class _Walk:
     failures: list[str] = field(default_factory=list)
     seen: dict[_Identity, str] = field(default_factory=dict)
     clutter: Counter[str] = field(default_factory=Counter)
+    hidden: dict[str, int] = field(default_factory=dict)
 
     def follow(self, name: str, above: frozenset[_Identity]) -> None:
         """Enter a link to a folder, if it is to be entered."""
@@ -145,7 +175,7 @@ class _Walk:
                 self._pass_over(prefix[:-1], first if identity not in above else None)
                 continue
             self.seen.setdefault(identity, prefix[:-1])
-            files, inner, links = self._without_clutter(files, inner, links)
+            files, inner, links = self._without_clutter(prefix, files, inner, links)
             self.names.extend(prefix + name for name in files)
             self.folders.extend(prefix + name for name in inner)
             inside = above | {identity}
@@ -153,13 +183,17 @@ class _Walk:
             pending.extend((f"{prefix}{name}/", inside) for name in inner)
 
     def _without_clutter(
-        self, files: list[str], folders: list[str], links: list[str]
+        self, prefix: str, files: list[str], folders: list[str], links: list[str]
     ) -> tuple[list[str], list[str], list[str]]:
         """The entries of a folder that belong to a data set; counts the others."""
 
         def kept(names: list[str], *, is_folder: bool) -> list[str]:
             kinds = [_clutter(name, is_folder=is_folder) for name in names]
-            self.clutter.update(kind for kind in kinds if kind is not None)
+            for name, kind in zip(names, kinds, strict=True):
+                if is_folder and name.startswith(".") and name.lower() not in _TOOLS_FOLDERS:
+                    self.hidden[prefix + name] = _pictures_in(os.path.join(self.folder.root, prefix, name))
+                elif kind is not None:
+                    self.clutter[kind] += 1
             return [name for name, kind in zip(names, kinds, strict=True) if kind is None]
 
         return kept(files, is_folder=False), kept(folders, is_folder=True), kept(links, is_folder=True)
@@ -184,6 +218,11 @@ def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
             else:
                 (folders if entry.is_dir() else files).append(entry.name)
     return files, folders, links
+
+
+def _pictures_in(path: str) -> int:
+    """Pictures by their names below a folder; no link is followed, and what cannot be listed has none."""
+    return sum(name.lower().endswith(_PICTURES) for _, _, files in os.walk(path) for name in files)
 
 
 def _clutter(name: str, *, is_folder: bool) -> str | None:
