@@ -57,6 +57,7 @@ SETS: dict[str, tuple[str, ...]] = {
     ),
     "DUTS": ("=im/{n}.jpg", "mask=gt/{n}.png"),
     "u2net": ("=data/test_images/{n}.jpg", "mask=data/u2net_results/{n}.png"),
+    "u2net, soft": ("=data/test_images/{n}.jpg", "mask=data/u2net_results/{n}.png:soft"),
     "rgb and depth": ("=rgb/{n}.png", "depth=depth/{n}.tiff"),
     "pairs in classes": ("={c}/{n}.jpg", "mask={c}/{n}_mask.png"),
     "pairs in splits of classes": ("={s}/{c}/{n}.jpg", "mask={s}/{c}/{n}_mask.png"),
@@ -78,6 +79,11 @@ def labels(seed: int) -> bytes:
     return encoded(".png", array)
 
 
+def picture_of_many_values(seed: int) -> bytes:
+    """What a network gives: 256 values of one channel."""
+    return encoded(".png", (np.arange(48 * 64).reshape(48, 64) * (seed + 1) // 12 % 256).astype(np.uint8))
+
+
 def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
     """Makes the set; returns picture -> field -> path of what belongs to it."""
     expected = {}
@@ -91,12 +97,13 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
         main, *others = (text.format(**words) for text in SETS[name])
         main = main.removeprefix("=")
         write(root, {main: smooth(n, Path(main).suffix)})
-        pairs = dict(text.removesuffix(":image").split("=") for text in others)
+        pairs = dict(text.partition(":")[0].split("=") for text in others)
         expected[main] = pairs
         for number, (field, path) in enumerate(pairs.items()):
             is_photo = field in ("lr", "color")
             data = depth(n) if field == "depth" else smooth(9 + n, ".png") if is_photo else labels(n + number)
-            write(root, {path: data})
+            soft = picture_of_many_values(n) if others[number].endswith(":soft") else data
+            write(root, {path: soft})
     return expected
 
 

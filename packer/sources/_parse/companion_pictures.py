@@ -16,7 +16,7 @@ A set is refused where a quarter of its pictures, or more, are such companions, 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -104,11 +104,14 @@ def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
 class _Name:
     """A picture's path, and what is left of folders and stem without the words that say what it is.
 
-    rank: how many of these say a companion, less one half for a word that says a picture.
+    outer: the folders without those that have such a word, `test_images` and `u2net_results` alike. rank: how many
+    words say a companion, less one half for a word that says a picture. in_stem: whether one of these is in the stem.
+    word: those that say a companion.
     """
 
     path: str
     folders: tuple[str, ...]
+    outer: tuple[str, ...]
     stem: tuple[str, ...]
     short_stem: tuple[str, ...]
     rank: float
@@ -125,7 +128,8 @@ class _Name:
         in_stem = any(map(is_companion, found[before:]))
         companions = [word for word in found if is_companion(word)]
         rank = len(companions) - 0.5 * any(map(is_picture_role, found))
-        return cls(path, bare, stem, _cut_behind_role(file), rank, in_stem, " ".join(companions))
+        outer = tuple(name for name in folders if not is_role(name))
+        return cls(path, bare, outer, stem, _cut_behind_role(file), rank, in_stem, " ".join(companions))
 
 
 def _tokens(name: str) -> list[str]:
@@ -169,18 +173,26 @@ def _by_roles(pictures: Sequence[str]) -> list[Pair]:
     if not any(map(COMPANION_WITHIN.search, pictures)):  # as of most sets, which is quickly said
         return []
     names = list(map(_Name.of, pictures))
-    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[_Name]] = defaultdict(list)
+    found = max(_in_places(names, lambda name: name.folders), _in_places(names, lambda name: name.outer), key=len)
+    return found or _by_stem_roles(names)
+
+
+_Words = tuple[str, ...]
+
+
+def _in_places(names: Sequence[_Name], place: Callable[[_Name], _Words]) -> list[Pair]:
+    groups: dict[tuple[_Words, _Words], list[_Name]] = defaultdict(list)
     for name in names:
-        groups[name.folders, name.stem].append(name)
+        groups[place(name), name.stem].append(name)
     mains = {key: _main(group) for key, group in groups.items()}
     found = []
     for name in names:
-        for key in ((name.folders, name.stem), (name.folders, name.short_stem)):
-            main = mains.get(key)
+        for stem in (name.stem, name.short_stem):
+            main = mains.get((place(name), stem))
             if main is not None and int(name.rank + 0.5) > int(main.rank + 0.5):
                 found.append(Pair(main.path, name.path, name.word))
                 break
-    return found or _by_stem_roles(names)
+    return found
 
 
 def _by_stem_roles(names: Sequence[_Name]) -> list[Pair]:
