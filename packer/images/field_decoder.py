@@ -112,6 +112,11 @@ def _region_decoder() -> ModuleType:
     return import_or_explain("packer.images.region_decoder", "resizing pictures")
 
 
+def _shows_all(view: View | None, found: Header) -> bool:
+    """Whether the whole picture is wanted, as it is stored."""
+    return view is None or view.is_identity(found.height, found.width)
+
+
 class Decoder:
     """Decodes the pictures of one field; results and errors as of packer.images.decode. For many threads."""
 
@@ -145,7 +150,7 @@ class Decoder:
         out: C-contiguous memory of exactly the result's shape and dtype; raises InvalidRequest for any other.
         """
         found = header or self.read_header(buffer)
-        if out is not None and self._decodes_whole(found, view):
+        if out is not None and self._is_fast(found) and _shows_all(view, found):
             target((found.height, found.width, 3), np.uint8, out=out)
         return self.prepare(buffer, view, out, header=found, decoded=decoded)()
 
@@ -173,9 +178,10 @@ class Decoder:
         header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
         """
         found = header or self.read_header(buffer)
-        if self._decodes_whole(found, view):
+        is_fast = self._is_fast(found)
+        if is_fast and _shows_all(view, found):
             return partial(self._decode_whole, buffer, found, out)
-        if view is None or not self._is_fast(found):
+        if view is None or not is_fast:
             if decoded is not None and view is not None:
                 return partial(self._in_two_steps, buffer, view, out, header=found, decoded=decoded)
             return partial(
@@ -194,12 +200,8 @@ class Decoder:
         return show
 
     def _is_fast(self, found: Header) -> bool:
-        """Whether libjpeg-turbo gives the pixels as they are wanted."""
+        """Whether libjpeg-turbo alone gives the pixels: of an image that is a JPEG, and not CMYK."""
         return self._plain and found.format == "jpeg" and not found.cmyk
-
-    def _decodes_whole(self, found: Header, view: View | None) -> bool:
-        """Whether a call is one of libjpeg-turbo, which writes into `out`."""
-        return self._is_fast(found) and (view is None or view.is_identity(found.height, found.width))
 
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:
         pixels = np.empty((found.height, found.width, 3), np.uint8) if out is None else out
