@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from packer.geometry import RandomResizedCrop, View, draw
-from packer.geometry.warp.axis_aligned import place
+from packer.geometry.warp.axis_aligned import axis_aligned_steps
 from packer.images import DecodeOptions, Decoder
 
 Pixels = npt.NDArray[np.uint8]
@@ -29,19 +29,19 @@ def psnr(one: Pixels, other: Pixels) -> float:
 def crops(file: bytes, view: View) -> dict[str, float]:
     """One crop through everybody: the box is the same, cut from the accurately decoded picture."""
     whole = Decoder("image")(file)
-    placement = place(view, *whole.shape[:2])
-    if placement is None:
+    steps = axis_aligned_steps(view, *whole.shape[:2])
+    if steps is None:
         raise SystemExit("a random crop is not a box of whole pixels")
-    cut = np.ascontiguousarray(whole[placement.rows, placement.columns])
+    cut = np.ascontiguousarray(whole[steps.rows, steps.columns])
     wanted = np.asarray(Image.fromarray(cut).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
-    fast = Decoder("image", DecodeOptions(dct="fast"))(file)[placement.rows, placement.columns]
+    fast = Decoder("image", DecodeOptions(dct="fast"))(file)[steps.rows, steps.columns]
     found = {
         "packer, antialias=True": Decoder("image")(file, view),
         "packer, antialias=False": Decoder("image")(file, view._replace(antialias=False)),
         "INTER_AREA": cv2.resize(cut, (SIDE, SIDE), interpolation=cv2.INTER_AREA),
         "INTER_AREA after the fast DCT, as FFCV": cv2.resize(fast, (SIDE, SIDE), interpolation=cv2.INTER_AREA),
     }
-    shape = "shrunk" if min(placement.shape) >= SIDE else "enlarged" if max(placement.shape) < SIDE else "mixed"
+    shape = "shrunk" if min(steps.shape) >= SIDE else "enlarged" if max(steps.shape) < SIDE else "mixed"
     return {f"{name}, {part}": psnr(pixels, wanted) for name, pixels in found.items() for part in ("all", shape)}
 
 

@@ -191,9 +191,11 @@ class GraspDataset(PackDataset):
         if not isinstance(geometry, TurnAndZoom):
             raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
         places = self.places(indices)
-        seen = [geometry.chosen(numbers) for numbers in random]
+        augmentations = [geometry.chosen(numbers) for numbers in random]
         positive = np.asarray(indices, np.int64) % max(len(self), 1)
-        return GraspBatchDecoder(self._items(), places, positive, seen=seen, form=self._form, take=take)
+        return GraspBatchDecoder(
+            self._items(), places, positive, augmentations=augmentations, form=self._form, take=take
+        )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
         if self.seed is None:

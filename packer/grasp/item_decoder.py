@@ -51,7 +51,7 @@ class GraspItem(NamedTuple):
     pictures: dict[str, StoredPicture]
     points: Any
     frame: targets.Frame
-    scene: SourcePicture
+    source: SourcePicture
     stored: dict[str, View | None]
 
 
@@ -86,13 +86,13 @@ class ItemReader:
                     f"{reader.pack.where(place, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
                 )
             points = targets.of_rows(reader.decode(place, field, value), self._size / height)
-            frame, scene = targets.around_middle(self._size), item_warp.whole(height, width)
+            frame, source = targets.around_middle(self._size), item_warp.whole(height, width)
         else:
             points = targets.of_corners(reader.as_stored(place, field, value))
             frame = targets.around_grasps(points, height, width, self._size)
-            scene = item_warp.around_grasps(frame, height, width)
+            source = item_warp.around_grasps(frame, height, width)
         stored = {name: self._stored(place, first, picture.shape[:2]) for name, picture in pictures.items()}
-        return GraspItem(place, record, pictures, points, frame, scene, stored)
+        return GraspItem(place, record, pictures, points, frame, source, stored)
 
     def _stored(self, place: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
         """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
@@ -106,13 +106,13 @@ class ItemReader:
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
         """Fill uint8 (S, S, 3) with the picture, RGB."""
-        shown = item_warp.item_view(item.scene, item.stored[RGB], rot, zoom, (self._size, self._size))
+        shown = item_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
-        item_warp.seen(array, shown, out, origin=origin)
+        item_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
         """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
-        shown = item_warp.item_view(item.scene, item.stored[DEPTH], rot, zoom, (self._size, self._size))
+        shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.place, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
             array, origin = self._whole(item, DEPTH), (0, 0)
@@ -121,18 +121,18 @@ class ItemReader:
                 self._means[item.place, shown.quarters] = mean
         else:
             array, origin = self._part(item, DEPTH, shown)
-        item_warp.seen(array, shown, out, origin=origin)
+        item_warp.warp(array, shown, out, origin=origin)
         np.subtract(out, np.float32(mean), out=out)
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
         """Of the window as it is turned, before the zoom."""
-        height, width = item.scene.window[2:]
-        shown = item_warp.item_view(item.scene, item.stored[DEPTH], rot, 1.0, (height, width))
-        if height == width and item.scene == item_warp.whole(height, width) and _is_exact(shown):
+        height, width = item.source.window[2:]
+        shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
+        if height == width and item.source == item_warp.whole(height, width) and _is_exact(shown):
             return cv2.mean(array)[0]  # every turn shows all of it
         seen = np.empty((height, width), np.float32)
-        item_warp.seen(array, shown, seen)
+        item_warp.warp(array, shown, seen)
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
@@ -215,16 +215,16 @@ class GraspBatchDecoder:
         places: npt.NDArray[np.int64],
         indices: npt.NDArray[np.int64],
         *,
-        seen: Sequence[tuple[float, float]],
+        augmentations: Sequence[tuple[float, float]],
         form: ItemForm,
         take: Take,
     ) -> None:
-        """places: sample indices of the pack; indices: of the data set. seen: turn and zoom of each."""
+        """places: sample indices of the pack; indices: of the data set. augmentations: turn and zoom of each."""
         self.places = places
         self.given_up = False
         self._reader = reader
         self._indices = indices
-        self._rot, self._zoom = np.asarray(seen, np.float64).reshape(-1, 2).T
+        self._rot, self._zoom = np.asarray(augmentations, np.float64).reshape(-1, 2).T
         self._form = form
         count, size = len(places), form.size
         self._maps, self._drawn = _taken(take, (len(MAPS), count, size, size))

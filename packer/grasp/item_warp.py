@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from packer.geometry import View, resized_crop
 from packer.geometry.transforms.rotate import rotated
-from packer.geometry.warp.axis_aligned import inside, needed, place
+from packer.geometry.warp.axis_aligned import axis_aligned_steps, inside, needed
 from packer.grasp.targets import Frame
 from packer.system.thread_scratch import ThreadScratch
 
@@ -43,7 +43,7 @@ class SourcePicture(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """One way to see a scene: `view` leads from stored to upright output pixels, then come quarter turns."""
+    """One way to see a source: `view` leads from stored to upright output pixels, then come quarter turns."""
 
     view: View
     quarters: int
@@ -61,8 +61,8 @@ def whole(height: int, width: int) -> SourcePicture:
     return SourcePicture(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
-def item_view(scene: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
-    """How the scene is seen.
+def item_view(source: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
+    """How the source is seen.
 
     stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
     zoom: the share of the window's sides that is seen. size: (height, width) of the output in px.
@@ -71,9 +71,9 @@ def item_view(scene: SourcePicture, stored: View | None, rot: float, zoom: float
     quarters = round(turns) if abs(turns - round(turns)) < _NEARLY else 0
     degrees = 90 * quarters if quarters or rot == 0 else math.degrees(rot)
     turn = rotated(degrees, 1, 1)
-    x, y = scene.middle
+    x, y = source.middle
     about = View((1, 0, -x, 0, 1, -y), (1, 1)).then(turn).then(View((1, 0, x, 0, 1, y), (1, 1)))
-    top, left, height, width = scene.window
+    top, left, height, width = source.window
     rows, columns = int(height * (1 - zoom)) // 2, int(width * (1 - zoom)) // 2
     cut = resized_crop(top + rows, left + columns, height - 2 * rows, width - 2 * columns, size=size, antialias=False)
     view = about.then(cut)
@@ -85,7 +85,7 @@ def item_view(scene: SourcePicture, stored: View | None, rot: float, zoom: float
     return ItemView(view._replace(antialias=False), quarters % 4)
 
 
-def seen(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
+def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
     """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the view shows.
 
     whole_or_part: the stored picture, or the part from `origin` (row, column) on that `part` names.
@@ -104,14 +104,14 @@ def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | N
     """top, left, height, width of what must be decoded of a stored picture of that size; None for all of it."""
     if not inside(at.view, height, width):
         return None  # what lies beyond is a mirror image of something
-    return needed(at.view, place(at.view, height, width), height, width)
+    return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)
 
 
 def _warp(array: Pixels, view: View, out: Pixels) -> None:
-    placement = place(view, *array.shape[:2])
+    steps = axis_aligned_steps(view, *array.shape[:2])
     size = (view.size[1], view.size[0])
-    if placement is not None and not (placement.frame or placement.transpose or placement.flip is not None):
-        cut = array[placement.rows, placement.columns]
+    if steps is not None and not (steps.frame or steps.transpose or steps.flip is not None):
+        cut = array[steps.rows, steps.columns]
         if cut.shape == out.shape:
             np.copyto(out, cut)
         else:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from packer.errors import DamagedImage, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import image
-from packer.geometry.warp.axis_aligned import needed, place, shrinking
+from packer.geometry.warp.axis_aligned import axis_aligned_steps, needed, shrinking
 from packer.images import jpeg_crop
 from packer.images.backends import libjpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
@@ -201,10 +201,10 @@ def prepare_view(
     options: as prepare_region takes them. decoded: called between decoding and warping, by who wants to know how long
       each takes.
     """
-    placement = place(view, found.height, found.width)
+    steps = axis_aligned_steps(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)
     result = made if out is None else out
-    top, left, height, width = box = needed(view, placement, found.height, found.width)
+    top, left, height, width = box = needed(view, steps, found.height, found.width)
     if not (height and width):
         return partial(_in_turn, (partial(made.fill, 0),), result)
     eighths = FULL
@@ -212,14 +212,14 @@ def prepare_view(
         eighths = FULL >> min(3, int(math.log2(shrink)))
     region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options)
     show: Callable[[], object]
-    if placement is not None and placement.frame is None and region.eighths == FULL:
+    if steps is not None and steps.frame is None and region.eighths == FULL:
         top, left = top - region.top, left - region.left
         part = region.pixels[top : top + height, left : left + width]
-        show = partial(image.put, part, placement, made, antialias=view.antialias)
+        show = partial(image.apply_steps, part, steps, made, antialias=view.antialias)
     else:
         inner = view.of(region.top, region.left, region.eighths / FULL)
-        placement = place(inner, *region.pixels.shape[:2])
-        show = partial(image.warp, region.pixels, inner, placement, prescaled=region.eighths < FULL, out=made)
+        steps = axis_aligned_steps(inner, *region.pixels.shape[:2])
+        show = partial(image.warp, region.pixels, inner, steps, prescaled=region.eighths < FULL, out=made)
     return partial(_in_turn, (fill, show) if decoded is None else (fill, decoded, show), result)
 
 

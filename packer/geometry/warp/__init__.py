@@ -27,7 +27,7 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import depth, image, mask
-from packer.geometry.warp.axis_aligned import Placement, place, turned
+from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_steps, turned
 from packer.schema import PIXEL_KINDS
 from packer.system.casting import deliver
 
@@ -51,26 +51,26 @@ def warp(
         raise InvalidRequest(
             f"cannot warp kind {kind}: found shape {array.shape}, expected (H, W{', C' * (kind == 'image')})"
         )
-    placement = place(view, array.shape[0], array.shape[1])
+    steps = axis_aligned_steps(view, array.shape[0], array.shape[1])
     if kind == "image":
-        return image.warp(array, view, placement, prescaled=prescaled, out=out)
-    if placement is None:
+        return image.warp(array, view, steps, prescaled=prescaled, out=out)
+    if steps is None:
         warped = mask.affine(array, view) if kind == "mask" else depth.affine(array, view, invalid=invalid)
         return deliver(warped, out=out)
-    cut = turned(array[placement.rows, placement.columns], placement)
-    size = placement.size[::-1] if placement.transpose else placement.size
+    cut = turned(array[steps.rows, steps.columns], steps)
+    size = steps.size[::-1] if steps.transpose else steps.size
     resized = mask.resize(cut, size) if kind == "mask" else depth.resize(cut, size, invalid=invalid)
     fill = 0 if kind == "mask" else depth.missing(array.dtype, invalid)
-    result = _framed(resized, placement, view.size, fill)
+    result = _framed(resized, steps, view.size, fill)
     if out is None and np.may_share_memory(result, array):
         return np.array(result, order="C")
     return deliver(result, out=out)
 
 
-def _framed(inner: Pixels, placement: Placement, size: tuple[int, int], fill: Any) -> Pixels:
+def _framed(inner: Pixels, steps: AxisAlignedSteps, size: tuple[int, int], fill: Any) -> Pixels:
     """The part of the output that shows the picture, with fill around it."""
-    if placement.frame is None:
+    if steps.frame is None:
         return inner
     framed = np.full(size, fill, inner.dtype)
-    framed[placement.frame] = inner
+    framed[steps.frame] = inner
     return framed

@@ -1,4 +1,4 @@
-"""Axis-aligned part of a view: one that only cuts, scales, mirrors and turns by quarters, split into these steps."""
+"""Axis-aligned views: those that only crop, scale, flip and turn by quarters, split into these steps."""
 
 import math
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ _TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, 
 _MARGIN_PX = 2  # neighbours that interpolation and a 3 px filter look at
 
 
-class Placement(NamedTuple):
-    """Cut `rows` and `columns` out of the stored picture, scale to `size`, transpose, flip, put into `frame`.
+class AxisAlignedSteps(NamedTuple):
+    """Crop `rows` and `columns` of the stored picture, scale to `size`, transpose, flip, write into `frame`.
 
     size: (height, width) before transposing. flip: as cv2.flip has it, 1 left-right, 0 up-down, -1 both, or None.
     frame: where in the output that lies, None for all of it.
@@ -28,7 +28,7 @@ class Placement(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(height, width) of what is cut out."""
+        """(height, width) of the crop."""
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
@@ -42,7 +42,7 @@ class _Axis(NamedTuple):
     mirrored: bool
 
 
-def place(view: View, height: int, width: int) -> Placement | None:
+def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps | None:
     """The steps for a stored picture of that size; None where the view needs interpolation between axes or beyond it.
 
     Raises InvalidRequest for a matrix that is not finite or cannot be turned back.
@@ -72,7 +72,7 @@ def place(view: View, height: int, width: int) -> Placement | None:
             slice(row_axis.first, row_axis.first + row_axis.length),
             slice(column_axis.first, column_axis.first + column_axis.length),
         )
-    return Placement(
+    return AxisAlignedSteps(
         slice(down.start, down.stop),
         slice(across.start, across.stop),
         (down.length, across.length),
@@ -108,13 +108,13 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
     return _Axis(*inside, count, min(before, size) if count else 0, mirrored)
 
 
-def turned(array: npt.NDArray[Any], placement: Placement) -> npt.NDArray[Any]:
+def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]:
     """A view of the array transposed and flipped."""
-    if placement.transpose:
+    if steps.transpose:
         array = array.swapaxes(0, 1)
-    if placement.flip in (1, -1):
+    if steps.flip in (1, -1):
         array = array[:, ::-1]
-    return array[::-1] if placement.flip in (0, -1) else array
+    return array[::-1] if steps.flip in (0, -1) else array
 
 
 def shrinking(view: View) -> tuple[float, float]:
@@ -123,10 +123,10 @@ def shrinking(view: View) -> tuple[float, float]:
     return 1 / math.hypot(b, e), 1 / math.hypot(a, d)
 
 
-def needed(view: View, placement: Placement | None, height: int, width: int) -> tuple[int, int, int, int]:
+def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) -> tuple[int, int, int, int]:
     """top, left, height, width of the part of the stored picture that the view looks at; may be empty."""
-    if placement is not None:
-        return placement.rows.start, placement.columns.start, *placement.shape
+    if steps is not None:
+        return steps.rows.start, steps.columns.start, *steps.shape
     y, x = zip(*corners(view), strict=True)
     margin = _MARGIN_PX * max(1.0, *shrinking(view)) if view.antialias else _MARGIN_PX
     top, bottom = max(0, math.floor(min(y) - margin)), min(height, math.ceil(max(y) + margin) + 1)

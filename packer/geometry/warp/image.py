@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View
-from packer.geometry.warp.axis_aligned import Placement, inside, needed, shrinking
+from packer.geometry.warp.axis_aligned import AxisAlignedSteps, inside, needed, shrinking
 from packer.system.casting import target
 from packer.system.thread_scratch import ThreadScratch
 
@@ -28,42 +28,44 @@ _PRESCALED_VARIANCE = 1 / 12  # of a prescaled picture's pixels: each is a mean 
 _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thread has its own
 
 
-def warp(array: Pixels, view: View, placement: Placement | None, *, prescaled: bool, out: Any) -> Pixels:
+def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled: bool, out: Any) -> Pixels:
     """uint8 (H, W, C) as the view shows it; see packer.geometry.warp.warp."""
     made = target((*view.size, array.shape[2]), array.dtype, out=out)
     flat = made[..., 0] if made.shape[2] == 1 else made  # OpenCV drops an axis of length 1
-    if placement is None:
+    if steps is None:
         _affine(array, view, flat, prescaled=prescaled)
-    elif placement.frame is None:
-        cut = array[placement.rows, placement.columns]
-        put(cut, placement, flat, antialias=view.antialias, prescaled=prescaled)
+    elif steps.frame is None:
+        cut = array[steps.rows, steps.columns]
+        apply_steps(cut, steps, flat, antialias=view.antialias, prescaled=prescaled)
     else:
         flat.fill(0)
-        part = np.empty((*flat[placement.frame].shape[:2], *flat.shape[2:]), array.dtype)
+        part = np.empty((*flat[steps.frame].shape[:2], *flat.shape[2:]), array.dtype)
         if part.size:
-            put(array[placement.rows, placement.columns], placement, part, antialias=view.antialias)
-            flat[placement.frame] = part
+            apply_steps(array[steps.rows, steps.columns], steps, part, antialias=view.antialias)
+            flat[steps.frame] = part
     return made if out is None else out
 
 
-def put(cut: Pixels, placement: Placement, made: Pixels, *, antialias: bool, prescaled: bool = False) -> None:
-    """Fill `made` with what was cut out: scaled, transposed and flipped."""
-    if placement.shape != placement.size:
-        if not placement.transpose:
+def apply_steps(
+    cut: Pixels, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool, prescaled: bool = False
+) -> None:
+    """Fill `made` with the crop, scaled, transposed and flipped as the steps say."""
+    if steps.shape != steps.size:
+        if not steps.transpose:
             _resize(cut, made, antialias=antialias, prescaled=prescaled)
         else:
-            upright = _upright_pixels.pixels(*placement.size, cut.shape[2])
+            upright = _upright_pixels.pixels(*steps.size, cut.shape[2])
             _resize(cut, upright, antialias=antialias, prescaled=prescaled)
-            _done(made, cv2.transpose(upright, dst=made))
-    elif placement.transpose:
+            _copy_unless_same(made, cv2.transpose(upright, dst=made))
+    elif steps.transpose:
         np.copyto(made, cut.swapaxes(0, 1).reshape(made.shape))
-    elif placement.flip is not None:
-        _done(made, cv2.flip(cut, placement.flip, dst=made))
+    elif steps.flip is not None:
+        _copy_unless_same(made, cv2.flip(cut, steps.flip, dst=made))
         return
     else:
         np.copyto(made, cut.reshape(made.shape))
-    if placement.flip is not None:
-        _done(made, cv2.flip(made, placement.flip, dst=made))
+    if steps.flip is not None:
+        _copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
 
 
 def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> None:
@@ -72,12 +74,12 @@ def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> N
     if antialias and max(shrink) >= _FROM_AREA:
         smaller = min(width, cut.shape[1]), min(height, cut.shape[0])
         if smaller == (width, height):
-            _done(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
+            _copy_unless_same(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
             return
         cut = cv2.resize(cut, smaller, interpolation=cv2.INTER_AREA)
     elif antialias and max(shrink) > 1:
         cut = _widened(cut, shrink, prescaled=prescaled)
-    _done(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
+    _copy_unless_same(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
 
 
 def _widened(array: Pixels, shrink: tuple[float, float], *, prescaled: bool) -> Pixels:
@@ -118,10 +120,10 @@ def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None
     elif view.antialias and max(shrink) > 1:
         part = _widened(part, shrink, prescaled=prescaled)
     size = made.shape[1], made.shape[0]
-    _done(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
+    _copy_unless_same(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
 
 
-def _done(made: Pixels, result: Any) -> None:
+def _copy_unless_same(made: Pixels, result: Any) -> None:
     """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
     if result is not made:
         np.copyto(made, result.reshape(made.shape))
