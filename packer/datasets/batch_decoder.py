@@ -42,7 +42,7 @@ def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
 class BatchFiller(Protocol):
     """Fills a batch: call `fill` once for each slice, from any thread, then `fields`."""
 
-    places: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
     given_up: bool  # set when the batch is no longer wanted: `fill` returns early
 
     @property
@@ -61,26 +61,26 @@ class BatchFiller(Protocol):
 
 
 class BatchDecoder:
-    """The chosen fields of the samples at `places`, in that order. `fill` each slice once, then ask for `fields`."""
+    """The chosen fields of the samples at `indices`, in that order. `fill` each slice once, then ask for `fields`."""
 
     def __init__(
         self,
         reader: SampleReader,
-        places: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int64],
         *,
         take: Take = take_new,
         geometry: Geometry | None = None,
         random: Sequence[Sequence[float]] = (),
     ) -> None:
-        """places: sample indices of the pack. take: where memory comes from. random: numbers of each view."""
-        self.places = places
+        """indices: of samples in the pack. take: where memory comes from. random: numbers of each view."""
+        self.indices = indices
         self.given_up = False
         self.at_once = _MAPPED if reader.pack.is_mapped else _READ
         self._reader = reader
         self._geometry = geometry
         self._random = random
         self._slots = {
-            field.name: _FieldBatch(reader, field, len(places), take)
+            field.name: _FieldBatch(reader, field, len(indices), take)
             for field in reader.schema.fields
             if field.kind in PIXEL_KINDS
         }
@@ -89,7 +89,7 @@ class BatchDecoder:
         self._read = [name for name in reader.stored if name not in gathered]
         self._fields = {field.name: field for field in reader.schema.fields}
         self._lists: dict[str, list[Any]] = {
-            name: [None] * len(places) for name in self._read if name not in self._slots
+            name: [None] * len(indices) for name in self._read if name not in self._slots
         }
 
     @property
@@ -100,17 +100,17 @@ class BatchDecoder:
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at these positions; other threads may fill other slices at the same time."""
         for field in self._gathered:
-            self._slots[field.name].gather(start, stop, self.places[start:stop])
+            self._slots[field.name].gather(start, stop, self.indices[start:stop])
         for begin in range(start, stop, self.at_once) if self._read else ():
             self._fill(begin, min(begin + self.at_once, stop))
 
     def _fill(self, start: int, stop: int) -> None:
-        indices = self.places[start:stop].tolist()
-        with self._reader.pack.records(indices, self._read) as records:
+        chosen = self.indices[start:stop].tolist()
+        with self._reader.pack.records(chosen, self._read) as records:
             # first what is Python for all of them, then what is pixels: after a picture the interpreter's own code and
             # data have left the caches, and come back once for all of them instead of once a picture
             pictures: list[Callable[[], object]] = []
-            for at, (index, record) in enumerate(zip(indices, records, strict=True)):
+            for at, (index, record) in enumerate(zip(chosen, records, strict=True)):
                 pictures += self._planned(start + at, index, record)
             for decode in pictures:
                 if self.given_up:
@@ -141,8 +141,8 @@ class BatchDecoder:
         if field.name in self._lists:
             return self._lists[field.name]
         if self._reader.is_column(field.name):
-            return torch.from_numpy(self._reader.column(field.name, self.places))
-        return [self._reader.indexed(int(index), field) for index in self.places]
+            return torch.from_numpy(self._reader.column(field.name, self.indices))
+        return [self._reader.indexed(int(index), field) for index in self.indices]
 
 
 class _FieldBatch:

@@ -122,10 +122,10 @@ class PackDataset(Dataset[Any]):
         super().__init_subclass__(**named)
         order = cls.__mro__
 
-        def place(name: str) -> int:
-            return next(place for place, each in enumerate(order) if name in vars(each))
+        def depth(name: str) -> int:
+            return next(at for at, each in enumerate(order) if name in vars(each))
 
-        is_whole = place("batch_decoder") <= min(place("__getitem__"), place("sample"))
+        is_whole = depth("batch_decoder") <= min(depth("__getitem__"), depth("sample"))
         cls._decoded_as = (cls.__getitem__, cls.sample) if is_whole else None
         cls._check_overrides()
 
@@ -333,14 +333,14 @@ class PackDataset(Dataset[Any]):
         self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
     ) -> BatchFiller:
         """The decoder of a batch of these samples, which any number of threads fill; packer.Loader calls it."""
-        return BatchDecoder(self.reader(), self.places(indices), take=take, geometry=geometry, random=random)
+        return BatchDecoder(self.reader(), self.pack_indices(indices), take=take, geometry=geometry, random=random)
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
         reader = self.reader()
-        return self._finished(reader, reader.sample(self._place(reader, index), geometry, random))
+        return self._finished(reader, reader.sample(self._pack_index(reader, index), geometry, random))
 
-    def places(self, indices: Indices) -> npt.NDArray[np.int64]:
+    def pack_indices(self, indices: Indices) -> npt.NDArray[np.int64]:
         """Indices of the samples in the pack; raises BadIndex."""
         given = np.asarray(indices)
         if given.dtype.kind not in "iu" and given.size:
@@ -355,7 +355,7 @@ class PackDataset(Dataset[Any]):
         draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
         return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count
 
-    def _place(self, reader: SampleReader, index: int) -> int:
+    def _pack_index(self, reader: SampleReader, index: int) -> int:
         if not -self._count <= index < self._count:
             raise self._bad_index(index)
         return index % self._count if self._split is None else int(self._chosen(reader)[index])
@@ -398,10 +398,10 @@ class PackDataset(Dataset[Any]):
     def index_of(self, key: str) -> int:
         """The index of the sample with that key, found by bisection; raises UnknownKey."""
         reader = self.reader()
-        place = reader.pack.index.index_of(key)
+        index = reader.pack.index.index_of(key)
         if self.split is None:
-            return place
-        found = np.flatnonzero(np.asarray(self._chosen(reader)) == place)
+            return index
+        found = np.flatnonzero(np.asarray(self._chosen(reader)) == index)
         if not len(found):
             raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
         return int(found[0])
@@ -413,7 +413,7 @@ class PackDataset(Dataset[Any]):
     def key(self, index: int) -> str:
         """The key of one sample."""
         reader = self.reader()
-        return reader.pack.index.key(self._place(reader, index))
+        return reader.pack.index.key(self._pack_index(reader, index))
 
     # ---- as torchvision's ImageFolder has it
 

@@ -31,8 +31,8 @@ from packer.grasp.item_decoder import (
     RGB,
     GraspBatchDecoder,
     GraspItem,
+    ItemDecoder,
     ItemForm,
-    ItemReader,
     label_field,
     normalised,
 )
@@ -190,11 +190,11 @@ class GraspDataset(PackDataset):
         """The decoder of a batch of these items; raises InvalidRequest for a geometry that is no TurnAndZoom."""
         if not isinstance(geometry, TurnAndZoom):
             raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
-        places = self.places(indices)
+        pack_indices = self.pack_indices(indices)
         augmentations = [geometry.chosen(numbers) for numbers in random]
         positive = np.asarray(indices, np.int64) % max(len(self), 1)
         return GraspBatchDecoder(
-            self._items(), places, positive, augmentations=augmentations, form=self._form, take=take
+            self._items(), pack_indices, positive, augmentations=augmentations, form=self._form, take=take
         )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
@@ -204,11 +204,11 @@ class GraspDataset(PackDataset):
         numbers: list[list[float]] = draw(self.seed, int(self._epoch), positive, TurnAndZoom.draws).tolist()
         return numbers
 
-    def _items(self) -> ItemReader:
+    def _items(self) -> ItemDecoder:
         reader = self.reader()
         if self._means is None:
             self._means = np.full((len(reader.pack), 4), np.nan)
-        return ItemReader(reader, self.output_size, self._means)
+        return ItemDecoder(reader, self.output_size, self._means)
 
     # ---- what evaluation scripts ask for
 
@@ -238,10 +238,10 @@ class GraspDataset(PackDataset):
         return self.key(int(idx))
 
     def _with_item(self, idx: Number, use: Any) -> Any:
-        place = int(self.places([int(idx)])[0])
+        index = int(self.pack_indices([int(idx)])[0])
         items = self._items()
-        with items.reader.pack.record(place, items.names) as record:
-            return use(items, items.item(place, record))
+        with items.reader.pack.record(index, items.names) as record:
+            return use(items, items.item(index, record))
 
 
 def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:

@@ -40,13 +40,13 @@ def label_field(schema: Schema, where: object) -> str:
 
 
 class GraspItem(NamedTuple):
-    """A sample that is about to be drawn: its place in the pack, record, pictures as stored, labels and view.
+    """A sample that is about to be drawn: its index in the pack, record, pictures as stored, labels and view.
 
     points: targets.Points in px of the source (Cornell) or of the output (Jacquard). stored: source -> stored pixels of
     each picture, None where no pixel moved.
     """
 
-    place: int
+    pack_index: int
     record: Record
     pictures: dict[str, StoredPicture]
     points: Any
@@ -55,7 +55,7 @@ class GraspItem(NamedTuple):
     stored: dict[str, View | None]
 
 
-class ItemReader:
+class ItemDecoder:
     """Makes items of one size from the records of an open pack; may be used by many threads."""
 
     def __init__(self, reader: SampleReader, size: int, means: npt.NDArray[np.float64]) -> None:
@@ -73,32 +73,32 @@ class ItemReader:
         """The fields of the record that `item` wants."""
         return self.reader.stored
 
-    def item(self, place: int, record: Record) -> GraspItem:
+    def item(self, index: int, record: Record) -> GraspItem:
         """The item of a record; raises CorruptRecord, BadInput for a Jacquard picture that is not square."""
         reader = self.reader
-        pictures = {name: reader.stored_picture(place, name, record[name]) for name in reader.pictures}
+        pictures = {name: reader.stored_picture(index, name, record[name]) for name in reader.pictures}
         first = pictures[reader.pictures[0]].shape[:2]
-        height, width = map(int, self._sizes[place]) if self._sizes is not None else first
+        height, width = map(int, self._sizes[index]) if self._sizes is not None else first
         field, value = reader.schema[self._label], record[self._label]
         if self._label == ROWS:
             if height != width:
                 raise BadInput(
-                    f"{reader.pack.where(place, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
+                    f"{reader.pack.where(index, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
                 )
-            points = targets.of_rows(reader.decode(place, field, value), self._size / height)
+            points = targets.of_rows(reader.decode(index, field, value), self._size / height)
             frame, source = targets.around_middle(self._size), item_warp.whole(height, width)
         else:
-            points = targets.of_corners(reader.as_stored(place, field, value))
+            points = targets.of_corners(reader.as_stored(index, field, value))
             frame = targets.around_grasps(points, height, width, self._size)
             source = item_warp.around_grasps(frame, height, width)
-        stored = {name: self._stored(place, first, picture.shape[:2]) for name, picture in pictures.items()}
-        return GraspItem(place, record, pictures, points, frame, source, stored)
+        stored = {name: self._stored(index, first, picture.shape[:2]) for name, picture in pictures.items()}
+        return GraspItem(index, record, pictures, points, frame, source, stored)
 
-    def _stored(self, place: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
+    def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
         """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
         view = None
         if self._matrices is not None:
-            view = View(tuple(self._matrices[place].ravel().tolist()), (first[0], first[1]))
+            view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
         if shape == first:
             return view
         other = resized_crop(0, 0, first[0], first[1], size=(shape[0], shape[1]))
@@ -113,12 +113,12 @@ class ItemReader:
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
         """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
         shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
-        mean = self._means[item.place, shown.quarters] if _is_exact(shown) else np.nan
+        mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
             array, origin = self._whole(item, DEPTH), (0, 0)
             mean = self._mean(item, array, rot)
             if _is_exact(shown):
-                self._means[item.place, shown.quarters] = mean
+                self._means[item.pack_index, shown.quarters] = mean
         else:
             array, origin = self._part(item, DEPTH, shown)
         item_warp.warp(array, shown, out, origin=origin)
@@ -158,7 +158,7 @@ class ItemReader:
 
     def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
         field = self.reader.schema[name]
-        return self.reader.as_stored(item.place, field, item.record[name], view=view, stored=item.pictures[name])
+        return self.reader.as_stored(item.pack_index, field, item.record[name], view=view, stored=item.pictures[name])
 
 
 def _as_kind(name: str, found: Any) -> Any:
@@ -204,40 +204,40 @@ class ItemForm:
 
 
 class GraspBatchDecoder:
-    """The items at `places`, in that order."""
+    """The items at `indices`, in that order."""
 
     only_copies = False
     at_once = 8
 
     def __init__(
         self,
-        reader: ItemReader,
-        places: npt.NDArray[np.int64],
+        reader: ItemDecoder,
         indices: npt.NDArray[np.int64],
+        dataset_indices: npt.NDArray[np.int64],
         *,
         augmentations: Sequence[tuple[float, float]],
         form: ItemForm,
         take: Take,
     ) -> None:
-        """places: sample indices of the pack; indices: of the data set. augmentations: turn and zoom of each."""
-        self.places = places
+        """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom)."""
+        self.indices = indices
         self.given_up = False
         self._reader = reader
-        self._indices = indices
+        self._dataset_indices = dataset_indices
         self._rot, self._zoom = np.asarray(augmentations, np.float64).reshape(-1, 2).T
         self._form = form
-        count, size = len(places), form.size
+        count, size = len(indices), form.size
         self._maps, self._drawn = _taken(take, (len(MAPS), count, size, size))
         self._floats, self._float_arrays = _taken(take, (count, form.floats, size, size))
         self._bytes, self._byte_arrays = _taken(take, (count, size, size, 3 if form.bytes else 0), np.uint8)
 
     def fill(self, start: int, stop: int) -> None:
         """Make the items at those positions; other threads may fill other slices meanwhile."""
-        places = self.places[start:stop].tolist()
+        chosen = self.indices[start:stop].tolist()
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
         reader = self._reader
-        with reader.reader.pack.records(places, reader.names) as records:
-            items = [reader.item(place, record) for place, record in zip(places, records, strict=True)]
+        with reader.reader.pack.records(chosen, reader.names) as records:
+            items = [reader.item(index, record) for index, record in zip(chosen, records, strict=True)]
             owner = np.repeat(np.arange(len(items)), [len(item.points) for item in items])
             points = np.concatenate([item.points for item in items])
             points = targets.moved(points, owner, [item.frame for item in items], rots, zooms)
@@ -260,7 +260,7 @@ class GraspBatchDecoder:
         if self._form.bytes:
             x = (self._bytes.movedim(-1, 1), *((self._floats,) if self._form.floats else ()))
         maps = tuple(each.unsqueeze(1) for each in self._maps)
-        numbers = (torch.from_numpy(each.copy()) for each in (self._indices, self._rot, self._zoom))
+        numbers = (torch.from_numpy(each.copy()) for each in (self._dataset_indices, self._rot, self._zoom))
         return dict(zip(NAMES, (x, maps, *numbers), strict=True))
 
 

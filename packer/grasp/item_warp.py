@@ -1,8 +1,8 @@
-"""Item warp: pictures of training items, turned, cut and zoomed in one warp of what is stored.
+"""Item warp: the pictures of training items, rotated, cropped and zoomed in one warp of the stored pixels.
 
-The view is that of the grasp networks' loaders, which warp the whole frame three times: a turn about the grasps'
-(Cornell) or the picture's middle (Jacquard), beyond the border the picture mirrored; a window; of this the middle, at
-the size of the output, bilinear. Quarter turns move whole pixels: they are taken apart from the rest and are exact.
+The view equals that of the grasp networks' loaders, which warp the whole frame three times: a rotation about the middle
+of the grasps (Cornell) or of the picture (Jacquard), with the picture mirrored beyond its border; a window; the middle
+of that window at the size of the output, bilinear. Quarter turns move whole pixels: they are split off and are exact.
 """
 
 import math
@@ -31,7 +31,7 @@ _upright = ThreadScratch()  # each thread has its own
 
 
 class SourcePicture(NamedTuple):
-    """What is known of a sample's picture: source size in px, what it is turned about, and the window, in source px.
+    """Geometry of a sample's picture: its size, the centre of rotation, and the window, all in source px.
 
     middle: (x, y), pixel centres at whole numbers. window: top, left, height, width.
     """
@@ -43,7 +43,7 @@ class SourcePicture(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """One way to see a source: `view` leads from stored to upright output pixels, then come quarter turns."""
+    """A view of a picture: `view` maps stored to upright output pixels, `quarters` counts the turns that follow."""
 
     view: View
     quarters: int
@@ -62,10 +62,10 @@ def whole(height: int, width: int) -> SourcePicture:
 
 
 def item_view(source: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
-    """How the source is seen.
+    """The view of one item.
 
     stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
-    zoom: the share of the window's sides that is seen. size: (height, width) of the output in px.
+    zoom: the share of the window's sides that is shown. size: (height, width) of the output in px.
     """
     turns = rot / _QUARTER
     quarters = round(turns) if abs(turns - round(turns)) < _NEARLY else 0

@@ -44,7 +44,7 @@ class SliceSplit:
             raise InvalidRequest(f"{self}: expected 0 <= start <= end <= 1 and 0 <= rotate <= 1")
 
     def indices(self, pack: Pack) -> Indices:
-        """The samples, as places in the pack."""
+        """Indices of the samples in the pack."""
         count = len(pack)
         every = np.roll(np.arange(count), -int(count * self.rotate))
         return every[int(count * self.start) : int(count * self.end)]
@@ -70,7 +70,7 @@ class Fold:
             raise InvalidRequest(f"{self}: expected at least 2 folds, and their number from 0 to {self.folds - 1}")
 
     def indices(self, pack: Pack) -> Indices:
-        """The samples, as places in the pack, ascending; raises InvalidRequest where objects are not known."""
+        """Indices of the samples in the pack, ascending; raises InvalidRequest where objects are not known."""
         groups = np.arange(len(pack)) if self.by == "image" else _objects(pack)
         count = int(groups.max(initial=-1)) + 1
         fold_of_group = np.empty(count, np.int64)
@@ -86,7 +86,7 @@ class ListSplit:
     file: str | PathLike[str]
 
     def indices(self, pack: Pack) -> Indices:
-        """The samples, as places in the pack, in the file's order; raises UnknownKey, BadInput."""
+        """Indices of the samples in the pack, in the file's order; raises UnknownKey, BadInput."""
         lines = read_file(Path(self.file)).decode("utf-8-sig", "surrogateescape").splitlines()
         keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
         try:

@@ -159,7 +159,7 @@ class DecodeJob:
         self._decoder.given_up = value
 
     def __len__(self) -> int:
-        return len(self._decoder.places)
+        return len(self._decoder.indices)
 
     def slice(self, threads: int) -> int:
         """The whole batch where nothing is decoded; else equal slices, at most as long as what is read at once."""

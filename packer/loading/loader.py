@@ -279,12 +279,12 @@ class Loader:
                 raise InvalidRequest(
                     f"state_dict: {name} was {state.get(name)!r}, here it is {value!r}; make the loader as it was"
                 )
-        place = state_from(state)
-        place = place.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
-        sampling.restore(self.order.sampler, state.get("sampler_state"), begun=place.step > 0)
+        resumed = state_from(state)
+        resumed = resumed.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
+        sampling.restore(self.order.sampler, state.get("sampler_state"), begun=resumed.step > 0)
         self._stop()
-        self._state, self._resumed, self._sampler_state = place, True, None
-        self._steps = self.order.steps_after(place.before)
+        self._state, self._resumed, self._sampler_state = resumed, True, None
+        self._steps = self.order.steps_after(resumed.before)
         self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:

@@ -211,15 +211,15 @@ class _Stream:
     def next(self) -> Step:
         order = self._order
         numbers = np.arange(self._step * order.batch_size, (self._step + 1) * order.batch_size, dtype=np.int64)
-        places = self._done + numbers * order.world_size + order.rank
+        positions = self._done + numbers * order.world_size + order.rank
         self._step += 1
-        passes = places // order.count
-        indices = np.empty(len(places), np.int64)
+        passes = positions // order.count
+        indices = np.empty(len(positions), np.int64)
         for number in np.unique(passes).tolist():
             if number != self._pass:
                 self._pass, self._indices = number, order.of_pass(number)
             chosen = passes == number
-            indices[chosen] = self._indices[places[chosen] % order.count]
+            indices[chosen] = self._indices[positions[chosen] % order.count]
         return Step(indices, passes)
 
 
@@ -302,17 +302,17 @@ class LoaderState:
 
         Raises InvalidRequest where the ranks of `order` cannot share what is left.
         """
-        place = self
+        state = self
         if world_size != order.world_size:
             steps = self.step if order.steps_per_epoch is None else self.taken
             spans = (*self.before, *((Span(world_size, batch_size, steps),) if steps else ()))
             if order.steps_per_epoch is None:
-                place = LoaderState(self.epoch, 0, 0, spans)
+                state = LoaderState(self.epoch, 0, 0, spans)
             else:
-                place = LoaderState(self.epoch, self.step, 0, spans)
-        if order.steps_per_epoch is None and order.steps_after(place.before) == 0 != len(order):
-            return LoaderState(place.epoch + 1)  # with drop_last, what is left may be no batch
-        return place
+                state = LoaderState(self.epoch, self.step, 0, spans)
+        if order.steps_per_epoch is None and order.steps_after(state.before) == 0 != len(order):
+            return LoaderState(state.epoch + 1)  # with drop_last, what is left may be no batch
+        return state
 
 
 def state_from(state: Mapping[str, Any]) -> LoaderState:

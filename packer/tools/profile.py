@@ -124,7 +124,7 @@ class _ProfiledPass:
         self._slots: dict[str, np.ndarray[Any, Any]] = {}
 
     def batch(self, indices: Sequence[int]) -> None:
-        places = self._dataset.places(indices).tolist()
+        places = self._dataset.pack_indices(indices).tolist()
         samples = []
         self.watch.lap("collate")
         for position, place in enumerate(places):
