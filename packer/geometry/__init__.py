@@ -1,4 +1,4 @@
-"""Geometry: everything that moves pixels is one matrix per sample, for image, depth, mask, points and boxes alike."""
+"""Geometry: resizes, crops, flips and rotations as one matrix per sample, for pictures, points and boxes alike."""
 
 from packer.geometry.base import Geometry
 from packer.geometry.random import draw, shuffled

@@ -1,4 +1,4 @@
-"""Geometry: a rule that makes a view per sample."""
+"""Base of the geometries: a rule that makes a view, one matrix, for each sample."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Random numbers as a function of what they are for: (seed, epoch, sample index), in any order, by any thread.
+"""Random numbers as a function of (seed, epoch, sample index): the same in any order and in any thread.
 
 The generator is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): its state for a sample is a hash of the three numbers,
 and each draw is one step. Whole batches are made at once, and no state is kept anywhere.
@@ -38,7 +38,7 @@ def _states(seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finalizer of SplitMix64: every bit of the input sways every bit of the output."""
+    """The finalizer of SplitMix64: every bit of the output depends on every bit of the input."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(values ^ (values >> np.uint64(31)))

@@ -62,7 +62,7 @@ class TurnAndZoom(Geometry):
     draws = 2
 
     def chosen(self, random: Sequence[float]) -> tuple[float, float]:
-        """Turn in radians and zoom of these random numbers."""
+        """The turn in radians and the zoom that these random numbers give."""
         rot = TURNS[int(random[0] * len(TURNS))] if self.turn else 0.0
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 

@@ -1,4 +1,4 @@
-"""Item decoder: training items decoded from the records of a pack's samples, and a batch of them slice by slice."""
+"""Item decoder: decodes the training items of grasp networks from a pack's records, one by one or as a batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ class ItemDecoder:
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
-        """Of the window as it is turned, before the zoom."""
+        """Mean of the rotated window, before the zoom."""
         height, width = item.source.window[2:]
         shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
         if height == width and item.source == item_warp.whole(height, width) and _is_exact(shown):
@@ -136,7 +136,7 @@ class ItemDecoder:
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
-        """What the view needs of a stored picture, and its first row and column; valid as long as the record."""
+        """The part of a stored picture that the view shows, and its first row and column; valid with the record."""
         shape = item.pictures[name].shape
         box = item_warp.part(shown, shape[0], shape[1])
         if box is None or box[2:] == shape[:2]:
@@ -170,7 +170,7 @@ def _as_kind(name: str, found: Any) -> Any:
 
 
 def _is_exact(shown: ItemView) -> bool:
-    """Whether the picture is turned by quarters alone."""
+    """Whether the picture is rotated by multiples of 90 degrees only."""
     _, b, _, d, *_ = shown.view.matrix
     return b == d == 0
 
@@ -184,7 +184,7 @@ _pixels = ThreadScratch()  # each thread has its own
 
 @dataclass(frozen=True)
 class ItemForm:
-    """What items are made of: size in px, what x holds, the picture as bytes or not. widest: see targets.draw."""
+    """Form of the items: size in px, the pictures in x, and whether RGB stays uint8. widest: see targets.draw."""
 
     size: int
     widest: float
@@ -232,7 +232,7 @@ class GraspBatchDecoder:
         self._bytes, self._byte_arrays = _taken(take, (count, size, size, 3 if form.bytes else 0), np.uint8)
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the items at those positions; other threads may fill other slices meanwhile."""
+        """Make the items at these positions; other threads may fill other slices at the same time."""
         chosen = self.indices[start:stop].tolist()
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
         reader = self._reader

@@ -50,14 +50,14 @@ class ItemView(NamedTuple):
 
 
 def around_grasps(frame: Frame, height: int, width: int) -> SourcePicture:
-    """Cornell's: the window of the labels."""
+    """Of Cornell: the window around the labels."""
     top, left = frame.top, frame.left
     window = (top, left, min(height, top + frame.size) - top, min(width, left + frame.size) - left)
     return SourcePicture(height, width, (frame.center[1], frame.center[0]), window)
 
 
 def whole(height: int, width: int) -> SourcePicture:
-    """Jacquard's: all of the picture."""
+    """Of Jacquard: the whole picture."""
     return SourcePicture(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 

@@ -51,7 +51,7 @@ def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> floa
 
 
 def is_correct_grasp(grasp: Points, truths: Points) -> bool:
-    """Whether a rectangle (4, 2) is right, of true rectangles (N, 4, 2), all in px, row and column."""
+    """Whether a rectangle (4, 2) matches one of the true rectangles (N, 4, 2), all in px, row and column."""
     return any(iou(grasp, truth) > LEAST_IOU for truth in truths)
 
 

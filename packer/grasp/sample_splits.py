@@ -30,7 +30,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class SliceSplit:
-    """From int(start n) to int(end n) of the n samples, after the first int(rotate n) have gone to the end."""
+    """Samples int(start n) to int(end n) of n, after the first int(rotate n) were moved to the end."""
 
     start: float = 0.0
     end: float = 1.0

@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 class DrawnRectangles(NamedTuple):
-    """What is drawn of N rectangles: whole centre (row, column), angle in radians, opening and jaw in px."""
+    """N rectangles to draw: whole centre (row, column), angle in radians, opening and jaw in px."""
 
     row: Floats
     column: Floats
@@ -106,7 +106,7 @@ def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoo
 
 
 def drawn(points: Ints) -> DrawnRectangles:
-    """What is drawn of whole-pixel rectangles (N, 4, 2)."""
+    """The rectangles to draw, of whole-pixel corners (N, 4, 2)."""
     along, across = points[:, 1] - points[:, 0], points[:, 2] - points[:, 1]
     row, column = np.trunc(points.sum(axis=1) / 4).T
     # whole numbers until here: a float -0.0 would turn the angle by pi

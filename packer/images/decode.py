@@ -111,7 +111,7 @@ def describe(decoder: str = "auto") -> str:
 
 
 def check_kind(found: Header, kind: str) -> None:
-    """Raise BadInput where a picture with that header is no such kind, InvalidRequest for a kind without pixels."""
+    """Raise BadInput where a picture with that header cannot be of the kind, InvalidRequest for a kind of no pixels."""
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
     what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"

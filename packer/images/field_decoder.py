@@ -34,7 +34,7 @@ _LENGTH = struct.Struct(">H").unpack_from
 
 
 class _HeaderForm:
-    """Headers of one length, apart from that of a table at `table_at` (0 for none)."""
+    """Cached headers that have one length, not counting that of a table at `table_at` (0 for none)."""
 
     def __init__(self, table_at: int, rest: int) -> None:
         self.name = table_at, rest
@@ -43,7 +43,7 @@ class _HeaderForm:
         self.known: dict[bytes, Header] = {}
 
     def key(self, buffer: Buffer) -> bytes:
-        """All of the header but the lengths in the table; struct.error where the file is too short for one."""
+        """The header without the lengths in its table; raises struct.error where the file is too short."""
         at = self._table_at
         if not at:
             return bytes(buffer[: self._rest])

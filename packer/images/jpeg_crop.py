@@ -88,7 +88,7 @@ def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths:
 
 
 def size(found: Header, kept: Window) -> tuple[int, int]:
-    """Height and width of what the window shows, in px of the full size."""
+    """Height and width of the window, in px of the full size."""
     height, width = kept.interval
     return (
         min(kept.bottom * height, found.height) - kept.top * height,
@@ -151,7 +151,7 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
-    """Raise DamagedImage unless the restart marker of its turn stands before each place in `runs`."""
+    """Raise DamagedImage unless the expected restart marker stands before each offset in `runs`."""
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
     there = pairs(buffer, found)[runs]
     if kept.top == kept.left == 0:  # nothing stands before the first interval
@@ -168,7 +168,7 @@ _MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in l
 
 
 class TopRows(NamedTuple):
-    """The upper rows of a picture: how many px of its full height, and where the file says how many there are."""
+    """The upper rows of a picture: their number in px of the full height, and the offset of the height in the file."""
 
     height: int
     size_at: int
@@ -191,7 +191,7 @@ def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | Non
 
 
 def truncated(buffer: Buffer, kept: TopRows, scratch: ThreadScratch) -> memoryview:
-    """The file with a picture of these rows, in the scratch's memory."""
+    """The file truncated to these rows, in the scratch's memory."""
     size = len(buffer)
     file = scratch.file(size)[1][:size]
     file[:] = buffer

@@ -71,7 +71,7 @@ def decode_region(
     options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> Region:
-    """As `prepare_region` has it, at once."""
+    """Decode a region now; arguments as of `prepare_region`."""
     region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options, out=out)
     fill()
     return region
@@ -121,11 +121,11 @@ def prepare_region(
 
 
 def _done() -> None:
-    """There is nothing left to decode."""
+    """Does nothing: the region is decoded already."""
 
 
 def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
-    """A region of that full size in the thread's memory, not yet filled."""
+    """A region in the thread's memory, not yet decoded."""
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
@@ -149,7 +149,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Where a part does not decode alone, the whole says what is wrong, or does."""
+    """Decode the whole picture where the part does not decode alone; raises DamagedImage where that fails too."""
     whole = np.empty((*region.full, 3), np.uint8)
     libjpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
@@ -161,7 +161,7 @@ def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
 
 
 def _scale(found: Header, eighths: int) -> int:
-    """The scale that libjpeg-turbo can be asked for: by a size, which names no scale where both sides are short."""
+    """The scale, or 8/8 where both sides are short: TurboJPEG takes a size, which is ambiguous for them."""
     return FULL if found.height < FEWEST_PX and found.width < FEWEST_PX else eighths
 
 

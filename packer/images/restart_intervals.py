@@ -116,7 +116,7 @@ def pairs(buffer: Buffer, found: Header) -> npt.NDArray[np.uint16]:
 
 
 def disagreement(what: str) -> Exception:
-    """The error for a table that is not that of its file."""
+    """The error for a table that does not fit its file."""
     return damaged("jpeg", f"its table of restart intervals does not agree with {what}")
 
 

@@ -85,7 +85,7 @@ class _RowLayout(NamedTuple):
     blocks: tuple[int, int] | None
 
     def size(self, height: int, width: int) -> int:
-        """Bytes of so many pixels once decoded."""
+        """Decoded size of so many pixels in bytes."""
         if self.blocks is None:
             return (width * self.bits + 7) // 8 * height
         rows, columns = -(-height // self.blocks[0]), -(-width // self.blocks[1])

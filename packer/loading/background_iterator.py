@@ -1,4 +1,4 @@
-"""BackgroundIterator: the items of any iterable, made ahead by a thread that ends with whoever takes them."""
+"""Background iterator: makes the items of any iterable ahead in a thread, which ends with its consumer."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Compose: several geometries one after the other, as one."""
+"""Compose: applies several geometries one after the other, in one warp."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from packer.geometry.view import View, identity
 
 
 class Compose(Geometry):
-    """The views of all geometries multiplied: however many there are, the picture is warped once."""
+    """Multiplies the matrices of all geometries: the picture is warped once, however many there are."""
 
     def __init__(self, *geometries: Geometry) -> None:
         """geometries: in the order in which they act; a list of them is taken too, as torchvision's Compose does."""

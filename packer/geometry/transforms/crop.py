@@ -1,4 +1,4 @@
-"""CenterCrop and RandomCrop: a part of the picture as it is."""
+"""Crop: CenterCrop and RandomCrop, a part of the picture without scaling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,5 +60,5 @@ def _moved(top: int, left: int, size: tuple[int, int]) -> View:
 
 
 def _middle(rest: int) -> int:
-    """Half of the rest: rounded half to even where something is cut off, down where it is padded."""
+    """The offset of a centred crop: half of the difference, rounded half to even, or down where it is padded."""
     return round(rest / 2) if rest >= 0 else -(-rest // 2)

@@ -1,4 +1,4 @@
-"""RandomHorizontalFlip: left and right change places."""
+"""Flip: RandomHorizontalFlip mirrors the picture left to right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

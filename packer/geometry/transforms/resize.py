@@ -1,4 +1,4 @@
-"""Resize: to a given size; the geometry of `packer convert --resize`, too."""
+"""Resize: scales to a given size, in training and in `packer convert --resize`."""
 
 import re
 from collections.abc import Sequence

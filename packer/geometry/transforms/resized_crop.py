@@ -1,4 +1,4 @@
-"""RandomResizedCrop: a random part of the picture at a fixed size, the usual augmentation of image classifiers."""
+"""Resized crop: RandomResizedCrop, a random crop scaled to a fixed size, as image classifiers are trained."""
 
 import math
 from collections.abc import Sequence

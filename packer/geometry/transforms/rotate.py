@@ -1,4 +1,4 @@
-"""RandomRotation: about the middle, the picture's size kept."""
+"""Rotate: RandomRotation, about the middle of the picture, whose size is kept."""
 
 import math
 from collections.abc import Sequence

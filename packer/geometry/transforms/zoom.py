@@ -1,4 +1,4 @@
-"""RandomZoom: the middle of the picture enlarged, the picture's size kept."""
+"""Zoom: RandomZoom enlarges the middle of the picture, whose size is kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Warping: pixels through a view. One interpolation per picture, whatever the view is made of.
+"""Warp: moves pixels through a view, with one interpolation per picture however many steps made the view.
 
 | kind  | shrinking                                             | enlarging                |
 |-------|-------------------------------------------------------|--------------------------|

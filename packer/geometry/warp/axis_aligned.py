@@ -33,7 +33,7 @@ class AxisAlignedSteps(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """One stored axis: which pixels, how many of the output they become, from where, and whether backwards."""
+    """The steps along one stored axis: pixels start to stop become `length` pixels of the output from `first` on."""
 
     start: int
     stop: int
@@ -109,7 +109,7 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
 
 
 def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]:
-    """A view of the array transposed and flipped."""
+    """The array transposed and flipped, as a NumPy view."""
     if steps.transpose:
         array = array.swapaxes(0, 1)
     if steps.flip in (1, -1):
@@ -146,7 +146,7 @@ def corners(view: View) -> list[tuple[float, float]]:
 
 
 def inside(view: View, height: int, width: int) -> bool:
-    """Whether the view shows nothing but the stored picture."""
+    """Whether all that the view shows lies inside the stored picture."""
     tolerance = _TOLERANCE_PX * max(1, height, width) + 0.5
     low, bottom, right = -tolerance, height - 1 + tolerance, width - 1 + tolerance
     return all(low <= y <= bottom and low <= x <= right for y, x in corners(view))

@@ -1,4 +1,4 @@
-"""Depth through a view: a mean of valid pixels, never of a valid and a missing one."""
+"""Depth warp: depth through a view, as a mean of valid pixels; missing ones are never mixed in."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
 
 
 def missing(dtype: np.dtype[Any], invalid: float | None) -> Any:
-    """What stands where nothing was measured: `invalid`, or without one NaN, or 0 where the dtype has no NaN."""
+    """The value of a missing pixel: `invalid`; without one NaN, or 0 where the dtype has no NaN."""
     if invalid is None:
         return np.asarray(np.nan if dtype.kind == "f" else 0).astype(dtype)
     return _as_dtype(invalid, dtype)

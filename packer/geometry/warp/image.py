@@ -1,4 +1,4 @@
-"""Images through a view: one bilinear pass of OpenCV into the given memory, filtered before where they shrink.
+"""Image warp: images through a view, by one bilinear pass of OpenCV, low-pass filtered first where they shrink.
 
 Bilinear interpolation looks at four pixels: a picture that shrinks aliases. Pillow's antialiased bilinear has a
 triangle s times as wide for a shrinking by s; its variance is s^2 / 6 px against 1 / 6 px without. A 3-tap Gaussian
@@ -83,7 +83,7 @@ def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> N
 
 
 def _widened(array: Pixels, shrink: tuple[float, float], *, prescaled: bool) -> Pixels:
-    """The array under the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2."""
+    """The array filtered by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2."""
     have = _PRESCALED_VARIANCE if prescaled else 0.0
     down, across = ((by * by - 1) / 6 - have for by in shrink)
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
@@ -95,7 +95,7 @@ def _widened(array: Pixels, shrink: tuple[float, float], *, prescaled: bool) -> 
 
 
 def _sigma(variance: float) -> float:
-    """Of the Gaussian whose three samples, their sum 1, have that variance; any for an axis that is left alone."""
+    """Sigma of the Gaussian whose three samples, normalised to sum 1, have that variance; any where none is needed."""
     if variance <= _LEAST_VARIANCE:
         return 1.0
     neighbour = variance / 2

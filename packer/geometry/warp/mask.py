@@ -1,4 +1,4 @@
-"""Masks through a view: nearest, so that no class is ever mixed."""
+"""Mask warp: masks through a view, by nearest neighbour, so that classes are not mixed."""
 
 from typing import Any
 

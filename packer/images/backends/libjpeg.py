@@ -1,4 +1,4 @@
-"""libjpeg-turbo, strictly: PyTurboJPEG with the system's library where it is found, else simplejpeg with its own.
+"""libjpeg-turbo with strict errors: through PyTurboJPEG and the system's library, else through simplejpeg.
 
 Whatever libjpeg warns about is an error, with one exception: a file that lacks nothing but its end marker is decoded
 with the marker put back, as every viewer does.
@@ -62,7 +62,7 @@ class Library(Protocol):
 
 @functools.cache
 def library() -> Library:
-    """The first library that really decodes; raises MissingPackage where none does."""
+    """The first library that decodes a test picture; raises MissingPackage where none does."""
     reasons = []
     for found in attempts():
         if not isinstance(found, str):
@@ -72,7 +72,7 @@ def library() -> Library:
 
 
 def attempts() -> Iterator[Library | str]:
-    """Each library in the order in which they are chosen, or why it does not decode here."""
+    """The libraries in order of preference; for one that does not decode here, the reason as a text."""
     for module in _MODULES:
         try:
             found: Library = import_or_explain(module, "decoding JPEG").Library()

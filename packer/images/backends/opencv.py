@@ -1,4 +1,4 @@
-"""OpenCV: every format but JPEG, CMYK JPEG, and JPEG for those who ask for it."""
+"""OpenCV backend: decodes all formats but JPEG, CMYK JPEGs, and any JPEG with decoder="opencv"."""
 
 import cv2
 import numpy as np

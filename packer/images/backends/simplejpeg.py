@@ -1,4 +1,4 @@
-"""simplejpeg with the libjpeg-turbo that its wheels bring."""
+"""simplejpeg backend: JPEG by the libjpeg-turbo that is in simplejpeg's wheels."""
 
 import numpy as np
 import numpy.typing as npt

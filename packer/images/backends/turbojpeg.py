@@ -1,4 +1,4 @@
-"""PyTurboJPEG 1.x with the system's libjpeg-turbo.
+"""TurboJPEG backend: JPEG by the system's libjpeg-turbo, which PyTurboJPEG 1.x finds.
 
 PyTurboJPEG finds and loads the library. Decoding calls the library's C functions, declared here, which takes a quarter
 of the time that the interpreter is busy in PyTurboJPEG's own method. Each call makes a libjpeg handle of its own, in

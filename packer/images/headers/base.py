@@ -1,4 +1,4 @@
-"""Header: what the first bytes of a picture file announce, and the limits that it must keep to be decoded."""
+"""Base of the headers: size, format and layout that a picture file announces, and the limits for decoding it."""
 
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ class Header(NamedTuple):
 
     @property
     def intervals(self) -> Intervals | None:
-        """How restart markers divide a JPEG that can be cut."""
+        """The restart intervals of a JPEG of which parts can be decoded."""
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:

@@ -122,7 +122,7 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
 
 
 def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: int) -> Scan | None:
-    """The only scan of a picture; None where its restart markers make it impossible to cut."""
+    """The only scan of a picture; None where its restart markers do not allow decoding a part."""
     mcu = _MCUS.get(sampling, (8, 8))
     if _DRI not in noted:
         return Scan(mcu, size_at)
