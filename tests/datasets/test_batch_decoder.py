@@ -80,7 +80,7 @@ def test_what_is_read_into_memory_is_taken_by_few(
 @pytest.mark.parametrize("count", [1, 2, 7, 31, 32, 33, 64, 96, 100, 160, 192, 1024])
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 16])
 def test_slices_are_even_and_not_too_large(count: int, threads: int) -> None:
-    filler: Any = type("Filler", (), {"places": range(count), "only_copies": False, "at_once": 32, "fill": None})()
+    filler: Any = type("Filler", (), {"indices": range(count), "only_copies": False, "at_once": 32, "fill": None})()
     size = DecodeJob(filler, None, Collator("list")).slice(threads)
     assert 1 <= size <= 32
     slices = -(-count // size)

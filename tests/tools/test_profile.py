@@ -65,7 +65,7 @@ def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geom
     slowed(monkeypatch, clock, Pack, "compare", 0.0005)
     decoding = Noted(LIBRARIES[library], lambda call, how: clock.sleep(0.007))  # at once, or in two steps
     monkeypatch.setattr(libjpeg, "library", lambda: decoding)
-    slowed(monkeypatch, clock, image, "put", 0.002)
+    slowed(monkeypatch, clock, image, "apply_steps", 0.002)
     slowed(monkeypatch, clock, image, "warp", 0.002)
     dataset = packer.open(
         pack, fields=("image", "label"), geometry=geometry, transform=lambda sample: clock.sleep(0.011) or sample
