@@ -55,6 +55,9 @@ def command(source: Path, **options: Any) -> None:
     SOURCE is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all
     cores, the size on disk, the time that packing takes, and whether the pack stays in memory.
     """
+    from packer.conversion.source_spec import check_folder
+
+    check_folder(source)  # before torch is imported, which takes seconds
     from packer.tools import output  # keeps `packer --help` light
     from packer.tools.advise import recommendation  # keeps `packer --help` light
     from packer.tools.advise.recommendation import Question, advise

@@ -62,14 +62,18 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     medians are shown with lowest and highest. Pictures of several shapes are cropped at random to 224 px, unless
     --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
     """
+    if options["as_json"] and options["as_csv"]:
+        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
+    from packer.conversion.source_spec import check_folder
+
+    for source in sources:
+        check_folder(source)  # before torch is imported, which takes seconds
     from packer.system.machine_description import cores_text, worker_counts
     from packer.tools import bench, output  # keeps `packer --help` light
     from packer.tools.advise.trial import PHOTOS
     from packer.tools.workload import settings as settings_of
     from packer.tools.workload import subjects
 
-    if options["as_json"] and options["as_csv"]:
-        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
         from packer.tools import plotting
 

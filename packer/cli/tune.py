@@ -69,13 +69,16 @@ def command(source: Path, **options: Any) -> None:
     Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
     turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
+    if options["as_json"] and options["as_csv"]:
+        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
+    from packer.conversion.source_spec import check_folder
+
+    check_folder(source)  # before torch is imported, which takes seconds
     from packer.system.machine_description import cores_text
     from packer.system.parallel import usable_cores
     from packer.tools import cold_files, output, tune  # keeps `packer --help` light
     from packer.tools.workload import settings, subjects
 
-    if options["as_json"] and options["as_csv"]:
-        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
     if options["plot"]:
         from packer.tools import plotting
 
