@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from packer import formats
 from packer.conversion.convert import check_target, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import estimate
-from packer.conversion.plan import make_plan
+from packer.conversion.plan import make_plan, probe_indices
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, StorageError
@@ -167,6 +168,45 @@ def test_overwrite_swaps_a_pack_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(InvalidRequest, match="not a pack"):
         convert_source(opened(root), tmp_path / "folder", ConversionOptions(), overwrite=True)
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "file", "pack with a file of the user's"])
+def test_what_takes_the_target_s_place_meanwhile_is_not_replaced(tmp_path: Path, what: str) -> None:
+    """--overwrite was allowed for a pack; hours later something else is there."""
+    root, target = photos(tmp_path / "in", 3), tmp_path / "out.pack"
+    convert_source(opened(root), target, ConversionOptions())
+    convert_source(opened(root), tmp_path / "other.pack", ConversionOptions())
+
+    def exchange(samples: int, size: int) -> None:
+        if what != "pack with a file of the user's":
+            shutil.rmtree(target, ignore_errors=True)
+        if what == "folder" and not target.exists():
+            target.mkdir()
+        elif what == "link" and not target.exists():
+            target.symlink_to(tmp_path / "other.pack")
+        elif what == "file":
+            target.write_bytes(b"thesis")
+        if target.is_dir() and not target.is_symlink():
+            (target / "thesis.txt").write_text("mine")
+
+    with pytest.raises(InvalidRequest, match=r"out\.pack") as caught:
+        convert_source(opened(root), target, ConversionOptions(resize="8"), overwrite=True, progress=exchange)
+    assert ".partial" not in str(caught.value)
+    if what == "link":
+        assert target.is_symlink() and manifests.read(tmp_path / "other.pack").samples == 3
+    elif what == "file":
+        assert target.read_bytes() == b"thesis"
+    else:
+        assert (target / "thesis.txt").read_text() == "mine"
+
+
+def test_a_resize_looks_at_each_probe_sample_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = opened(photos(tmp_path / "in", 20))
+    value, asked = source.value, list[tuple[int, str]]()
+    monkeypatch.setattr(source, "value", lambda index, name: (asked.append((index, name)), value(index, name))[1])
+    plan = make_plan(source, ConversionOptions(resize="8"))
+    assert [index for index, name in asked if name == "image"] == probe_indices(20)
+    assert plan.enlarged == (0, 16)
 
 
 def test_a_target_inside_the_source_is_refused(tmp_path: Path) -> None:
