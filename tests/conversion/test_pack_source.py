@@ -209,8 +209,10 @@ def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:
         SourceSpec(sidecars=("depth=_d.tiff:depth",)).open(tmp_path / "a.pack")
     with pytest.raises(InvalidRequest, match="no option --classes"):
         SourceSpec(options={"classes": "none"}).open(tmp_path / "a.pack")
-    with pytest.raises(InvalidRequest, match="inside the source"):
+    with pytest.raises(InvalidRequest, match="is the source itself"):
         repacked(tmp_path / "a.pack", tmp_path / "a.pack")
+    with pytest.raises(InvalidRequest, match="inside the source"):
+        repacked(tmp_path / "a.pack", tmp_path / "a.pack" / "b.pack")
     with pytest.raises(InvalidRequest, match="not a pack"):
         SourceSpec("pack").open(tmp_path / "in")
 

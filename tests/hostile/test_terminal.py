@@ -356,7 +356,7 @@ def test_no_damaged_pack_acts_on_any_command(terminals: Terminals, place: Place,
 @pytest.mark.parametrize("name", ["source", "damaged", "empty", "cornell", "table", "jacquard"])
 def test_no_file_name_of_a_source_acts(terminals: Terminals, place: Place, name: str, whole: bool) -> None:
     codes = calm(terminals, "convert", OF_SOURCES["convert"](place, getattr(place, name)), whole=whole)
-    assert codes >= {0} if name == "source" else codes >= {3}
+    assert {"source": 0, "empty": 2}.get(name, 3) in codes  # empty classes are a doubt about the layout
 
 
 @pytest.mark.full

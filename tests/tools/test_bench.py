@@ -136,8 +136,9 @@ def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
         subjects([tmp_path / "absent"], None)
     with pytest.raises(InvalidRequest, match="named twice"):
         subjects([tmp_path, tmp_path / "."], None)
-    assert run("bench", tmp_path, "--workers", "4-2").returncode == 2
-    assert run("bench", tmp_path, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
+    root = photos(tmp_path / "photos", 2)
+    assert run("bench", root, "--workers", "4-2").returncode == 2
+    assert run("bench", root, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
 
 
 def test_a_loader_without_threads_alone_is_refused() -> None:
