@@ -25,27 +25,22 @@ class Registry:
     """The modules of one folder of packer, by the name that users type."""
 
     def __init__(self, package: str, folder: str, noun: str) -> None:
-        """Files of the folder are members, except `base`; what members share begins with `_`."""
+        """Files of the folder are members, except `base`; what members share begins with `_`.
+
+        A file `caffe_lmdb.py` is the member `caffe-lmdb`.
+        """
         self._package = package
         self._folder = Path(folder)
         self._noun = noun
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted; imports none of the modules."""
-        stems = {path.stem for path in self._folder.glob("[!_]*.py")} - set(_NOT_MEMBERS)
+        stems = {path.stem.replace("_", "-") for path in self._folder.glob("[!_]*.py")} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a module of that name; imports none. Entry points, 20 ms, are asked last."""
-        # a name may come from a manifest: only an identifier can be a file here
-        if (
-            name.isidentifier()
-            and name[0] != "_"
-            and name not in _NOT_MEMBERS
-            and (self._folder / f"{name}.py").exists()
-        ):
-            return True
-        return any(point.name == name for point in _entry_points(self._package))
+        return self._is_file(name) or any(point.name == name for point in _entry_points(self._package))
 
     def check(self, name: str) -> str:
         """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
@@ -60,14 +55,29 @@ class Registry:
         absent.
         """
         self.check(name)
-        if (self._folder / f"{name}.py").exists():
-            return import_or_explain(f"{self._package}.{name}", f"{self._noun} {name!r}")
+        if self._is_file(name):
+            return import_or_explain(f"{self._package}.{_stem(name)}", f"{self._noun} {name!r}")
         modules = sorted({point.module for point in _entry_points(self._package) if point.name == name})
         if len(modules) > 1:
             raise InvalidRequest(
                 f"{self._noun} {name!r}: several packages bring it: {', '.join(modules)}; uninstall all but one"
             )
         return import_or_explain(modules[0], f"{self._noun} {name!r}")
+
+    def _is_file(self, name: str) -> bool:
+        """Whether a file of the folder is the member of that name, which may come from a manifest."""
+        return (
+            _stem(name).isidentifier()  # no path
+            and name[0] not in "_-"
+            and "_" not in name
+            and name not in _NOT_MEMBERS
+            and (self._folder / f"{_stem(name)}.py").exists()
+        )
+
+
+def _stem(name: str) -> str:
+    """What the file of a member is called."""
+    return name.replace("-", "_")
 
 
 def _entry_points(group: str) -> "EntryPoints":

@@ -45,11 +45,15 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
+def _features(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return parse_names(context, parameter, value) or ()
+
+
 PLACE = (Group.MAKE_A_PACK, 0)
 
 
 @click.command(
-    short_help="Pack an image folder, or another pack.",
+    short_help="Pack an image folder, another tool's pack, or a pack.",
     epilog=examples(
         "packer convert photos/ photos.pack --resize 256",
         "packer convert cornell/ cornell.pack --preset ggcnn",
@@ -186,6 +190,13 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="folder: pictures that seem to belong to others, as a_mask.png to a.jpg: an error that says which --sidecar "
     "to type, or samples of their own.  [default: refuse]",
 )
+@click.option(
+    "--features",
+    callback=_features,
+    metavar="FIELD=FEATURE,...",
+    help="tfrecord, webdataset: which feature, or suffix in a tar, becomes which field: "
+    "image=image/encoded,label=image/class/label.  [default: guessed from a few records, and shown]",
+)
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(
     "--follow-links",
@@ -215,7 +226,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
 def command(source: Path, pack: Path, **options: Any) -> None:
-    """Pack the image folder SOURCE, or another pack, into the new folder PACK.
+    """Pack the image folder SOURCE, another tool's pack (TFRecord files), or a pack into the new folder PACK.
 
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.

@@ -27,7 +27,7 @@ from packer.conversion.options import (
 )
 from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
-from packer.conversion.source_spec import SourceSpec, check_folder
+from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.file_io import failing, free_bytes
 from packer.files.npy_arrays import map_file
@@ -53,6 +53,7 @@ _SOURCE_OPTIONS = (
     "allow_empty",
     "decode_with",
     "pairs",
+    "features",
     "follow_links",
 )
 
@@ -106,6 +107,7 @@ def convert(
     allow_empty: bool = False,
     decode_with: Literal["none", "pillow"] | None = None,
     pairs: Literal["refuse", "samples"] | None = None,
+    features: Mapping[str, str] | Sequence[str] = (),
     follow_links: bool = False,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
@@ -116,13 +118,14 @@ def convert(
     progress: ProgressCallback | None = None,
     on_note: Callable[[str], object] | None = None,
 ) -> ConversionSummary:
-    """Pack an image folder, or another pack, into the new folder `pack`, which appears complete or not at all.
+    """Pack an image folder, another tool's pack, or a pack into the new folder `pack`, complete or not at all.
 
-    source: a folder, a pack, or a Source object, which then has its options, sidecars and splits already. to: the
+    source: a folder, a pack, another tool's file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. to: the
     format; None for what the name of the pack says (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the
     name of a source or "pack". codecs: field -> codec, such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or
     (height, width). sidecars: name -> "SUFFIX:KIND", such as {"depth": "_d.tiff:depth"}. splits: name -> a file that
-    lists the samples, or for all of them a share of 0 to 1. threads: None for all usable cores; the pack does not
+    lists the samples, or for all of them a share of 0 to 1. features: field -> what another tool's records call it, such
+    as {"image": "image/encoded"}. threads: None for all usable cores; the pack does not
     depend on it. overwrite: replace a pack that is there. restart: throw unfinished work of an earlier run away.
     progress: called with a packer.system.progress.Progress before the first sample and after each; its bytes are those
     read. on_note: called with lines that are worth knowing, those on the source before the first sample is read; the
@@ -157,6 +160,7 @@ def convert(
         allow_empty=allow_empty,
         decode_with=decode_with,
         pairs=pairs,
+        features=features,
         follow_links=follow_links,
         part_bytes=part_bytes,
         extras_bytes=extras_bytes,
@@ -324,6 +328,7 @@ class ConversionRequest:
     allow_empty: bool = False
     decode_with: str | None = None
     pairs: str | None = None
+    features: Mapping[str, str] | Sequence[str] = ()
     follow_links: bool = False
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
@@ -348,7 +353,7 @@ class ConversionRequest:
             sidecar_frame=self.sidecar_frame,
         )
         root = self.source.root if isinstance(self.source, Source) else self.source
-        check_folder(root)
+        check_source(root)
         check_target(root, self.pack, overwrite=self.overwrite)
         note = on_note or _unheard
         if said is not None:
@@ -375,10 +380,10 @@ class ConversionRequest:
         return plan
 
     def _spec(self) -> SourceSpec:
-        given = {name: getattr(self, name) for name in _SOURCE_OPTIONS}
+        given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {"features": _texts(self.features)}
         return SourceSpec(
             self.kind,
-            {name: value for name, value in given.items() if value not in (None, False)},
+            {name: value for name, value in given.items() if value not in (None, False, ())},
             _texts(self.sidecars),
             _texts(self.splits),
             split_seed=self.split_seed,

@@ -117,9 +117,7 @@ class SampleEncoder(Encoder):
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
-        if isinstance(files, dict) and name in files:
-            return str(self._source.original(files[name]))
-        return str(self._source.files(index)[0])
+        return self._source.where(index, files.get(name) if isinstance(files, dict) else None)
 
     def _step(self, field: Field) -> _Step:
         """How one field's bytes come about."""

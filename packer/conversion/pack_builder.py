@@ -247,7 +247,7 @@ class PackBuilder:
         names = [self.plan.part_name(number) for number in range(len(self.plan.parts))]
         finished = [self.journal.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
-        skipped = [(key, _without(reason, self.plan.source.root)) for key, reason in skipped]
+        skipped = [(key, _without(reason, self.plan.source.folder.root)) for key, reason in skipped]
         extras = self.plan.extras
         index = merge([self.journal.pieces / name for name in names], self.journal.pack, self.plan.schema)
         return Manifest(

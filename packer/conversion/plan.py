@@ -285,13 +285,20 @@ def _measure(
     sizes = np.zeros(len(source), np.int64)
     content = hashlib.sha256()
     count = 0
-    root = str(source.root)
+    root = str(source.folder.root)
     for path in source.tables():
         name = _relative(str(path), root)
         content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name)).digest())
     links = _Links(source)
+    large: dict[str, None] = {}  # files of many records, in order
     for index in range(len(source)):
         content.update(os.fsencode(source.key(index)) + b"\0")
+        extent = source.extent(index)
+        if extent is not None:
+            content.update(b"%s\0%d\0%d\n" % (os.fsencode(extent.name), extent.offset, extent.size))
+            sizes[index] = extent.size
+            large[extent.name] = None
+            continue
         for path in source.files(index):
             name = _relative(str(path), root)
             size, time_ns = links.state(name)
@@ -299,6 +306,9 @@ def _measure(
             identity.update(b"%d\n" % time_ns)
             sizes[index] += size
             count += 1
+    for name in large:
+        identity.update(b"%d\0%d\n" % links.state(name))
+    count += len(large)
     for path_text, size_bytes in extras.sizes.items():
         content.update(b"%s\0%d\n" % (os.fsencode(path_text), size_bytes))
     identity.update(b"".join(b"%d\n" % time_ns for time_ns in extras.identity))

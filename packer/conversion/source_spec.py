@@ -30,6 +30,12 @@ def link_options(follow_links: bool) -> dict[str, Any]:
     return {"follow_links": True} if follow_links else {}
 
 
+def check_source(root: Path) -> None:
+    """Raise InvalidRequest where there is neither a folder to pack nor a file, saying what there is."""
+    if not root.is_file():  # which source reads it is for its first bytes to say
+        check_folder(root)
+
+
 def check_folder(root: Path) -> None:
     """Raise InvalidRequest where there is no folder to pack, saying what there is."""
     is_empty = False
@@ -73,7 +79,7 @@ class SourceSpec:
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
-        check_folder(root)
+        check_source(root)
         splits = self._parsed_splits
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
@@ -85,6 +91,7 @@ class SourceSpec:
             )
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
+        self._check_records(module.Source, root)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", folder_layout.UNCHECKED)
@@ -123,6 +130,13 @@ class SourceSpec:
 
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
+    def _check_records(self, maker: type[Source], root: Path) -> None:
+        """Raise InvalidRequest for what is asked of files of many records as of small ones, or the other way round."""
+        if not maker.holds_records and root.is_file():
+            raise InvalidRequest(f"{root}: is a file; give the folder of the data set, which --from {self.kind} reads")
+        if maker.holds_records and self.sidecars:
+            raise InvalidRequest(f"{root}: --sidecar is for files beside those of each sample; records have none")
+
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
         if not root.is_dir() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
@@ -147,9 +161,10 @@ class SourceSpec:
         try:
             made: Source = module.Source(root, **options)
         except BadInput as error:
-            names = scan(root, follow_links=bool(self.options.get("follow_links"))).names
-            if self.kind != "auto" and module.recognise(names) is None:
-                raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
+            if self.kind != "auto" and not module.Source.holds_records:
+                names = scan(root, follow_links=bool(self.options.get("follow_links"))).names
+                if module.recognise(names) is None:
+                    raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
             raise
         return made
 

@@ -134,6 +134,17 @@ class Manifest:
         return hashed(data)
 
 
+def _instead(path: Path) -> str:
+    """What to do about something that is no pack."""
+    from packer import sources  # packs are read without them
+
+    found = sources.recognise_records(path)
+    if found is None:
+        return "packer convert makes one"
+    name, sentence = found
+    return f"this is {sentence}: packer convert --from {name} packs it"
+
+
 def read(folder: Path) -> Manifest:
     """The manifest of a pack.
 
@@ -142,7 +153,7 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not os.path.lexists(path):
-        raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; packer convert makes one")
+        raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; {_instead(folder)}")
     with open_file(path) as file, failing(path, "read"):
         raw = file.read(MOST_BYTES + 1)
     data = _parse(path, raw)

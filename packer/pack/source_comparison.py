@@ -92,6 +92,14 @@ class Comparison:
         moved = "matrix" in self._pack.schema
         self._matrices = self._pack.index.column("matrix") if moved else None
         self._sizes = self._pack.index.column("source_size") if moved else None
+        self._records: Source | None = None  # of a source whose files hold many samples each
+        self._rows: dict[str, int] = {}
+        kind = self._pack.manifest.source.get("kind")
+        if kind in sources.names() and sources.load(str(kind)).Source.holds_records:
+            self._records = self._source()
+        if self._records is not None:
+            self._folder = self._records.folder
+            self._rows = {self._records.key(row): row for row in range(len(self._records))}
 
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""
@@ -126,6 +134,8 @@ class Comparison:
 
     def _original(self, index: int, origin: SourcePath) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
+        if self._records is not None:
+            return self._stored(self._records, index, origin)
         is_decoded = self._is_decoded(index, origin)
         path = origin.path.removesuffix(".png") if is_decoded else origin.path
         sidecar = self._sidecars.get(origin.name)
@@ -141,6 +151,17 @@ class Comparison:
         shape = (None, None, 3)[: pixels.ndim]
         described = replace(origin.field, codec="png", dtype="uint8", shape=shape)
         return codecs.make(described).encode(pixels)
+
+    def _stored(self, records: Source, index: int, origin: SourcePath) -> bytes:
+        """What a record holds; pixels that were no file in it as PNG."""
+        key = self._pack.index.key(index)
+        if key not in self._rows:
+            raise InvalidRequest(f"{self._root}: there is no sample {key!r}; the pack was made of other files")
+        value = records.content(self._rows[key], origin.name, origin.path)
+        if isinstance(value, np.ndarray) and origin.field is not None:
+            shape = (None, None, 3)[: value.ndim]
+            return codecs.make(replace(origin.field, codec="png", dtype="uint8", shape=shape)).encode(value)
+        return value.encode() if isinstance(value, str) else bytes(value)
 
     def _is_decoded(self, index: int, origin: SourcePath) -> bool:
         """Whether Pillow decoded the file when it was packed; `.png` was put behind its name then."""
@@ -222,7 +243,7 @@ class Comparison:
     def _missing(self) -> Iterator[str]:
         """Samples of the folder that the pack neither has nor lists as skipped."""
         try:
-            source = self._source()
+            source = self._records or self._source()
         except PackerError as error:
             yield str(error)
             return

@@ -1,13 +1,16 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-parsing/ holds what they read with, adding/ what can be added to any of them (sidecar files, splits).
+_parse holds what they read with, _extend what can be added to any of them (sidecar files, splits), _records what those
+share whose samples are records in large files.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
-recognised, or None. Its int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
+recognised, or None; one of record files is asked for the first bytes instead, by its `Source.recognise_content`. Its
+int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
 """
 
 from pathlib import Path
+from types import ModuleType
 
 from packer.errors import InvalidRequest
 from packer.registry import Registry
@@ -22,13 +25,17 @@ load = registry.load
 def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
-    follow_links: as of packer.sources._parse.listing.scan. Raises InvalidRequest where none reads it, BadInput as that
-    does.
+    root: a folder, or one file that holds records. follow_links: as of packer.sources._parse.listing.scan. Raises
+    InvalidRequest where none reads it, BadInput as that does.
     """
-    listing = scan(root, follow_links=follow_links)
     modules = sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
+    if root.is_file():
+        return _detect_file(root, modules)
+    listing = scan(root, follow_links=follow_links)
     for module, name in modules:
         sentence = module.recognise(listing.names)
+        if sentence is None and module.Source.holds_records:
+            sentence = module.Source.recognise_content(SourceRoot(root, follow_links), listing.names)
         if sentence is not None:
             return name, sentence
     if not listing.names:
@@ -42,3 +49,29 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
     )
+
+
+def _detect_file(root: Path, modules: list[tuple[ModuleType, str]]) -> tuple[str, str]:
+    found = recognise_records(root)
+    if found is not None:
+        return found
+    holders = ", ".join(name for module, name in modules if module.Source.holds_records)
+    raise InvalidRequest(
+        f"{shown(str(root))}: is a file; give the folder of the data set, or a file that {holders} reads"
+    )
+
+
+def recognise_records(root: Path) -> tuple[str, str] | None:
+    """As `detect`, for another tool's file or a folder with some directly in it; None for anything else."""
+    if root.is_file():
+        place = root.resolve()
+        folder, found = SourceRoot(place.parent), [place.name]
+    elif root.is_dir():
+        folder, found = SourceRoot(root), sorted(entry.name for entry in root.iterdir() if entry.is_file())
+    else:
+        return None
+    for name in names():
+        maker = load(name).Source
+        if maker.holds_records and (sentence := maker.recognise_content(folder, found)) is not None:
+            return name, sentence
+    return None

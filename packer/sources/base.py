@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
@@ -55,6 +55,14 @@ class Provenance:
     asked: Mapping[str, Any]
 
 
+class Extent(NamedTuple):
+    """Where a record lies: the relative path of its file, the first of its bytes there, and how many they are."""
+
+    name: str
+    offset: int
+    size: int
+
+
 class Source(ABC):
     """Base of all sources; see the module's contract."""
 
@@ -69,6 +77,7 @@ class Source(ABC):
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
+    holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
     follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.source_root
 
@@ -115,6 +124,23 @@ class Source(ABC):
     @abstractmethod
     def files(self, index: int) -> tuple[Path, ...]:
         """Every file that `source[index]` reads, the main one first."""
+
+    def extent(self, index: int) -> Extent | None:
+        """Where the sample's record lies in its file; None where its files hold nothing else."""
+        return None
+
+    def where(self, index: int, path: str | None = None) -> str:
+        """What a message names a sample by: the file, of one of its fields if given as the field `files` has it."""
+        return str(self.files(index)[0] if path is None else self.original(path))
+
+    def content(self, index: int, name: str, path: str) -> Any:
+        """What lies in the source where a pack's field `files` names `path` for a field, to compare with; BadInput."""
+        return self.read(path)
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """As `recognise` of the module, by the first bytes of the files; for those that hold records."""
+        return None
 
     @abstractmethod
     def stem(self, index: int) -> Path:

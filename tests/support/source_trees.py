@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from tests.support import foreign_files
+
 HASH_32 = "1d0a4c5e6b7f8899aabbccddeeff0011"
 HASH_31 = "2f486fc43af412df22ebff72a57eff4"
 NAN_RECTANGLE = "NaN NaN \n256 313 \n277 313 \nNaN NaN\n"
@@ -144,7 +146,35 @@ def image_folder(root: Path) -> Path:
     )
 
 
-BUILDERS: dict[str, Callable[[Path], Path]] = {"cornell": cornell, "folder": image_folder, "jacquard": jacquard}
+def tfrecord_shards(root: Path) -> Path:
+    """Two TFRecord files, one with its index: pictures of two kinds, a label, a text, a list of any length."""
+    shards = []
+    for shard in range(2):
+        records = []
+        for number in range(3):
+            features = {
+                "image/encoded": foreign_files.bytes_list(picture(9 * shard + number, suffix=(".jpg", ".png")[shard])),
+                "image/class/label": foreign_files.int64_list([number - 1]),
+                "image/filename": foreign_files.bytes_list(f"ünï {number}.jpg".encode()),
+                "box": foreign_files.float_list([0.5, float("nan")][: number % 3]),
+            }
+            records.append(foreign_files.example(features))
+        shards.append(records)
+    files = {
+        "train-00000-of-00002.tfrecord": foreign_files.tfrecord(shards[0]),
+        "train-00001-of-00002.tfrecord": foreign_files.tfrecord(shards[1]),
+        "train-00001-of-00002.tfrecord.idx": foreign_files.tfrecord_index(shards[1]),
+        "README.md": "of no record",
+    }
+    return write(root, files)
+
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "cornell": cornell,
+    "folder": image_folder,
+    "jacquard": jacquard,
+    "tfrecord": tfrecord_shards,
+}
 
 
 def photos(root: Path, count: int = 12, *, classes: int = 3, height: int = 24, width: int = 32) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._parse.source_root import SourceRoot
 
 
 class AddedFields(ABC):
@@ -50,6 +51,7 @@ class DerivedSource(base.Source):
         self.kind = source.kind
         self.root = source.root
         self.follow_links = source.follow_links
+        self.holds_records = source.holds_records
         self.outside = (*source.outside, *addition.outside)
         self.schema = Schema((*source.schema, *addition.fields))
         self.notes = [*source.notes, note]
@@ -82,6 +84,16 @@ class DerivedSource(base.Source):
     def files(self, index: int) -> tuple[Path, ...]:
         row = self._row(index)
         return (*self._source.files(row), *self._addition.files(self._source, row))
+
+    def extent(self, index: int) -> base.Extent | None:
+        return self._source.extent(self._row(index))
+
+    def where(self, index: int, path: str | None = None) -> str:
+        return self._source.where(self._row(index), path) if self.holds_records else super().where(index, path)
+
+    @property
+    def folder(self) -> SourceRoot:
+        return self._source.folder
 
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))

@@ -52,17 +52,24 @@ class SourceRoot:
             finally:
                 os.close(descriptor)
 
-    def start(self, name: str, count: int) -> bytes:
-        """The first bytes of the regular file at this relative path, at most so many; raises LeadsOut, BadInput."""
+    def open(self, name: str) -> int:
+        """A descriptor of the regular file at this relative path; the caller closes it. Raises LeadsOut, BadInput."""
         path = self.root / name
         with _reading(path):
             descriptor = self._open(name)
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise _no_file(path)
-                return os.read(descriptor, count)
-            finally:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
+                raise _no_file(path)
+        return descriptor
+
+    def start(self, name: str, count: int) -> bytes:
+        """The first bytes of the regular file at this relative path, at most so many; raises LeadsOut, BadInput."""
+        descriptor = self.open(name)
+        try:
+            with _reading(self.root / name):
+                return os.read(descriptor, count)
+        finally:
+            os.close(descriptor)
 
     def status(self, name: str) -> os.stat_result:
         """What the system says of the file at this relative path, links followed; raises LeadsOut, BadInput."""

@@ -1,0 +1,1 @@
+"""What the sources share whose samples are records in large files."""

@@ -1,0 +1,115 @@
+"""tf.train.Example: one record of a TFRecord file, as lists of bytes, floats or whole numbers by name.
+
+Layout (tensorflow/core/example/example.proto and feature.proto, numbers of fields):
+    Example          1 Features
+    SequenceExample  1 Features, the context; 2 FeatureLists
+    Features         1 entries of a map: 1 name, 2 Feature
+    FeatureLists     1 entries of a map: 1 name, 2 FeatureList, which has 1 Feature, once per step
+    Feature          one of: 1 BytesList, 2 FloatList, 3 Int64List; each has 1 values, numbers packed or one by one
+As of any message, fields come in any order, unknown ones are skipped, of two that exclude each other the last counts.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+from packer.sources._records import protobuf
+
+Numbers = npt.NDArray[np.float32] | npt.NDArray[np.int64]
+Values = list[bytes] | Numbers
+_Value = TypeVar("_Value")
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """features: by name. lists: of a SequenceExample, the features of each step by name."""
+
+    features: dict[str, Values]
+    lists: dict[str, list[Values]]
+
+
+def parse(record: bytes) -> Example:
+    """Raises BadInput for bytes that are no such message."""
+    features: dict[str, Values] = {}
+    lists: dict[str, list[Values]] = {}
+    for number, content in _messages(memoryview(record)):
+        if number == 1:
+            features |= dict(_map(content, _feature))
+        elif number == 2:
+            lists |= dict(_map(content, _feature_list))
+    return Example(features, lists)
+
+
+def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Number and content of the fields that are messages, texts or bytes."""
+    for number, _, content in protobuf.fields(message):
+        if isinstance(content, memoryview):
+            yield number, content
+
+
+def _map(message: memoryview, read: Callable[[list[memoryview]], _Value]) -> Iterator[tuple[str, _Value]]:
+    for number, entry in _messages(message):
+        if number != 1:
+            continue
+        name, parts = "", list[memoryview]()
+        for part, content in _messages(entry):
+            if part == 1:
+                name = _text(content)
+            elif part == 2:
+                parts.append(content)
+        yield name, read(parts)
+
+
+def _text(content: memoryview) -> str:
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"no sound message: the name {bytes(content[:40])!r} of a feature is no UTF-8") from error
+
+
+def _feature_list(parts: list[memoryview]) -> list[Values]:
+    return [_feature([content]) for part in parts for number, content in _messages(part) if number == 1]
+
+
+def _feature(parts: list[memoryview]) -> Values:
+    """A feature that stands in several pieces is their sum; one without a list is empty."""
+    kind, lists = _BYTES_LIST, list[memoryview]()
+    for part in parts:
+        for number, content in _messages(part):
+            if number not in (_BYTES_LIST, _FLOAT_LIST, _INT64_LIST):
+                continue
+            if number != kind:
+                kind, lists = number, []
+            lists.append(content)
+    if kind == _FLOAT_LIST:
+        return _floats(lists)
+    if kind == _INT64_LIST:
+        return _integers(lists)
+    return [bytes(content) for inner in lists for number, content in _messages(inner) if number == 1]
+
+
+def _floats(lists: list[memoryview]) -> Numbers:
+    pieces = []
+    for number, kind, content in (field for inner in lists for field in protobuf.fields(inner)):
+        if number == 1 and kind in (protobuf.BYTES, protobuf.FIXED32) and isinstance(content, memoryview):
+            if len(content) % 4:
+                raise BadInput(f"no sound message: a list of floats of {len(content)} bytes")
+            pieces.append(np.frombuffer(content, "<f4").astype(np.float32))
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+
+
+def _integers(lists: list[memoryview]) -> Numbers:
+    pieces: list[npt.NDArray[np.int64]] = []
+    for number, kind, content in (field for inner in lists for field in protobuf.fields(inner)):
+        if number != 1:
+            continue
+        if isinstance(content, int):
+            pieces.append(np.asarray([protobuf.signed(content)], np.int64))
+        elif kind == protobuf.BYTES:
+            pieces.append(protobuf.packed_varints(content))
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)

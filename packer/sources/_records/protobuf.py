@@ -1,0 +1,72 @@
+"""protobuf: the fields of one encoded message, without a schema compiler; unknown fields are the caller's to skip.
+
+Wire format: a tag, varint `number << 3 | type`, then a varint (type 0), 8 bytes (1), a length and as many bytes (2), or
+4 bytes (5). Source: protobuf.dev/programming-guides/encoding. Groups (3, 4) are in no message that is read here.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_MOST_NUMBER = (1 << 29) - 1
+_SIZES = {FIXED64: 8, FIXED32: 4}
+
+
+def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Number, type and content of each field in order: a varint as an int, all others as a slice; raises BadInput."""
+    at, end = 0, len(message)
+    while at < end:
+        tag, at = varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if not 1 <= number <= _MOST_NUMBER:
+            raise BadInput(f"no sound message: field number {number} at byte {at}")
+        if kind == VARINT:
+            value, at = varint(message, at)
+            yield number, kind, value
+            continue
+        if kind == BYTES:
+            size, at = varint(message, at)
+        elif kind in _SIZES:
+            size = _SIZES[kind]
+        else:
+            raise BadInput(f"no sound message: wire type {kind} at byte {at}")
+        if size > end - at:
+            raise BadInput(f"no sound message: a field of {size} bytes at byte {at}, {end - at} are there")
+        yield number, kind, message[at : at + size]
+        at += size
+
+
+def varint(message: memoryview, at: int) -> tuple[int, int]:
+    """The unsigned number of at most 64 bits that begins there, and where it ends; raises BadInput."""
+    value = shift = 0
+    for place in range(at, min(at + 10, len(message))):
+        byte = message[place]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+        shift += 7
+    raise BadInput(f"no sound message: a number at byte {at} does not end")
+
+
+def signed(value: int, bits: int = 64) -> int:
+    """What a varint says of an int32 or int64 field: two's complement in its low bits."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def packed_varints(content: memoryview) -> npt.NDArray[np.int64]:
+    """The numbers of a packed int64 list; raises BadInput."""
+    data = np.frombuffer(content, np.uint8)
+    if not len(data):
+        return np.zeros(0, np.int64)
+    ends = np.flatnonzero(data < 128)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    if not len(ends) or ends[-1] != len(data) - 1 or (ends - starts).max() > 9:
+        raise BadInput("no sound message: a list of numbers that does not end where it should")
+    places = (np.arange(len(data)) - np.repeat(starts, ends - starts + 1)).astype(np.uint64)
+    parts = (data & 127).astype(np.uint64) << (places * np.uint64(7))
+    return np.add.reduceat(parts, starts).astype(np.int64)

@@ -1,0 +1,141 @@
+"""Record fields: which entry of a record becomes which field, as the user says it or as a few records suggest.
+
+The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`; where samples
+differ in what they call it, `image=jpg;png`. An entry is a feature of a tf.train.Example, or a suffix in a tar file.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images import sniff
+from packer.schema import KEY, MOST_PIXELS, Field
+
+KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
+_TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
+
+
+@dataclass(frozen=True)
+class RecordField:
+    """name: of the field. entries: what a record may call it. kind: one of KINDS; None where the records tell.
+
+    dtype: of numbers, once it is known.
+    """
+
+    name: str
+    entries: tuple[str, ...]
+    kind: str | None = None
+    dtype: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "RecordField":
+        """From what the user types; raises InvalidRequest."""
+        name, equals, rest = text.partition("=")
+        entry, colon, kind = rest.rpartition(":")
+        if not colon or kind not in KINDS:
+            entry, kind = rest, ""
+        entries = tuple(entry.split(";"))
+        if not equals or not all(entries):
+            raise InvalidRequest(
+                f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
+                f"image=image/encoded; kinds are {', '.join(KINDS)}"
+            )
+        if name in _TAKEN:
+            raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
+        return cls(name, entries, kind or None)
+
+    def shown(self) -> str:
+        """As the user would type it."""
+        return f"{self.name}={';'.join(self.entries)}" + (f":{self.kind}" if self.kind else "")
+
+    @property
+    def field(self) -> Field:
+        """As the schema has it; raises InvalidRequest for a name that no field can have."""
+        if self.kind == "number":
+            return Field(self.name, "number", "number", dtype=self.dtype, shape=())
+        if self.kind == "numbers":
+            return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=(None,))
+        codec = self.kind if self.kind in ("text", "json") else "encoded"
+        return Field(self.name, self.kind or "bytes", codec)
+
+    def with_dtype(self, dtype: str) -> "RecordField":
+        """The same for numbers of that type."""
+        return replace(self, dtype=dtype)
+
+
+def parse_fields(texts: Sequence[str]) -> list[RecordField]:
+    """All fields that the user asks for; raises InvalidRequest, also where two have one name."""
+    found = [RecordField.parse(text) for text in texts]
+    names = [field.name for field in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"option features: the field {twice[0]!r} stands there twice; rename one")
+    return found
+
+
+def field_name(entry: str, taken: Sequence[str]) -> str:
+    """A name for the field of an entry: its letters and digits."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", entry).strip("_")[:48]
+    if not name or not name[0].isalpha():
+        name = f"x_{name}".rstrip("_")
+    if name in _TAKEN:
+        name = f"{name}_"
+    number, found = 2, name
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def kind_of_bytes(values: Sequence[bytes]) -> str:
+    """What some values of one entry are: image or depth for pictures, text for UTF-8 without control characters."""
+    kinds = {_picture_kind(value) for value in values}
+    if len(kinds) == 1 and (kind := kinds.pop()):
+        return kind
+    if all(_is_text(value) for value in values) and any(values):
+        return "text"
+    return "bytes"
+
+
+def decoded(field: RecordField, data: bytes) -> Any:
+    """The value that the bytes of an entry are: a str for text, what JSON holds, else the bytes; raises BadInput."""
+    if field.kind not in ("text", "json"):
+        return data
+    try:
+        text = data.decode("utf-8")
+        return text if field.kind == "text" else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"field {field.name!r}: {data[:20]!r} is no {'UTF-8' if field.kind == 'text' else 'JSON'}; say "
+            f"{field.name}=...:bytes in --features"
+        ) from error
+
+
+def _picture_kind(data: bytes) -> str | None:
+    try:
+        found = sniff(data, MOST_PIXELS)
+    except DamagedImage:
+        return None
+    is_depth = found.channels == 1 and found.dtype in ("uint16", "float32", "float64")
+    return "depth" if is_depth else "image"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in "\n\r\t" for character in text)
+
+
+def number_of(values: Any, name: str) -> Any:
+    """The one number of a list; raises BadInput where it has another length."""
+    if len(values) != 1:
+        raise BadInput(
+            f"field {name!r}: expected one number, found {len(values)}; say {name}=...:numbers in --features"
+        )
+    return np.asarray(values)[0]

@@ -1,0 +1,221 @@
+"""Record files: pieces of some large files, by file, offset and size.
+
+Each thread keeps the file open that it read from last, so that records which follow each other cost one pread(2) each,
+and is asked for again once per file; nothing is mapped, so that a file that is cut meanwhile is an error and no
+signal. Pickled, it is names alone.
+A file that is compressed with gzip or zlib is read through `_Unpacked`: offsets count its unpacked bytes.
+"""
+
+import os
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packer.errors import BadInput
+from packer.sources._parse.source_root import SourceRoot
+
+_POINTER = b"version https://git-lfs.github.com/spec/v1"
+_WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at
+_BLOCK_BYTES = 16 << 20  # of unpacked bytes between two places to begin at again
+_BLOCKS = 4  # kept unpacked
+_INPUT_BYTES = 1 << 18
+_EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, as the first bytes say
+
+
+def is_pointer(start: bytes) -> bool:
+    """Whether a file that begins so only stands for one that git-lfs has not fetched."""
+    return start.startswith(_POINTER)
+
+
+def check_no_pointer(start: bytes, path: Path) -> None:
+    """Raise BadInput for what git-lfs left in the place of a file."""
+    if is_pointer(start):
+        raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """One file as it was listed. name: relative path. size: bytes on disk. is_packed: by gzip or zlib."""
+
+    name: str
+    size: int
+    is_packed: bool = False
+
+
+class RecordFiles:
+    """Reads pieces of files below a folder; shared by threads."""
+
+    def __init__(self, folder: SourceRoot, files: Sequence[RecordFile]) -> None:
+        self._folder = folder
+        self.files = tuple(files)
+        self._begin()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_folder": self._folder, "files": self.files}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._mine = threading.local()
+        self._unpacked: dict[int, _Unpacked] = {}
+        self._lock = threading.Lock()
+
+    def path(self, number: int) -> Path:
+        """Where a file lies."""
+        return self._folder.root / self.files[number].name
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """So many bytes; raises BadInput where the file cannot be read, or has changed since it was listed."""
+        file = self.files[number]
+        if file.is_packed:
+            with self._lock:
+                if number not in self._unpacked:
+                    self._unpacked.clear()  # one at a time: files are read one after the other
+                    self._unpacked[number] = _Unpacked(OpenFile(self._folder, file.name, size=file.size))
+                data = self._unpacked[number].read(offset, size)
+        else:
+            last: tuple[int, OpenFile] | None = getattr(self._mine, "last", None)
+            if last is None or last[0] != number:
+                self._mine.last = last = (number, OpenFile(self._folder, file.name, size=file.size))
+            data = last[1].read(offset, size)
+        if len(data) != size:
+            raise BadInput(
+                f"{self.path(number)}: ends at byte {offset + len(data)}, a record goes on to {offset + size}; it "
+                "changed while it was read, run again"
+            )
+        return data
+
+
+class OpenFile:
+    """A regular file that is read by offset; closed when nobody has it any more."""
+
+    def __init__(self, folder: SourceRoot, name: str, *, size: int | None = None) -> None:
+        """size: that it must have. Raises BadInput where it cannot be read or has another."""
+        self.path = folder.root / name
+        self._descriptor = -1
+        self._descriptor = folder.open(name)
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        if size not in (None, self.size):
+            raise BadInput(
+                f"{self.path}: changed since it was listed: it has {self.size} bytes, expected {size}; run again"
+            )
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file; raises BadInput."""
+        try:
+            data = os.pread(self._descriptor, size, offset)
+            while len(data) < size and (more := os.pread(self._descriptor, size - len(data), offset + len(data))):
+                data += more
+        except OSError as error:
+            raise BadInput(f"{self.path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+        return data
+
+
+class HeaderReader:
+    """Short pieces of a file in rising order, such as the headers of records; reads ahead a little."""
+
+    def __init__(self, file: "OpenFile | _Unpacked") -> None:
+        self._file = file
+        self._start = 0
+        self._window = b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file; raises BadInput."""
+        at = offset - self._start
+        if at < 0 or at + size > len(self._window):
+            self._start, self._window = offset, self._file.read(offset, max(size, _WINDOW_BYTES))
+            at = 0
+        return self._window[at : at + size]
+
+
+class _Unpacked:
+    """The bytes of a gzip or zlib file, by offset.
+
+    It can be unpacked from its beginning only. The state of the decoder is kept every 16 MiB (40 KB each), to begin at
+    again, and so are the blocks that were read last.
+    """
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._states = [(0, zlib.decompressobj(_EITHER))]  # place in the file, and the decoder there
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes, fewer at the end; raises BadInput."""
+        pieces = []
+        while size > 0:
+            number, at = divmod(offset, _BLOCK_BYTES)
+            piece = self._block(number)[at : at + size]
+            if not piece:
+                break
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def _block(self, number: int) -> bytes:
+        if number in self._blocks:
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+        while len(self._states) <= number:
+            last = len(self._states) - 1
+            if len(self._unpack(last)) < _BLOCK_BYTES:
+                return b""
+        return self._unpack(number)
+
+    def _unpack(self, number: int) -> bytes:
+        """A block, kept, and the state behind it."""
+        place, state = self._states[number]
+        decoder = state.copy()
+        pieces: list[bytes] = []
+        missing = _BLOCK_BYTES
+        while missing:
+            if decoder.eof:  # another member may follow
+                left = decoder.unused_data + self._file.read(place, 1)
+                if not left:
+                    break
+                place -= len(decoder.unused_data)
+                decoder = zlib.decompressobj(_EITHER)
+            given = decoder.unconsumed_tail
+            if not given:
+                given = self._file.read(place, _INPUT_BYTES)
+                place += len(given)
+            try:
+                piece = decoder.decompress(given, missing)
+            except zlib.error as error:
+                raise BadInput(f"{self._file.path}: damaged: {error}; get the file again") from error
+            if not piece and not given and not decoder.eof:
+                raise BadInput(f"{self._file.path}: is cut: its compressed data does not end; get the file again")
+            pieces.append(piece)
+            missing -= len(piece)
+        block = b"".join(pieces)
+        if not missing and len(self._states) == number + 1:
+            self._states.append((place, decoder))
+        self._blocks[number] = block
+        if len(self._blocks) > _BLOCKS:
+            self._blocks.popitem(last=False)
+        return block
+
+
+def open_records(folder: SourceRoot, name: str, *, is_packed: bool = False) -> "tuple[OpenFile, OpenFile | _Unpacked]":
+    """A file, and its bytes as records lie in them."""
+    file = OpenFile(folder, name)
+    return file, _Unpacked(file) if is_packed else file
+
+
+def is_packed(start: bytes) -> bool:
+    """Whether a file that begins so is compressed with gzip, or with zlib as TFRecord's other choice is."""
+    return start[:2] == b"\x1f\x8b" or (
+        len(start) > 1 and start[0] & 15 == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2], "big") % 31 == 0
+    )

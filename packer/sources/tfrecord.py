@@ -1,0 +1,319 @@
+"""TFRecord: files of tf.train.Example, as TensorFlow, vahidk's tfrecord and DALI read them; neither is needed.
+
+Fields: key (the number of the record in its file, behind the file's name where there are several), and one for each
+feature that `features` names, else for those that a few records suggest, which are shown as such an option: pictures,
+texts and bytes as they are, one number or a list of them (`image/encoded` is called image, `image/class/label` label).
+Layout of a record (tensorflow/core/lib/io/record_writer.h), little-endian:
+    u64 length, u32 masked crc32c of these 8 bytes, the Example, u32 masked crc32c of it
+The first checksum is compared when files are listed, the second whenever a record is read. An index beside a file
+(`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is taken where it covers the file without a gap;
+otherwise the records are walked. A file that is compressed with gzip or zlib is walked unpacked.
+"""
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.sources import base
+from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.source_root import SourceRoot
+from packer.sources._records import example
+from packer.sources._records.crc32c import masked_crc32c
+from packer.sources._records.record_fields import (
+    RecordField,
+    decoded,
+    field_name,
+    kind_of_bytes,
+    number_of,
+    parse_fields,
+)
+from packer.sources._records.record_files import (
+    HeaderReader,
+    RecordFile,
+    check_no_pointer,
+    is_packed,
+    is_pointer,
+    open_records,
+)
+from packer.sources._records.record_source import RecordSource
+
+SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
+_NAME = re.compile(
+    r"\.(?:tfrecords?|tfrec|records?)(?:[-._]\d+(?:-of-\d+)?)?(?:\.(?:gz|gzip|zlib))?$|-\d{5}-of-\d{5}(?:\.gz)?$", re.I
+)
+_INDEXES = (".idx", ".tfindex", ".index")
+_HEAD = struct.Struct("<QI")
+_FRAME_BYTES = 16  # of a record, besides its data
+_MOST_BYTES = 1 << 30  # of one record
+_START_BYTES = 64
+_USUAL = {"image/encoded": "image", "image/class/label": "label", "image_raw": "image", "jpg": "image", "png": "image"}
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """None: the content tells, see recognise_content."""
+    return None
+
+
+class Source(RecordSource):
+    """One TFRecord file, or a folder of them."""
+
+    kind = "tfrecord"
+    noun = "TFRecord file"
+
+    def __init__(
+        self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
+    ) -> None:
+        """Find every record.
+
+        features: FIELD=FEATURE or FIELD=FEATURE:KIND each (packer.sources._records.record_fields); none for all that a
+            few records have in common.
+        layout: `split`: files named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
+        follow_links: whether links out of the folder are followed.
+        Raises InvalidRequest where there is no TFRecord file and for a feature that no record has, BadInput for what
+        git-lfs left and for data that do not unpack.
+        """
+        asked = parse_fields(features)
+        names = self._open(root, follow_links=follow_links, layout=layout)
+        chosen = names if root.is_file() else [name for name in names if _NAME.search(name)]
+        files: list[RecordFile] = []
+        self._tables: list[str] = []
+        for name in chosen:
+            files.append(self._list(name, len(files), names))
+        if not len(self) and not self.unread:
+            raise self._none_found(names, "names that end in .tfrecord, with at least one record")
+        taken = {*chosen, *self._tables}
+        self._take(files)
+        self._fields = self._settled_fields(asked)
+        self._settle([field.field for field in self._fields], [name for name in names if name not in taken])
+        self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), 'TFRecord file')}")
+        said = ",".join(field.shown() for field in self._fields)
+        how = "as asked" if asked else "guessed from a few records; --features says it otherwise"
+        self.notes.append(f"--features {shown(said)} ({how})")
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """How many files there are, if the first of them begins with a record."""
+        chosen = names if len(names) == 1 else [name for name in names if _NAME.search(name)]
+        for name in chosen:
+            start = folder.start(name, _START_BYTES)
+            if (
+                (is_pointer(start) and _NAME.search(name))
+                or _begins(start)
+                or (is_packed(start) and _NAME.search(name))
+            ):
+                return f"TFRecord: {counted(len(chosen), 'file')}"
+            if start:
+                return None
+        return None
+
+    # ---- finding records
+
+    def _list(self, name: str, number: int, names: Sequence[str]) -> RecordFile:
+        start = self.folder.start(name, _START_BYTES)
+        check_no_pointer(start, self.folder.root / name)
+        packed = is_packed(start) and not _begins(start)
+        on_disk, file = open_records(self.folder, name, is_packed=packed)
+        for index in _index_names(name):
+            if (
+                not packed
+                and (index in names or self._is_beside(index))
+                and self._take_index(index, number, on_disk.size)
+            ):
+                break
+        else:
+            self._walk(HeaderReader(file), name, number, size=None if packed else on_disk.size)
+        return RecordFile(name, on_disk.size, packed)
+
+    def _is_beside(self, name: str) -> bool:
+        """Whether an index lies beside a file that the user named alone."""
+        return self.root.is_file() and (self.folder.root / name).is_file()
+
+    def _take_index(self, name: str, number: int, size: int) -> bool:
+        """Take the records of an index; False where it does not cover the file."""
+        try:
+            lines = self.folder.read(name).decode("ascii").splitlines()
+            pairs = [(int(first), int(second)) for first, second in (line.split() for line in lines if line.strip())]
+        except ValueError:
+            pairs = []
+        at = 0
+        for offset, length in pairs:
+            if offset != at or not _FRAME_BYTES <= length <= _MOST_BYTES:
+                break
+            at += length
+        if at != size or not pairs:
+            self.notes.append(f"{shown(name)}: does not cover its file: not used, the records were found anew")
+            return False
+        for offset, length in pairs:
+            self._add(number, offset, length)
+        self._tables.append(name)
+        return True
+
+    def _walk(self, file: HeaderReader, name: str, number: int, *, size: int | None) -> None:
+        """Find the records of a file up to its end, or to the first bytes that are none. size: None where unknown."""
+        at = records = 0
+        while head := file.read(at, _HEAD.size):
+            where = f"record {records} at byte {at}"
+            if len(head) < _HEAD.size:
+                self._end(name, at, f"{where} is cut", is_cut=True)
+                return
+            length, crc = _HEAD.unpack(head)
+            if masked_crc32c(head[:8]) != crc or length > _MOST_BYTES - _FRAME_BYTES:
+                self._end(name, at, f"{where} does not begin as one: its length is damaged", is_cut=False)
+                return
+            after = at + _FRAME_BYTES + length
+            if len(file.read(after - 4, 4)) < 4 if size is None else after > size:
+                self._end(
+                    name, at, f"{where} is cut: it has {length} bytes of data, which go on behind the end", is_cut=True
+                )
+                return
+            self._add(number, at, after - at)
+            at = after
+            records += 1
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.folder.root / name for name in self._tables)
+
+    # ---- what records hold
+
+    def _settled_fields(self, asked: Sequence[RecordField]) -> list[RecordField]:
+        found: dict[str, list[Any]] = {}
+        looked = 0
+        damaged: list[str] = []
+        for index, record in self._probes():
+            try:
+                values = _entries(example.parse(self._data(index, record)))
+            except BadInput as error:
+                damaged.append(error.message)
+                continue
+            looked += 1
+            for name, value in values.items():
+                found.setdefault(name, []).append(value)
+        if not looked:
+            raise BadInput(f"{damaged[0] if damaged else self.root}: no record can be read; get the files again")
+        wanted = list(asked)
+        if not asked:
+            wanted = self._guessed(found, looked)
+        for field in asked:
+            if field.entries[0] not in found:
+                raise InvalidRequest(
+                    f"option features: no feature {field.entries[0]!r} in the records looked at; there are: "
+                    f"{listed(sorted(found)) or 'none'}"
+                )
+        settled = [_with_kind(field, found[field.entries[0]], looked) for field in wanted]
+        pictures = [field for field in settled if field.kind == "image"]
+        if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
+            settled[settled.index(pictures[0])] = replace(pictures[0], name="image")
+        return settled
+
+    def _guessed(self, found: Mapping[str, list[Any]], looked: int) -> list[RecordField]:
+        fields: list[RecordField] = []
+        usual = {_USUAL[name]: name for name in reversed(_USUAL) if name in found}
+        named = {name: field for field, name in sorted(usual.items())}
+        order = list(named)
+        left: list[str] = []
+        for name in [*order, *sorted(name for name in found if name not in named)]:
+            values = found[name]
+            is_bytes = isinstance(values[0], list)
+            if not name or (is_bytes and (len(values) < looked or any(len(value) != 1 for value in values))):
+                left.append(name)
+                continue
+            taken = [field.name for field in fields]
+            fields.append(RecordField(named.get(name) or field_name(name, taken), (name,)))
+        if left:
+            self.notes.append(
+                f"features left out, since not every record has one value: {listed(left)}; --features takes some"
+            )
+        if not fields:
+            raise InvalidRequest(f"{shown(str(self.root))}: the records have no feature that can be packed")
+        return fields
+
+    def _data(self, index: int, record: bytes) -> bytes:
+        """The Example of a frame; raises BadInput where its checksums say that it is damaged."""
+        length, crc = _HEAD.unpack_from(record)
+        if length != len(record) - _FRAME_BYTES or masked_crc32c(record[:8]) != crc:
+            raise BadInput(f"{self.where(index)}: no record begins there; the file changed or its index is another's")
+        data = record[_HEAD.size : -4]
+        (stored,) = struct.unpack_from("<I", record, len(record) - 4)
+        if masked_crc32c(data) != stored:
+            raise BadInput(
+                f"{self.where(index)}: damaged: masked crc32c {masked_crc32c(data):08x}, the file says {stored:08x}; "
+                "get the file again, or --on-error skip leaves the record out"
+            )
+        return data
+
+    def _values(self, index: int, record: bytes) -> base.Sample:
+        try:
+            entries = _entries(example.parse(self._data(index, record)))
+            return {field.name: _value(field, entries) for field in self._fields}
+        except BadInput as error:
+            where = self.where(index)
+            raise BadInput(error.message if error.message.startswith(where) else f"{where}: {error.message}") from error
+
+
+def _begins(start: bytes) -> bool:
+    """Whether a file begins with a record."""
+    if len(start) < _HEAD.size:
+        return False
+    return bool(masked_crc32c(start[:8]) == _HEAD.unpack_from(start)[1])
+
+
+def _index_names(name: str) -> list[str]:
+    stem = str(PurePosixPath(name).with_suffix(""))
+    return [f"{path}{suffix}" for path in (name, stem) for suffix in _INDEXES]
+
+
+def _entries(found: example.Example) -> dict[str, Any]:
+    """Features by name, and of a SequenceExample the numbers of all steps, one after the other."""
+    steps = {}
+    for name, values in found.lists.items():
+        arrays = [value for value in values if not isinstance(value, list)]
+        if arrays and len(arrays) == len(values) and len({array.dtype for array in arrays}) == 1:
+            steps[name] = np.concatenate(arrays)
+    there = {name: value for name, value in found.features.items() if not isinstance(value, list) or value}
+    return {**steps, **there}
+
+
+def _with_kind(field: RecordField, values: Sequence[Any], looked: int) -> RecordField:
+    """The field with the kind that the values have, where the user did not say it; raises InvalidRequest."""
+    are_bytes = {isinstance(value, list) for value in values}
+    numeric = field.kind in ("number", "numbers")
+    if len(are_bytes) > 1 or (field.kind and numeric == are_bytes.pop()):
+        raise InvalidRequest(
+            f"option features: {field.shown()}: {field.entries[0]} holds {'bytes' if numeric else 'numbers'}"
+        )
+    first = values[0]
+    if isinstance(first, list):
+        kind = field.kind or kind_of_bytes([data for value in values for data in value[:1]])
+        return RecordField(field.name, field.entries, kind)
+    dtypes = {value.dtype.name for value in values}
+    is_one = len(values) == looked and all(len(value) == 1 for value in values)
+    kind = field.kind or ("number" if is_one else "numbers")
+    return RecordField(field.name, field.entries, kind, "int64" if dtypes == {"int64"} else "float32")
+
+
+def _value(field: RecordField, entries: Mapping[str, Any]) -> Any:
+    """The field of one record; raises BadInput where it does not hold it so."""
+    name = field.entries[0]
+    if field.kind in ("number", "numbers"):
+        found = entries.get(name)
+        if found is None:
+            found = np.zeros(0, field.dtype)
+        if isinstance(found, list) or found.dtype != field.dtype:
+            raise BadInput(f"feature {name!r}: expected {field.dtype} numbers, found {_type_of(found)}")
+        return number_of(found, field.name) if field.kind == "number" else found
+    found = entries.get(name)
+    if not isinstance(found, list) or len(found) != 1:
+        raise BadInput(f"feature {name!r}: expected one value of bytes, found {_type_of(found)}")
+    return decoded(field, found[0])
+
+
+def _type_of(found: Any) -> str:
+    if found is None:
+        return "none"
+    return counted(len(found), "value") + (" of bytes" if isinstance(found, list) else f" of {found.dtype}")

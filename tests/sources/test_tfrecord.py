@@ -1,0 +1,526 @@
+"""TFRecord: what is read of other tools' bytes, and what is said of files that are none, cut or damaged."""
+
+import gzip
+import os
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.pack import manifest
+from packer.sources._records import example as examples
+from packer.sources._records import record_files
+from packer.sources._records.crc32c import crc32c, masked_crc32c
+from packer.sources.tfrecord import Source
+from packer.system.parallel import ordered_map
+from tests.support.foreign_files import (
+    bytes_list,
+    delimited,
+    example,
+    float_list,
+    int64_list,
+    tfrecord,
+    tfrecord_frame,
+    tfrecord_index,
+    varint,
+)
+from tests.support.source_trees import encoded, picture, tfrecord_shards, tree, write
+
+# of the layout's description: {'image/encoded': ff d8, 'image/class/label': -1}
+GOLDEN = (
+    "40000000000000002817f4950a3e0a170a0d696d6167652f656e636f64656412060a040a02ffd80a230a11696d6167652f636c6173732f6c61"
+    "62656c120e1a0c0a0affffffffffffffffff01edfb7d8c"
+)
+# written by tfrecord 1.14.6, with the index that its tfrecord2idx makes
+WRITTEN = (
+    "5c00000000000000c9cdf98f0a5a0a190a0573636f72651210120e0a0c0000003f0000c07f000080bf0a230a11696d6167652f636c6173732f"
+    "6c6162656c120e1a0c0a0afdffffffffffffffff010a180a0d696d6167652f656e636f64656412070a050a03ffd8ff73833ff64d0000000000"
+    "00003d63d4a60a4b0a110a0573636f7265120812060a04000000400a1f0a11696d6167652f636c6173732f6c6162656c120a1a080a06808080"
+    "8080200a150a0d696d6167652f656e636f64656412040a020a0089e020d4"
+)
+WRITTEN_INDEX = "0 108\n108 93\n"
+
+
+def records(count: int = 4) -> list[bytes]:
+    """Examples of a picture and a label."""
+    return [
+        example({"image/encoded": bytes_list(picture(number)), "image/class/label": int64_list([number])})
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of 4 records."""
+    return write(tmp_path, {"a.tfrecord": tfrecord(records())}) / "a.tfrecord"
+
+
+# ---- checksums and messages
+
+
+def test_crc32c_has_the_check_value_of_its_definition() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(b"") == 0
+    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
+    assert crc32c(b"\xff" * 32) == 0x62A8AB43
+
+
+def test_crc32c_of_many_bytes_is_that_of_bit_by_bit() -> None:
+    def slow(data: bytes) -> int:
+        state = 0xFFFFFFFF
+        for byte in data:
+            state ^= byte
+            for _ in range(8):
+                state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+        return state ^ 0xFFFFFFFF
+
+    data = np.random.default_rng(0).integers(0, 256, 9000, np.uint8).tobytes()
+    for size in (1, 63, 255, 256, 257, 319, 320, 321, 640, 1000, 4095, 9000):
+        assert crc32c(data[:size]) == slow(data[:size]), size
+    assert crc32c(memoryview(data)[3:777]) == slow(data[3:777])
+
+
+def test_the_golden_record_is_read_and_written(tmp_path: Path) -> None:
+    golden = bytes.fromhex(GOLDEN)
+    features = {"image/encoded": bytes_list(b"\xff\xd8"), "image/class/label": int64_list([-1])}
+    assert tfrecord_frame(example(features)) == golden
+    source = Source(write(tmp_path, {"g.tfrecord": golden}) / "g.tfrecord")
+    assert source[0] == {"key": "00000000", "image": b"\xff\xd8", "label": -1, "files": {"image": "00000000.image.bin"}}
+
+
+def test_what_another_writer_wrote_is_read_with_and_without_its_index(tmp_path: Path) -> None:
+    root = write(tmp_path, {"g.tfrecord": bytes.fromhex(WRITTEN)})
+    for index in ("", "g.idx", "g.tfindex", "g.tfrecord.index"):
+        if index:
+            write(tmp_path, {index: WRITTEN_INDEX})
+        source = Source(root)
+        assert len(source.tables()) == bool(index)
+        assert [source.value(row, "image") for row in range(2)] == [b"\xff\xd8\xff", b""]
+        assert [int(source.value(row, "label")) for row in range(2)] == [-3, 1 << 40]
+        scores = [source.value(row, "score") for row in range(2)]
+        assert np.array_equal(scores[0], np.float32([0.5, np.nan, -1]), equal_nan=True)
+        assert scores[1].tolist() == [2.0]
+        (root / index).unlink() if index else None
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_lists_are_read_packed_and_one_by_one(packed: bool) -> None:
+    numbers = [0, 1, -1, 127, 128, 300, 2**62, -(2**63), 2**63 - 1]
+    found = examples.parse(
+        example({"a": int64_list(numbers, packed=packed), "b": float_list([1.5, -2], packed=packed)})
+    )
+    assert np.asarray(found.features["a"]).tolist() == numbers
+    assert np.asarray(found.features["b"]).tolist() == [1.5, -2]
+    assert np.asarray(found.features["b"]).dtype == np.float32
+
+
+def test_fields_come_in_any_order_and_unknown_ones_are_skipped() -> None:
+    junk = (
+        varint(9 << 3)
+        + varint(7)
+        + varint(10 << 3 | 1)
+        + bytes(8)
+        + varint(11 << 3 | 5)
+        + bytes(4)
+        + delimited(12, b"x")
+    )
+    entry = junk + delimited(2, junk + bytes_list(b"value")) + delimited(1, b"name") + junk
+    found = examples.parse(junk + delimited(1, junk + delimited(1, entry)) + junk)
+    assert found.features == {"name": [b"value"]}
+
+
+def test_pieces_of_one_message_are_merged_as_protobuf_does() -> None:
+    both = delimited(1, b"n") + delimited(2, bytes_list(b"1")) + delimited(2, bytes_list(b"2"))
+    assert examples.parse(delimited(1, delimited(1, both))).features == {"n": [b"1", b"2"]}
+    other = delimited(1, b"n") + delimited(2, bytes_list(b"1") + int64_list([5]))
+    assert np.asarray(examples.parse(delimited(1, delimited(1, other))).features["n"]).tolist() == [5]
+    twice = delimited(1, delimited(1, b"n") + delimited(2, bytes_list(b"1")))
+    twice += delimited(1, delimited(1, b"n") + delimited(2, bytes_list(b"2")))
+    assert examples.parse(delimited(1, twice)).features == {"n": [b"2"]}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x0a",  # a length that is missing
+        b"\x0a\x05abc",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\x00\x01",  # field number 0
+        b"\x0b",  # a group
+        b"\x09\x01",  # 8 bytes announced
+        b"\xff" * 11,
+        example({"a": delimited(2, delimited(1, b"abc"))}),  # floats of 3 bytes
+        example({"a": delimited(3, delimited(1, b"\xff"))}),  # a varint that does not end
+        example({"a": delimited(3, delimited(1, b"\xff" * 10 + b"\1"))}),  # one of 11 bytes
+        delimited(1, delimited(1, delimited(1, b"\xff\xfe") + delimited(2, bytes_list(b"")))),  # no UTF-8
+    ],
+)
+def test_what_is_no_message_is_refused(record: bytes) -> None:
+    with pytest.raises(BadInput, match="no sound message"):
+        examples.parse(record)
+
+
+def test_the_numbers_of_a_sequence_example_are_read(tmp_path: Path) -> None:
+    steps = b"".join(delimited(1, int64_list([number, number + 1])) for number in (1, 5))
+    record = example({"image": bytes_list(picture(1))}) + delimited(
+        2, delimited(1, delimited(1, b"track") + delimited(2, steps))
+    )
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
+    assert source.value(0, "track").tolist() == [1, 2, 5, 6]
+    assert source.value(0, "image") == picture(1)
+
+
+# ---- which records there are
+
+
+def test_a_file_of_one_record_and_an_index_of_one_line_are_read(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.tfrecord": tfrecord(records(1)), "a.idx": tfrecord_index(records(1))})
+    assert Source(root).value(0, "label") == 0
+
+
+@pytest.mark.parametrize(
+    "index", ["", "0 40\n", "0 1e9\n", "x y\n", "0 16 4\n", "40 40\n", "0 -40\n", "\xff\n", "0 99999999999\n"]
+)
+def test_an_index_that_does_not_fit_is_not_used(tmp_path: Path, index: str) -> None:
+    root = write(tmp_path, {"a.tfrecord": tfrecord(records()), "a.idx": index.encode("latin1")})
+    source = Source(root)
+    assert len(source) == 4
+    assert not source.tables()
+    assert "a.idx: does not cover its file" in "\n".join(source.notes)
+
+
+def test_an_index_that_splits_records_elsewhere_is_found_out(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.tfrecord": tfrecord(records(2))})
+    size = (root / "a.tfrecord").stat().st_size
+    write(root, {"a.idx": f"0 100\n100 {size - 100}\n"})
+    with pytest.raises(BadInput, match="no record begins there"):
+        Source(root)
+
+
+def test_a_tail_that_a_killed_writer_left_is_listed_wherever_it_is_cut(tmp_path: Path) -> None:
+    data = tfrecord(records(3))
+    last = len(tfrecord_frame(records(3)[2]))
+    for missing in range(1, last):
+        root = write(tmp_path, {"a.tfrecord": data[:-missing]})
+        source = Source(root)
+        assert len(source) == 2
+        ((key, reason),) = source.left_out
+        assert key == f"a.tfrecord@{len(data) - last}"
+        assert "record 2" in reason
+        assert "is cut" in reason
+        assert not source.unread
+    write(tmp_path, {"a.tfrecord": data[:-last]})
+    assert (len(Source(tmp_path)), Source(tmp_path).left_out) == (2, [])
+
+
+def test_a_cut_tail_is_listed_in_the_pack(tmp_path: Path) -> None:
+    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records())[:-5]})
+    notes: list[str] = []
+    packer.convert(root, tmp_path / "a.pack", on_note=notes.append)
+    assert len(packer.open(tmp_path / "a.pack")) == 3
+    assert [reason for _, reason in manifest.read(tmp_path / "a.pack").skipped]
+    assert any("record 3" in line and "is cut" in line for line in notes)
+
+
+def test_every_flipped_byte_of_a_record_is_found(tmp_path: Path) -> None:
+    data = tfrecord([example({"image": bytes_list(b"\0\1\2"), "label": int64_list([1])})] * 3)
+    size = len(data) // 3
+    for at in range(size, 2 * size):
+        broken = bytearray(data)
+        broken[at] ^= 0x10
+        source = Source(write(tmp_path, {"a.tfrecord": bytes(broken)}))
+        if at < size + 12:
+            assert (len(source), len(source.unread)) == (1, 1)
+            assert "its length is damaged" in source.unread[0][1]
+        else:
+            with pytest.raises(BadInput, match=f"a.tfrecord: record at byte {size} .*crc32c"):
+                source[1]
+            assert source[0]["label"] == source[2]["label"] == 1
+
+
+def test_damage_ends_a_conversion_unless_it_is_to_be_skipped(tmp_path: Path) -> None:
+    data = bytearray(tfrecord(records()))
+    first = len(tfrecord_frame(records()[0]))
+    data[first + 40] ^= 1
+    root = write(tmp_path / "in", {"a.tfrecord": bytes(data)})
+    with pytest.raises(BadInputs) as caught:
+        packer.convert(root, tmp_path / "a.pack")
+    assert f"record at byte {first}" in caught.value.reasons[0]
+    summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
+    assert (summary.samples, len(summary.skipped)) == (3, 1)
+    data[first] ^= 1  # now its length: what follows is lost
+    write(root, {"a.tfrecord": bytes(data)})
+    with pytest.raises(BadInput, match=r"1 file with bytes that are no record: a.tfrecord: record 1 at byte"):
+        packer.convert(root, tmp_path / "b.pack")
+    summary = packer.convert(root, tmp_path / "b.pack", on_error="skip")
+    assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.tfrecord@{first}"])
+
+
+def test_a_record_of_more_than_a_gibibyte_is_refused(tmp_path: Path) -> None:
+    length = struct.pack("<Q", 1 << 40)
+    source = Source(
+        write(tmp_path, {"a.tfrecord": tfrecord(records(1)) + length + struct.pack("<I", masked_crc32c(length))})
+    )
+    assert len(source.unread) == 1
+
+
+@pytest.mark.parametrize("made", ["gzip", "zlib", "two members"])
+def test_compressed_files_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str) -> None:
+    monkeypatch.setattr(record_files, "_BLOCK_BYTES", 5000)
+    data = tfrecord(records(12))
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "zlib": zlib.compress,
+        "two members": lambda data: gzip.compress(data[:20_001]) + gzip.compress(data[20_001:]),
+    }
+    root = write(tmp_path, {"a.tfrecord.gz": pack[made](data), "a.tfrecord.idx": "0 16\n"})
+    source = Source(root)
+    assert len(source) == 12
+    rows = [5, 11, 0, 3, 3, 10, 1]
+    copy = pickle.loads(pickle.dumps(source))
+    for row, label in zip(rows, ordered_map(lambda row: copy.value(row, "label"), rows, threads=3), strict=True):
+        assert (int(label), source.value(row, "image")) == (row, picture(row))
+
+
+def test_a_compressed_file_that_is_cut_or_damaged_is_refused(tmp_path: Path) -> None:
+    data = gzip.compress(tfrecord(records()))
+    with pytest.raises(BadInput, match="a.tfrecord.gz: is cut"):
+        Source(write(tmp_path, {"a.tfrecord.gz": data[:-40]}))
+    broken = bytearray(data)
+    broken[-4000] ^= 255
+    with pytest.raises(BadInput, match=r"a.tfrecord.gz: damaged"):
+        Source(write(tmp_path, {"a.tfrecord.gz": bytes(broken)}))
+
+
+def test_what_git_lfs_left_is_named(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.tfrecord": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
+    for place in (root, root / "a.tfrecord"):
+        with pytest.raises(BadInput, match=r"a.tfrecord: is a git-lfs pointer.*git lfs pull"):
+            SourceSpec().open(place)
+
+
+# ---- where it lies
+
+
+def test_a_file_alone_and_a_folder_give_the_same_records(tmp_path: Path, file: Path) -> None:
+    assert sources.detect(file)[0] == sources.detect(file.parent)[0] == "tfrecord"
+    alone, folder = Source(file), Source(file.parent)
+    assert [alone.key(row) for row in range(4)] == [folder.key(row) for row in range(4)]
+    link = tmp_path / "elsewhere" / "b.tfrecord"
+    link.parent.mkdir()
+    link.symlink_to(file)  # the user names it: what it leads to is meant
+    assert Source(link)[3] == alone[3] == folder[3]
+    assert alone.extras() == []
+
+
+def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None:
+    root = write(tmp_path, {"train-00000-of-00001": tfrecord(records()), "data": tfrecord(records(2))})
+    assert sources.detect(root / "data")[0] == "tfrecord"
+    assert len(Source(root / "data")) == 2
+    assert sources.detect(root)[0] == "tfrecord"
+    assert len(Source(root)) == 4
+    write(root, {"text": "no record"})
+    with pytest.raises(
+        InvalidRequest, match="text: is a file; give the folder of the data set, or a file that .*tfrecord"
+    ):
+        sources.detect(root / "text")
+
+
+def test_pictures_beside_a_file_are_a_folder_of_pictures(tmp_path: Path, file: Path) -> None:
+    write(tmp_path, {"b.png": picture(1)})
+    assert sources.detect(tmp_path)[0] == "folder"
+
+
+def test_files_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:
+    names = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")
+    root = write(tmp_path, {name: tfrecord(records(2)) for name in names})
+    with pytest.raises(InvalidRequest, match=r"train 2, validation 1.*--layout split"):
+        Source(root)
+    source = Source(root, layout="split")
+    assert source.schema["split"].classes == ("train", "validation")
+    assert [int(source[row]["split"]) for row in range(6)] == [0, 0, 0, 0, 1, 1]
+    assert len(Source(root / names[2])) == 2
+
+
+def test_keys_tell_the_files_apart(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord(records(1)), "a.tfrecords": tfrecord(records(2))}))
+    assert [source.key(row) for row in range(3)] == [
+        "a.tfrecord/00000000",
+        "a.tfrecords/00000000",
+        "a.tfrecords/00000001",
+    ]
+
+
+def test_a_file_that_changed_is_not_read_on(file: Path) -> None:
+    source = Source(file)
+    file.write_bytes(file.read_bytes() + b"x")
+    with pytest.raises(BadInput, match="changed since it was listed"):
+        source[0]
+
+
+def test_descriptors_are_closed(file: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    source = Source(file)
+    ordered = list(ordered_map(source.__getitem__, range(4), threads=3))
+    assert len(ordered) == 4
+    source[0]
+    del source
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
+
+
+# ---- which fields
+
+
+def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
+    source = Source(tfrecord_shards(tmp_path))
+    said = next(note for note in source.notes if note.startswith("--features"))
+    typed = said.split()[1]
+    assert "guessed" in said
+    again = Source(tmp_path, features=tuple(typed.split(",")))
+    assert again.schema == source.schema
+    assert [field.kind for field in source.schema] == ["text", "image", "number", "number", "text", "json"]
+    assert source.schema["label"].shape == ()
+    assert source.schema["box"].shape == (None,)
+
+
+def test_the_user_names_fields_and_kinds(file: Path) -> None:
+    source = Source(file, features=("mask=image/encoded:mask", "number=image/class/label"))
+    assert [(field.name, field.kind) for field in source.schema][1:3] == [("mask", "mask"), ("number", "number")]
+    assert source[1]["mask"] == picture(1)
+    assert source[1]["files"] == {"mask": "00000001.png"}
+    listed = Source(file, features=("labels=image/class/label:numbers",))
+    assert listed[2]["labels"].tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (("image",), "expected FIELD=FEATURE"),
+        (("image=",), "expected FIELD=FEATURE"),
+        (("image=image",), "no feature 'image'.*image/class/label, image/encoded"),
+        (("a=image/encoded", "a=image/class/label"), "stands there twice"),
+        (("key=image/encoded",), "packer's own"),
+        (("a=image/encoded:number",), "holds bytes"),
+        (("a=image/class/label:image",), "holds numbers"),
+        (("1a=image/encoded",), "field name"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(file: Path, features: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Source(file, features=features)
+
+
+def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
+    made = [*records(40)]
+    made[25] = example({"image/encoded": bytes_list(picture(1)), "image/class/label": int64_list([1, 2])})
+    made[27] = example({"image/class/label": int64_list([1])})
+    made[29] = example({"image/encoded": bytes_list(picture(1)), "image/class/label": float_list([1])})
+    source = Source(
+        write(tmp_path, {"a.tfrecord": tfrecord(made)}),
+        features=("image=image/encoded", "label=image/class/label:number"),
+    )
+    for row, message in ((25, "expected one number, found 2"), (27, "found none"), (29, "expected int64 numbers")):
+        with pytest.raises(BadInput, match=f"a.tfrecord: record at byte .*0000{row}.*{message}"):
+            source[row]
+
+
+def test_an_empty_feature_is_one_that_is_not_there(tmp_path: Path) -> None:
+    made = [*records(3), example({"image/encoded": bytes_list(picture(9)), "image/class/label": b""})]
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord(made)}))
+    assert source.schema["label"].shape == (None,)
+    assert source[3]["label"].tolist() == []
+
+
+def test_texts_json_and_bytes_are_told_apart(tmp_path: Path) -> None:
+    features = {"text": bytes_list("ünï\n".encode()), "data": bytes_list(b"\0\1"), "json": bytes_list(b'{"a": [1]}')}
+    root = write(tmp_path, {"a.tfrecord": tfrecord([example(features)])})
+    assert {field.name: field.kind for field in Source(root).schema if field.name in features} == {
+        "text": "text",
+        "data": "bytes",
+        "json": "text",
+    }
+    typed = Source(root, features=("json=json:json", "text=data:text"))
+    assert "is no UTF-8" not in str(typed.schema)
+    assert Source(root, features=("json=json:json",))[0]["json"] == {"a": [1]}
+    with pytest.raises(BadInput, match=r"is no JSON; say json=...:bytes"):
+        Source(root, features=("json=text:json",))[0]
+
+
+# ---- through a pack
+
+
+def test_a_pack_holds_the_stored_bytes_and_gives_them_back(tmp_path: Path) -> None:
+    root = tfrecord_shards(tmp_path / "in")
+    packer.convert(root, tmp_path / "a.pack")
+    dataset = packer.open(tmp_path / "a.pack")
+    source = Source(root)
+    assert [dataset[row]["label"] for row in range(6)] == [int(source.value(row, "label")) for row in range(6)]
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    found = tree(tmp_path / "out")
+    assert found.pop(b"README.md") == b"of no record"
+    for row in range(6):
+        for field, path in source[row]["files"].items():
+            value = source[row][field]
+            assert found.pop(path.encode()) == (value.encode() if isinstance(value, str) else value)
+    assert not found
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+    data = bytearray((root / "train-00000-of-00002.tfrecord").read_bytes())
+    data[60] ^= 1
+    (root / "train-00000-of-00002.tfrecord").write_bytes(bytes(data))
+    problems = packer.verify(tmp_path / "a.pack", source=root).problems
+    assert any("record at byte 0" in problem for problem in problems)
+
+
+def test_splits_and_subsets_are_of_records(tmp_path: Path, file: Path) -> None:
+    write(tmp_path, {"train.txt": "00000002\n00000000\n"})
+    packer.convert(file, tmp_path / "a.pack", splits={"train": tmp_path / "train.txt"})
+    dataset = packer.open(tmp_path / "a.pack")
+    assert [dataset[row]["label"] for row in range(len(dataset))] == [0, 2]
+    with pytest.raises(InvalidRequest, match="records have none"):
+        packer.convert(file, tmp_path / "b.pack", sidecars={"mask": "_m.png:mask"})
+
+
+def test_numbers_and_pictures_stay_what_they_are(tmp_path: Path) -> None:
+    """A red picture stays red, and a depth with NaN and -1 keeps every bit, as floats and as .npy."""
+    red = np.zeros((8, 8, 3), np.uint8)
+    red[:, :, 2] = 255  # OpenCV's order
+    depth = np.float32([[np.nan, -1.0], [0.1, np.inf]])
+    file = tmp_path / "depth.npy"
+    np.save(file, depth)
+    features = {
+        "image": bytes_list(encoded(".png", red)),
+        "depth": bytes_list(file.read_bytes()),
+        "values": float_list(depth.ravel().tolist()),
+    }
+    packer.convert(write(tmp_path / "in", {"a.tfrecord": tfrecord([example(features)] * 2)}), tmp_path / "a.pack")
+    sample = packer.open(tmp_path / "a.pack")[1]
+    assert np.asarray(sample["depth"]).tobytes() == depth.tobytes()
+    assert np.asarray(sample["values"]).tobytes() == depth.tobytes()
+    pixels = np.asarray(sample["image"])
+    reds = pixels[0] if pixels.shape[0] == 3 else pixels[:, :, 0]
+    assert reds.min() == 255
+    assert cv2.imdecode(np.frombuffer(encoded(".png", red), np.uint8), cv2.IMREAD_COLOR)[0, 0].tolist() == [0, 0, 255]
+
+
+def test_a_stopped_conversion_goes_on_unless_the_file_changed(tmp_path: Path) -> None:
+    from packer.conversion.options import ConversionOptions  # noqa: PLC0415  only this test plans
+    from packer.conversion.plan import make_plan  # noqa: PLC0415
+
+    root = tfrecord_shards(tmp_path / "in")
+    first = make_plan(Source(root), ConversionOptions())
+    assert make_plan(Source(root), ConversionOptions()).fingerprint == first.fingerprint
+    assert first.file_count == 2
+    assert first.source_bytes == sum(path.stat().st_size for path in root.glob("*.tfrecord"))
+    os.utime(root / "train-00000-of-00002.tfrecord", ns=(1, 1))
+    again = make_plan(Source(root), ConversionOptions())
+    assert again.fingerprint != first.fingerprint
+    assert again.digest == first.digest

@@ -1,0 +1,72 @@
+"""Files as other tools write them, made by code: TFRecord, and what comes with it."""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from packer.sources._records.crc32c import masked_crc32c
+
+
+def varint(number: int) -> bytes:
+    """A protobuf varint; negative ones in two's complement of 64 bits."""
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def delimited(field: int, body: bytes) -> bytes:
+    """A field of bytes, text or message."""
+    return varint(field << 3 | 2) + varint(len(body)) + body
+
+
+# ---- tf.train.Example
+
+
+def bytes_list(*values: bytes) -> bytes:
+    """A Feature."""
+    return delimited(1, b"".join(delimited(1, value) for value in values))
+
+
+def float_list(values: Sequence[float], *, packed: bool = True) -> bytes:
+    """A Feature."""
+    data = np.asarray(values, "<f4")
+    if packed:
+        return delimited(2, delimited(1, data.tobytes()))
+    return delimited(2, b"".join(varint(1 << 3 | 5) + value.tobytes() for value in data))
+
+
+def int64_list(values: Iterable[int], *, packed: bool = True) -> bytes:
+    """A Feature."""
+    if packed:
+        return delimited(3, delimited(1, b"".join(map(varint, values))))
+    return delimited(3, b"".join(varint(1 << 3) + varint(value) for value in values))
+
+
+def example(features: Mapping[str, bytes]) -> bytes:
+    """An Example of such Features."""
+    entries = (delimited(1, delimited(1, name.encode()) + delimited(2, value)) for name, value in features.items())
+    return delimited(1, b"".join(entries))
+
+
+def tfrecord(records: Iterable[bytes]) -> bytes:
+    """A TFRecord file."""
+    return b"".join(map(tfrecord_frame, records))
+
+
+def tfrecord_frame(data: bytes) -> bytes:
+    """One record of it."""
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+def tfrecord_index(records: Iterable[bytes]) -> str:
+    """As tfrecord2idx writes it."""
+    lines, at = [], 0
+    for data in records:
+        lines.append(f"{at} {16 + len(data)}\n")
+        at += 16 + len(data)
+    return "".join(lines)
