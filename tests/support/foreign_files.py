@@ -1,4 +1,4 @@
-"""Files as other tools write them, made by code: TFRecord, and what comes with it."""
+"""Files as other tools write them, made by code: TFRecord, RecordIO, and what comes with them."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,4 +69,47 @@ def tfrecord_index(records: Iterable[bytes]) -> str:
     for data in records:
         lines.append(f"{at} {16 + len(data)}\n")
         at += 16 + len(data)
+    return "".join(lines)
+
+
+# ---- RecordIO
+
+RECORDIO_MAGIC = 0xCED7230A
+_KEY = struct.pack("<I", RECORDIO_MAGIC)
+
+
+def recordio_frame(data: bytes) -> bytes:
+    """One record, cut where it holds the magic at a multiple of 4, as dmlc-core cuts it."""
+    cuts, end, at = [], len(data) & ~3, data.find(_KEY)
+    while 0 <= at < end:
+        if at % 4 == 0:
+            cuts.append(at)
+        at = data.find(_KEY, at + (4 if at % 4 == 0 else 1))
+    out, start = bytearray(), 0
+    for cut in cuts:
+        out += struct.pack("<II", RECORDIO_MAGIC, (2 if start else 1) << 29 | cut - start) + data[start:cut]
+        start = cut + 4
+    out += struct.pack("<II", RECORDIO_MAGIC, (3 if cuts else 0) << 29 | len(data) - start) + data[start:]
+    return bytes(out) + bytes(-len(data) % 4)
+
+
+def recordio_image(image: bytes, label: float | Sequence[float], number: int = 0) -> bytes:
+    """The bytes of im2rec's record."""
+    if isinstance(label, Sequence):
+        labels = np.asarray(label, "<f4")
+        return struct.pack("<IfQQ", len(labels), 0, number, 0) + labels.tobytes() + image
+    return struct.pack("<IfQQ", 0, label, number, 0) + image
+
+
+def recordio(records: Iterable[bytes]) -> bytes:
+    """A .rec file."""
+    return b"".join(map(recordio_frame, records))
+
+
+def recordio_index(records: Iterable[bytes], numbers: Iterable[int]) -> str:
+    """Its .idx."""
+    lines, at = [], 0
+    for data, number in zip(records, numbers, strict=True):
+        lines.append(f"{number}\t{at}\n")
+        at += len(recordio_frame(data))
     return "".join(lines)

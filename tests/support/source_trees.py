@@ -169,10 +169,29 @@ def tfrecord_shards(root: Path) -> Path:
     return write(root, files)
 
 
+def recordio_files(root: Path) -> Path:
+    """A .rec file with its .idx and .lst, whose paths have spaces and one name in two folders."""
+    names = ("cat/a b.jpg", "dog/a b.jpg", "dog/ünï.png", "dog/c.jpg")
+    numbers = (3, 0, 2, 17)
+    records = [
+        foreign_files.recordio_image(picture(at, suffix=Path(name).suffix), float(name < "d"), number)
+        for at, (name, number) in enumerate(zip(names, numbers, strict=True))
+    ]
+    listed = sorted(zip(numbers, names, strict=True))
+    files = {
+        "train.rec": foreign_files.recordio(records),
+        "train.idx": foreign_files.recordio_index(records, numbers),
+        "train.lst": "".join(f"{number}\t{float(name < 'd'):f}\t{name}\n" for number, name in listed),
+        "property": "2,48,64",
+    }
+    return write(root, files)
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "cornell": cornell,
     "folder": image_folder,
     "jacquard": jacquard,
+    "recordio": recordio_files,
     "tfrecord": tfrecord_shards,
 }
 

@@ -1,0 +1,258 @@
+"""RecordIO: what is read of im2rec's and InsightFace's files, and what is said of files cut, damaged or none."""
+
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.pack import manifest
+from packer.sources.recordio import Source, unframed, unpacked
+from tests.support.foreign_files import RECORDIO_MAGIC, recordio, recordio_frame, recordio_image, recordio_index
+from tests.support.source_trees import picture, recordio_files, write
+
+KEY = struct.pack("<I", RECORDIO_MAGIC)
+# of the layout's description, which equals mxnet 1.9.1's writer
+CUT = "0a23d7ce04000020616263640a23d7ce0400006065666768"
+IMAGE = "0a23d7ce1d000000000000000000404007000000000000000000000000000000ffd86a7067000000"
+
+
+def records(count: int = 4) -> list[bytes]:
+    """Records of a picture and a label."""
+    return [recordio_image(picture(number), number, number) for number in range(count)]
+
+
+def written(root: Path, made: list[bytes]) -> Source:
+    """The source of a file of these records."""
+    return Source(write(root, {"a.rec": recordio(made)}))
+
+
+# ---- frames
+
+
+def test_golden_frames_are_read_and_written() -> None:
+    assert recordio_frame(b"abcd" + KEY + b"efgh") == bytes.fromhex(CUT)
+    assert unframed(bytes.fromhex(CUT)) == b"abcd" + KEY + b"efgh"
+    assert recordio_frame(recordio_image(b"\xff\xd8jpg", 3.0, 7)) == bytes.fromhex(IMAGE)
+    labels, image = unpacked(unframed(bytes.fromhex(IMAGE)))
+    assert (labels.tolist(), image) == ([3.0], b"\xff\xd8jpg")
+
+
+def test_a_golden_file_is_a_sample(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"g.rec": bytes.fromhex(IMAGE)}) / "g.rec")
+    assert source[0]["image"] == b"\xff\xd8jpg"
+    assert (source[0]["label"], source[0]["label"].dtype) == (3, np.int64)
+
+
+def test_payloads_of_magic_words_come_back() -> None:
+    drawn = random.Random(1)
+    words = (KEY, b"abcd", KEY[:2], b"x", KEY[2:], b"")
+    for _ in range(3000):
+        payload = b"".join(drawn.choice(words) for _ in range(drawn.randrange(12)))
+        framed = recordio_frame(payload)
+        assert len(framed) % 4 == 0
+        assert unframed(framed) == payload
+
+
+def test_the_magic_in_an_image_and_in_its_header_is_read_through(tmp_path: Path) -> None:
+    images = [KEY * 3 + picture(1), picture(2) + KEY, b"ab" + KEY + picture(3), picture(4)]
+    made = [recordio_image(image, 1.0, number) for number, image in enumerate(images)]
+    made[3] = recordio_image(images[3], 1.0, RECORDIO_MAGIC)  # the id is the magic
+    source = written(tmp_path, made)
+    assert [source.value(row, "image") for row in range(4)] == images
+    assert [int(source.value(row, "label")) for row in range(4)] == [1] * 4
+
+
+def test_a_record_without_bytes_is_bad_and_named_and_the_others_are_read(tmp_path: Path) -> None:
+    source = written(tmp_path, [records()[0], b"", records()[1], b"short"])
+    assert len(source) == 4
+    assert source[2]["label"] == 1
+    for row, size in ((1, 0), (3, 5)):
+        with pytest.raises(
+            BadInput, match=rf"a.rec: record at byte .*0000{row}\): the record has {size} bytes, expected a header"
+        ):
+            source[row]
+
+
+def test_labels_that_a_record_has_no_room_for_are_bad(tmp_path: Path) -> None:
+    made = struct.pack("<IfQQ", 9, 0, 0, 0) + b"abc"
+    source = written(tmp_path, [records()[0], made])
+    with pytest.raises(BadInput, match="its 9 labels would take 60"):
+        source[1]
+
+
+# ---- labels
+
+
+def test_labels_are_whole_numbers_where_all_are(tmp_path: Path) -> None:
+    assert written(tmp_path / "a", records()).schema["label"].dtype == "int64"
+    half = written(tmp_path / "b", [*records(2), recordio_image(picture(5), 0.5)])
+    assert half.schema["label"].dtype == "float32"
+    assert half[2]["label"] == np.float32(0.5)
+    nan = written(tmp_path / "c", [recordio_image(picture(5), float("nan"))])
+    assert np.isnan(nan[0]["label"])
+
+
+def test_a_label_beyond_what_float32_counts_is_told(tmp_path: Path) -> None:
+    source = written(tmp_path, [recordio_image(picture(1), 2.0**24)])
+    assert any("float32 does not hold every number above 2**24" in note for note in source.notes)
+    assert not any("2**24" in note for note in written(tmp_path / "b", records()).notes)
+
+
+def test_vectors_of_labels_are_arrays(tmp_path: Path) -> None:
+    made = [recordio_image(picture(number), [number, 0.25, -1.0, float("nan"), 7.0]) for number in range(2)]
+    source = written(tmp_path / "a", made)
+    assert source.schema["label"].shape == (5,)
+    assert np.array_equal(source[1]["label"], np.float32([1, 0.25, -1, np.nan, 7]), equal_nan=True)
+    mixed = written(tmp_path / "b", [*made, recordio_image(picture(3), 4.0), recordio_image(picture(3), [1.0, 2.0])])
+    assert mixed.schema["label"].shape == (None,)
+    assert [mixed[row]["label"].tolist() for row in (2, 3)] == [[4.0], [1.0, 2.0]]
+
+
+# ---- index and list
+
+
+def test_a_list_gives_the_records_their_paths(tmp_path: Path) -> None:
+    source = Source(recordio_files(tmp_path))
+    assert [source.key(row) for row in range(4)] == ["cat/a b.jpg", "dog/a b.jpg", "dog/ünï.png", "dog/c.jpg"]
+    assert [source[row]["files"]["image"] for row in range(4)] == [source.key(row) for row in range(4)]
+    assert [int(source[row]["label"]) for row in range(4)] == [1, 0, 0, 0]
+    assert source.extras() == ["property"]
+    assert sorted(path.name for path in source.tables()) == ["train.idx", "train.lst"]
+
+
+def test_without_a_list_the_index_gives_numbers_and_without_both_the_place(tmp_path: Path) -> None:
+    root = recordio_files(tmp_path)
+    (root / "train.lst").unlink()
+    assert [Source(root).key(row) for row in range(4)] == ["00000003", "00000000", "00000002", "00000017"]
+    (root / "train.idx").unlink()
+    assert [Source(root).key(row) for row in range(4)] == ["00000000", "00000001", "00000002", "00000003"]
+    assert Source(root).value(3, "image") == picture(3, suffix=".jpg")
+
+
+def test_what_was_encoded_anew_gets_the_suffix_of_its_bytes(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.rec": recordio(records(1)), "a.lst": "0\t0\tcat/1.jpg\n"})  # the bytes are a PNG's
+    assert Source(root)[0]["files"] == {"image": "cat/1.jpg.png"}
+
+
+@pytest.mark.parametrize("line", ["x\t0", "0\t4", "0\t-4", "0\t0\n0\t0", "0\t0\n1\t0", "0 0"])
+def test_an_index_of_another_file_is_not_used(tmp_path: Path, line: str) -> None:
+    root = write(tmp_path, {"a.rec": recordio(records()), "a.idx": f"{line}\n"})
+    source = Source(root)
+    assert len(source) == 4
+    assert any("a.idx" in note and "not used" in note for note in source.notes)
+
+
+def test_records_that_the_index_leaves_out_are_listed(tmp_path: Path) -> None:
+    made = records()
+    index = "".join(recordio_index(made, range(4)).splitlines(keepends=True)[1:3])
+    source = Source(write(tmp_path, {"a.rec": recordio(made), "a.idx": index}))
+    assert [source.key(row) for row in range(2)] == ["00000001", "00000002"]
+    assert source.left_out == [("a.rec", "2 records that the index does not name")]
+
+
+def test_lines_of_a_list_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"a.rec": recordio(records(1)), "a.lst": "\n5\nx\t0\ty\n0\t0\ta/b.png\n"}))
+    assert source.key(0) == "a/b.png"
+
+
+def test_a_list_with_equal_or_missing_paths_is_said_and_not_used(tmp_path: Path) -> None:
+    for listed in ("0\t0\ta.jpg\n1\t0\ta.jpg\n", "0\t0\ta.jpg\n"):
+        source = Source(write(tmp_path, {"a.rec": recordio(records(2)), "a.lst": listed}))
+        assert source.key(1) == "00000001"
+        assert any("the .lst does not give" in note for note in source.notes)
+
+
+# ---- InsightFace
+
+
+def test_the_header_and_the_identities_of_insightface_are_no_samples(tmp_path: Path) -> None:
+    images = [recordio_image(picture(number), [float(number // 2), 0.0], number) for number in range(1, 5)]
+    identities = [recordio_image(b"", [1.0, 3.0], 5), recordio_image(b"", [3.0, 5.0], 6)]
+    made = [recordio_image(b"", [5.0, 7.0], 0), *images, *identities]
+    for index in (True, False):
+        root = write(tmp_path / str(index), {"train.rec": recordio(made)})
+        if index:
+            write(root, {"train.idx": recordio_index(made, range(7))})
+        source = Source(root)
+        assert [source.key(row) for row in range(len(source))] == [f"{number:08d}" for number in range(1, 5)]
+        assert [int(source[row]["label"]) for row in range(4)] == [0, 1, 1, 2]
+        assert source.schema["label"].dtype == "int64"
+        assert source[3]["label_vector"].tolist() == [2.0, 0.0]
+        assert source.left_out == [("train.rec", "3 records of InsightFace's identities, without images")]
+    packer.convert(root, tmp_path / "a.pack")
+    assert len(packer.open(tmp_path / "a.pack")) == 4
+    assert manifest.read(tmp_path / "a.pack").skipped[0][0] == "train.rec"
+
+
+def test_a_first_record_with_a_vector_and_an_image_is_a_sample(tmp_path: Path) -> None:
+    assert len(written(tmp_path, [recordio_image(picture(1), [2.0, 3.0]), recordio_image(picture(2), [1.0, 1.0])])) == 2
+
+
+# ---- damage
+
+
+def test_a_tail_that_is_cut_is_listed_wherever_that_is(tmp_path: Path) -> None:
+    made = [recordio_image(b"abc" + KEY * 2 + b"de", 1.0, number) for number in range(3)]
+    data = recordio(made)
+    last = len(recordio_frame(made[2]))
+    padding = 3
+    for missing in range(1, last):
+        source = Source(write(tmp_path, {"a.rec": data[:-missing]}))
+        is_whole = missing <= padding
+        assert len(source) == (3 if is_whole else 2), missing
+        assert len(source.left_out) == (0 if is_whole else 1)
+        assert not source.unread
+    assert "record 2 at byte" in source.left_out[0][1]
+
+
+def test_bytes_that_are_no_frame_end_the_file_and_are_refused(tmp_path: Path) -> None:
+    data = bytearray(recordio(records()))
+    first = len(recordio_frame(records()[0]))
+    data[first] ^= 1
+    root = write(tmp_path / "in", {"a.rec": bytes(data)})
+    with pytest.raises(BadInput, match=rf"a.rec: record 1 at byte {first} is none.*--on-error skip"):
+        packer.convert(root, tmp_path / "a.pack")
+    summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
+    assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.rec@{first}"])
+
+
+@pytest.mark.parametrize("frames", [(2,), (3,), (1, 0), (1, 1), (1, 2, 0), (4,), (0, 2)])
+def test_parts_out_of_order_are_no_record(tmp_path: Path, frames: tuple[int, ...]) -> None:
+    data = b"".join(struct.pack("<II", RECORDIO_MAGIC, part << 29 | 4) + b"abcd" for part in frames)
+    source = Source(write(tmp_path, {"a.rec": recordio(records(1)) + data}))
+    assert len(source.unread) == 1
+    with pytest.raises(BadInput, match="damaged"):
+        unframed(data[:12] if frames == (1,) else struct.pack("<II", RECORDIO_MAGIC, 2 << 29))
+
+
+def test_a_flipped_byte_of_a_picture_is_found_by_its_decoder(tmp_path: Path) -> None:
+    """RecordIO has no checksum: only the picture's own tell."""
+    data = bytearray(recordio(records()))
+    data[len(data) // 2 + 999] ^= 0xFF
+    with pytest.raises(BadInputs, match="1 of 4 samples cannot be packed"):
+        packer.convert(write(tmp_path / "in", {"a.rec": bytes(data)}), tmp_path / "a.pack")
+
+
+def test_early_files_and_pointers_are_named(tmp_path: Path) -> None:
+    root = write(tmp_path / "old", {"a.rec": struct.pack("<II", 0x3ED7230A, 4) + b"abcd"})
+    with pytest.raises(InvalidRequest, match="magic 0x3ed7230a of early dmlc files"):
+        SourceSpec().open(root)
+    root = write(tmp_path / "lfs", {"a.rec": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
+    for place in (root, root / "a.rec"):
+        with pytest.raises(BadInput, match=r"a.rec: is a git-lfs pointer"):
+            SourceSpec().open(place)
+
+
+def test_a_file_alone_takes_its_index_and_list_along(tmp_path: Path) -> None:
+    root = recordio_files(tmp_path)
+    assert sources.detect(root / "train.rec")[0] == "recordio"
+    alone = Source(root / "train.rec")
+    assert [alone.key(row) for row in range(4)] == [Source(root).key(row) for row in range(4)]
+    with pytest.raises(InvalidRequest, match=r"not a pack.*RecordIO: 1 file: packer convert --from recordio"):
+        packer.open(root)
