@@ -21,6 +21,15 @@ KEY = struct.pack("<I", RECORDIO_MAGIC)
 CUT = "0a23d7ce04000020616263640a23d7ce0400006065666768"
 IMAGE = "0a23d7ce1d000000000000000000404007000000000000000000000000000000ffd86a7067000000"
 
+# written by mxnet 1.9.1: a label, two labels and the magic twice, the magic at a multiple of 4, no image
+MXNET = (
+    "0a23d7ce1d000000000000000000404000000000000000000000000000000000ffd86a70670000000a23d7ce2800002002000000000000"
+    "00010000000000000000000000000000000000803f0000204061620a23d7ce63640a23d7ce000000600a23d7ce18000020000000000000"
+    "e040020000000000000000000000000000000a23d7ce0500006078787878780000000a23d7ce1c00000001000000000000000300000000"
+    "000000000000000000000000008040"
+)
+MXNET_INDEX = "0\t0\n1\t40\n2\t96\n3\t144\n"
+
 
 def records(count: int = 4) -> list[bytes]:
     """Records of a picture and a label."""
@@ -47,6 +56,17 @@ def test_a_golden_file_is_a_sample(tmp_path: Path) -> None:
     source = Source(write(tmp_path, {"g.rec": bytes.fromhex(IMAGE)}) / "g.rec")
     assert source[0]["image"] == b"\xff\xd8jpg"
     assert (source[0]["label"], source[0]["label"].dtype) == (3, np.int64)
+
+
+def test_what_mxnet_wrote_is_read_and_written_alike(tmp_path: Path) -> None:
+    images = [b"\xff\xd8jpg", b"ab" + KEY + b"cd" + KEY, KEY + b"xxxxx", b""]
+    labels: list[float | list[float]] = [3.0, [1.0, 2.5], 7.0, [4.0]]
+    made = [recordio_image(image, label, at) for at, (image, label) in enumerate(zip(images, labels, strict=True))]
+    assert recordio(made) == bytes.fromhex(MXNET)
+    assert recordio_index(made, range(4)) == MXNET_INDEX
+    source = Source(write(tmp_path, {"m.rec": bytes.fromhex(MXNET), "m.idx": MXNET_INDEX}))
+    assert [source[row]["image"] for row in range(4)] == images
+    assert [source[row]["label"].tolist() for row in range(4)] == [[3.0], [1.0, 2.5], [7.0], [4.0]]
 
 
 def test_payloads_of_magic_words_come_back() -> None:

@@ -259,7 +259,7 @@ def test_damage_ends_a_conversion_unless_it_is_to_be_skipped(tmp_path: Path) -> 
     assert (summary.samples, len(summary.skipped)) == (3, 1)
     data[first] ^= 1  # now its length: what follows is lost
     write(root, {"a.tfrecord": bytes(data)})
-    with pytest.raises(BadInput, match=r"1 file with bytes that are no record: a.tfrecord: record 1 at byte"):
+    with pytest.raises(BadInput, match=r"1 place with what is no sound record: a.tfrecord: record 1 at byte"):
         packer.convert(root, tmp_path / "b.pack")
     summary = packer.convert(root, tmp_path / "b.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.tfrecord@{first}"])

@@ -113,3 +113,28 @@ def recordio_index(records: Iterable[bytes], numbers: Iterable[int]) -> str:
         lines.append(f"{number}\t{at}\n")
         at += len(recordio_frame(data))
     return "".join(lines)
+
+
+# ---- tar
+
+
+def tar_header(
+    name: bytes, size: int, *, kind: bytes = b"0", prefix: bytes = b"", magic: bytes = b"ustar\x0000"
+) -> bytes:
+    """A header of 512 bytes."""
+    fields = (name.ljust(100, b"\0"), b"0000644\0", b"0000000\0" * 2, b"%011o\0" % size, b"%011o\0" % 0)
+    start = b"".join(fields) + b" " * 8 + kind + bytes(100) + magic + bytes(80) + prefix.ljust(155, b"\0") + bytes(12)
+    return start[:148] + b"%06o\0 " % sum(start) + start[156:]
+
+
+def tar_member(name: str, data: bytes, **how: bytes) -> bytes:
+    """A header and its data; a name of more than 100 bytes is cut at its first slash, as ustar does."""
+    raw, prefix = name.encode(), b""
+    if len(raw) > 100:
+        prefix, _, raw = raw.partition(b"/")
+    return tar_header(raw, len(data), **{"prefix": prefix, **how}) + data + bytes(-len(data) % 512)
+
+
+def tar_archive(members: Mapping[str, bytes]) -> bytes:
+    """A tar file of regular members."""
+    return b"".join(tar_member(name, data) for name, data in members.items()) + bytes(1024)

@@ -187,12 +187,28 @@ def recordio_files(root: Path) -> Path:
     return write(root, files)
 
 
+def tar_shards(root: Path) -> Path:
+    """Two tar files whose names come again, long and with spaces: pictures of two suffixes, a mask, a label, a text."""
+    files = {}
+    for shard in range(2):
+        members: dict[str, bytes] = {"__info__": b"of no sample"}
+        for number in range(2):
+            name = f"{'d' * 95 * number}/a b.c/{number:04d}".lstrip("/")
+            members[f"{name}.{('JPG', 'png')[shard]}"] = picture(2 * shard + number, suffix=(".jpg", ".png")[shard])
+            members[f"{name}.seg.png"] = mask(number)
+            members[f"{name}.cls"] = b" %d\n" % (number - 1)
+            members[f"{name}.txt"] = f"ünï {number}".encode()
+        files[f"shard-{shard:06d}.tar"] = foreign_files.tar_archive(members)
+    return write(root, {**files, "README.md": "of no record"})
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "cornell": cornell,
     "folder": image_folder,
     "jacquard": jacquard,
     "recordio": recordio_files,
     "tfrecord": tfrecord_shards,
+    "webdataset": tar_shards,
 }
 
 

@@ -100,13 +100,14 @@ class RecordSource(base.Source):
         self._splits = self._settled_splits([file.name for file in files])
         if self.unread:
             self.unread_message = (
-                f"{counted(len(self.unread), 'file')} with bytes that are no record: {listed(_reasons(self.unread))}; "
-                "get them again"
+                f"{counted(len(self.unread), 'place')} with what is no sound record: {listed(_reasons(self.unread))}; "
+                "get the files again"
             )
 
     def _settle(self, fields: Sequence[Field], extras: Sequence[str]) -> None:
         """Take the fields that a record gives, and what else lies in the folder."""
         self._files = RecordFiles(self._folder, self._files.files)  # closes what was opened for a look
+        self._firsts = _firsts(self._numbers, len(self._files.files))
         self._extras = list(extras)
         fields = [Field(KEY, "text", "text"), *fields]
         if self._splits:
@@ -213,7 +214,7 @@ class RecordSource(base.Source):
     def _paths(self, index: int, values: base.Sample) -> dict[str, str]:
         """What `extract` calls the values that are files."""
         key = self.key(index)
-        stem = key if _is_path(key) else f"{index:08d}"
+        stem = key if is_path(key) else f"{index:08d}"
         paths = {}
         for field in self.schema:
             value = values.get(field.name)
@@ -272,7 +273,8 @@ def _is_file(field: Field) -> bool:
     return field.kind in (*PIXEL_KINDS, "text", "bytes") and field.name != KEY
 
 
-def _is_path(key: str) -> bool:
+def is_path(key: str) -> bool:
+    """Whether `extract` would write a file of that name."""
     try:
         components(key)
     except InvalidRequest:

@@ -1,0 +1,157 @@
+"""tar: the members of an archive, by their headers of 512 bytes, from any place in it; nothing is unpacked to disk.
+
+Layout (POSIX.1-2017, pax, ustar interchange format; GNU tar's manual, "Basic Tar Format"), offsets in a header:
+    0 name, 100 bytes; 124 size, octal, or with the first bit set a big-endian number; 148 sum of all bytes of the
+    header, these 8 being spaces; 156 type; 257 `ustar`; 345 what stands before the name and a slash
+The data follow, and zeros up to a multiple of 512. Two blocks of zeros end the archive. A header of type `x` or `L` has
+the name, and `x` the size, of the member behind it in its data.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from packer.errors import BadInput
+
+BLOCK_BYTES = 512
+_REGULAR = (b"0", b"\0", b"7")
+_PAX, _PAX_GLOBAL, _GNU_NAME, _GNU_LINK, _GNU_SPARSE = b"x", b"g", b"L", b"K", b"S"
+_MOST_NAME_BYTES = 1 << 20  # of a header that holds names
+_REST_BYTES = 1 << 16
+_END = bytes(BLOCK_BYTES)
+
+Read = Callable[[int, int], bytes]  # offset and size -> bytes, fewer at the end
+
+
+class Member(NamedTuple):
+    """One member: first byte of its headers, of its data, and how many these are.
+
+    is_file: no folder, link or device.
+    """
+
+    name: str
+    start: int
+    offset: int
+    size: int
+    is_file: bool
+
+    @property
+    def end(self) -> int:
+        """Behind its data."""
+        return self.offset + self.size
+
+
+class CutArchive(BadInput):
+    """The archive ends where a member goes on, or without its mark; `at` is the last sound place."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.at = at
+
+
+class DamagedArchive(CutArchive):
+    """A header is none."""
+
+
+def members(read: Read, *, at: int = 0, until: int | None = None) -> Iterator[Member]:
+    """Every member from `at` up to the end mark, or up to `until`; raises CutArchive, DamagedArchive."""
+    start, name, size = at, None, None
+    while until is None or at < until:
+        header = read(at, BLOCK_BYTES)
+        if header == _END:
+            _check_rest(read, at, start)
+            return
+        if len(header) < BLOCK_BYTES:
+            raise CutArchive(
+                f"is cut at byte {at + len(header)}: the tar has no end mark"
+                if not header or start == at
+                else f"is cut in the header at byte {at}",
+                start,
+            )
+        if not is_header(header):
+            raise DamagedArchive(f"no member begins at byte {at}: the sum of its header is another", start)
+        kind, length = header[156:157], _number(header[124:136], at, start)
+        offset = at + BLOCK_BYTES
+        after = offset + -(-length // BLOCK_BYTES) * BLOCK_BYTES
+        if kind in (_PAX, _PAX_GLOBAL, _GNU_NAME, _GNU_LINK):
+            if length > _MOST_NAME_BYTES:
+                raise DamagedArchive(f"a name of {length} bytes at byte {at}", start)
+            data = read(offset, length)
+            if len(data) < length:
+                raise CutArchive(f"is cut in the name at byte {at}", start)
+            if kind == _GNU_NAME:
+                name = _text(data)
+            elif kind == _PAX:
+                found = _pax(data, at, start)
+                name = _text(found[b"path"]) if b"path" in found else name
+                size = _pax_size(found[b"size"], at, start) if b"size" in found else size
+            at = after
+            continue
+        length = length if size is None else size
+        after = offset + -(-length // BLOCK_BYTES) * BLOCK_BYTES
+        if length and len(read(offset + length - 1, 1)) < 1:
+            raise CutArchive(f"is cut in the data of a member at byte {at}", start)
+        yield Member(name or _name(header), start, offset, length, kind in _REGULAR)
+        at = start = after
+        name = size = None
+
+
+def _check_rest(read: Read, at: int, start: int) -> None:
+    """Raise DamagedArchive where more than zeros follows the end mark: such as a second archive."""
+    while rest := read(at, _REST_BYTES):
+        if any(rest):
+            raise DamagedArchive(f"the end mark is followed by more than zeros within byte {at + len(rest)}", start)
+        at += len(rest)
+
+
+def is_header(block: bytes) -> bool:
+    """Whether a block has the sum that it says, in one of the two ways to count."""
+    if len(block) < BLOCK_BYTES or not any(block[:100]):
+        return False
+    try:
+        said = int(block[148:156].split(b"\0")[0].strip() or b"-1", 8)
+    except ValueError:
+        return False
+    rest = block[:148] + b" " * 8 + block[156:512]
+    signed = sum(rest) - 256 * sum(byte > 127 for byte in rest)
+    return said in (sum(rest), signed)
+
+
+def _number(field: bytes, at: int, start: int) -> int:
+    if field[0] & 0x80:
+        return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
+    try:
+        return int(field.split(b"\0")[0].strip() or b"0", 8)
+    except ValueError as error:
+        raise DamagedArchive(f"no size in the header at byte {at}: {field!r}", start) from error
+
+
+def _pax_size(value: bytes, at: int, start: int) -> int:
+    if not re.fullmatch(rb"[0-9]{1,18}", value):
+        raise DamagedArchive(f"no size in the header at byte {at}: {value[:40]!r}", start)
+    return int(value)
+
+
+def _pax(data: bytes, at: int, start: int) -> dict[bytes, bytes]:
+    """The records of an extended header, `LENGTH KEY=VALUE` and a line end each."""
+    found: dict[bytes, bytes] = {}
+    place = 0
+    while place < len(data):
+        match = re.compile(rb"([0-9]{1,9}) ").match(data, place)
+        end = place + int(match[1]) if match else 0
+        if match is None or not match.end() < end <= len(data) or data[end - 1 : end] != b"\n":
+            raise DamagedArchive(f"the extended header at byte {at} is none", start)
+        key, _, value = data[match.end() : end - 1].partition(b"=")
+        found[key] = value
+        place = end
+    return found
+
+
+def _name(header: bytes) -> str:
+    name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
+    is_posix = header[257:263] == b"ustar\0"  # GNU tar has times in the prefix's place
+    return _text(prefix + b"/" + name if prefix and is_posix else name)
+
+
+def _text(name: bytes) -> str:
+    return name.split(b"\0")[0].decode("utf-8", "surrogateescape")

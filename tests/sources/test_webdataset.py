@@ -1,0 +1,346 @@
+"""WebDataset: which members make a sample, and what is said of tar files that are cut, damaged or none."""
+
+import base64
+import gzip
+import io
+import json
+import tarfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.pack import manifest
+from packer.sources._records import record_files
+from packer.sources.webdataset import Source
+from tests.support.foreign_files import tar_archive, tar_header, tar_member
+from tests.support.source_trees import encoded, picture, tar_shards, tree, write
+
+END = bytes(1024)
+# a file of webdataset's ShardWriter, deflated, and what webdataset reads of it
+WRITTEN = (
+    "c-rmQO-jQ+9Eag?<HA!6-9(|J^O>|op(}BtbmPL6Oxv_p`$ZC^Qi_N0IxYk+;ce;^7m8^RgifgWJrLSX16lp&W#ZTTTB~j5XOZbe"
+    "G1&_CDesdpslL9i*Ethh5IQFg+$X7t?c+%~i8>vp!*O)N!-keB(4y{3Eken|0|Nh^@jJCU8u;B&vbATdhgvC>KmUvqt|enyGp^S2"
+    "FQn9jGMDq;84h|THM#fw_WzF37=cpr(SP(m+y8o~H2Pnn{@>091@>QM`yZnJF09^H`<MdsAN@!FzxBVN6i5Hd)c<5UDXjmT{p`OM"
+    "IR87bs0=Gj8Z0ph=znqjm)ZVv^xsMU!%h9Sdof=Bm#Y7h*<)enf06CK3>5nB!t=%DdHZUQJdlOgi;`~aHK}*pS6-ER{b`)WW^z4^"
+    "Z5r(QsTn1aT~BVzEV923d6kNzDqYe)vzyFo%U(~I#4`6^Wc$z1e<%G9HuoR-FIWH5d0JTi?FNwPe~9zH6K^j8h5!Hn0000000000"
+    "00000000000APoF0CMUBss"
+)
+READ = {
+    "__key__": "a.b/k 6",
+    "cls": "35",
+    "jpg": "ffd8ff06",
+    "json": "7b2269223a20367d",
+    "npy": "934e554d5059010076007b276465736372273a20273c6634272c2027666f727472616e5f6f72646572273a2046616c73652c20277368617065273a2028312c2032292c207d202020202020202020202020202020202020202020202020202020202020202020202020202020202020202020202020202020202020202020200a0000c0400000c07f",
+    "txt": "c3bc36",
+}
+
+
+def members(count: int = 3) -> dict[str, bytes]:
+    """A picture and a label each."""
+    found = {}
+    for number in range(count):
+        found[f"{number:04d}.png"] = picture(number)
+        found[f"{number:04d}.cls"] = str(number).encode()
+    return found
+
+
+def opened(root: Path, found: dict[str, bytes], **options: object) -> Source:
+    """The source of a tar file with these members."""
+    return Source(write(root, {"a.tar": tar_archive(found)}), **options)  # type: ignore[arg-type]
+
+
+def by_tarfile(found: dict[str, bytes], form: int) -> bytes:
+    """As Python's tarfile writes it."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
+        for name, data in found.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+# ---- samples
+
+
+def test_members_of_one_name_are_a_sample(tmp_path: Path) -> None:
+    source = opened(tmp_path, members())
+    assert [source.key(row) for row in range(3)] == ["0000", "0001", "0002"]
+    assert source[2] == {"key": "0002", "image": picture(2), "label": 2, "files": {"image": "0002.png"}}
+    assert (source.schema["label"].dtype, source.schema["label"].shape) == ("int64", ())
+
+
+def test_what_webdataset_wrote_is_read_as_it_reads_it(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"a.tar": zlib.decompress(base64.b85decode(WRITTEN))}))
+    suffixes = {"jpg": "image", "cls": "label", "json": "json", "npy": "npy", "txt": "text"}
+    assert source.key(0) == READ["__key__"]
+    for suffix, name in suffixes.items():
+        assert source.content(0, name, "") == bytes.fromhex(READ[suffix])
+    assert (int(source[0]["label"]), source[0]["json"], source[0]["text"]) == (5, {"i": 6}, "ü6")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "field"),
+    [
+        ("a.b/c.seg.png", "a.b/c", "seg"),
+        ("a b/c d.PNG", "a b/c d", "image"),
+        ("x/y.z/0.1.png", "x/y.z/0", "x_1"),
+        ("ünï.png", "ünï", "image"),
+    ],
+)
+def test_a_name_ends_at_the_first_dot_behind_the_last_slash(tmp_path: Path, name: str, key: str, field: str) -> None:
+    source = opened(tmp_path, {name: picture(1)})
+    assert source.key(0) == key
+    fields = [found.name for found in source.schema if found.kind == "image"]
+    assert fields == [field]
+    assert source[0]["files"] == {field: name.replace("PNG", "png")}
+
+
+def test_what_is_of_no_sample_is_passed_over_and_counted(tmp_path: Path) -> None:
+    made = tar_member("__meta__/a.png", b"x") + tar_header(b"folder/", 0, kind=b"5") + tar_member("README", b"text")
+    made += tar_member("0.png", picture(1)) + tar_header(b"link.png", 0, kind=b"2") + tar_member("0.cls", b"7") + END
+    source = Source(write(tmp_path, {"a.tar": made}))
+    assert (len(source), int(source[0]["label"])) == (1, 7)
+    assert source[0]["image"] == picture(1)
+    assert source.left_out == [("__members__", "2 members of no sample in the tar files")]
+
+
+def test_a_name_that_comes_again_is_another_sample(tmp_path: Path) -> None:
+    made = b"".join(
+        tar_member(name, picture(at)) for at, name in enumerate(["a.png", "b.png", "a.png", "a~2.png", "a.png"])
+    )
+    source = Source(write(tmp_path, {"a.tar": made + END}))
+    keys = [source.key(row) for row in range(len(source))]
+    assert len(set(keys)) == 5
+    assert keys[0] == "a"
+    assert [source[row]["image"] for row in range(5)] == [picture(row) for row in range(5)]
+    assert len({source[row]["files"]["image"] for row in range(5)}) == 5
+
+
+def test_two_members_of_one_suffix_are_refused_or_skipped(tmp_path: Path) -> None:
+    made = tar_member("a.png", picture(0)) + tar_member("b.png", picture(1)) + tar_member("b.PNG", picture(2))
+    root = write(tmp_path / "in", {"a.tar": made + END})
+    with pytest.raises(BadInput, match=r"sample 'b' has two members .png"):
+        packer.convert(root, tmp_path / "a.pack")
+    assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 1
+
+
+def test_the_end_of_a_file_ends_its_sample(tmp_path: Path) -> None:
+    files = {"a-0.tar": tar_archive({"x.png": picture(1)}), "a-1.tar": tar_archive({"x.cls": b"1"})}
+    with pytest.raises(BadInput, match=r"2 samples of 2 lack a member"):
+        Source(write(tmp_path, files))
+
+
+# ---- which fields
+
+
+def test_suffixes_are_fields_by_what_they_mean(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    depth = np.float32([[np.nan, -1.0], [0.5, 2.0]])
+    np.save(file, depth)
+    found = {
+        "0.jpg": picture(1, suffix=".jpg"),
+        "0.depth.npy": file.getvalue(),
+        "0.json": b'{"a": [1, null]}',
+        "0.txt": "ünï".encode(),
+        "0.cls": b"-3\n",
+        "0.index": b"12",
+        "0.mp4": b"\0\1",
+    }
+    source = opened(tmp_path / "in", found)
+    assert {field.name: field.kind for field in source.schema if field.name not in ("key", "files")} == {
+        "image": "image",
+        "label": "number",
+        "depth_npy": "depth",
+        "index": "number",
+        "json": "json",
+        "mp4": "bytes",
+        "text": "text",
+    }
+    sample = source[0]
+    assert (sample["label"], sample["index"], sample["text"], sample["json"]) == (-3, 12, "ünï", {"a": [1, None]})
+    packer.convert(tmp_path / "in", tmp_path / "a.pack")
+    assert np.asarray(packer.open(tmp_path / "a.pack")[0]["depth_npy"]).tobytes() == depth.tobytes()
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    out = tree(tmp_path / "out")
+    assert json.loads(out.pop(b"0.json")) == {"a": [1, None]}
+    assert out == {name.encode(): data for name, data in found.items() if name not in ("0.json", "0.cls", "0.index")}
+
+
+def test_pictures_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_path: Path) -> None:
+    one = opened(tmp_path / "a", {"0.jpg": picture(1, suffix=".jpg"), "1.png": picture(2)})
+    assert [field.name for field in one.schema] == ["key", "image", "files"]
+    assert one[1]["image"] == picture(2)
+    two = opened(tmp_path / "b", {"0.jpg": picture(1, suffix=".jpg"), "0.png": picture(2)})
+    assert [field.name for field in two.schema] == ["key", "image", "png", "files"]
+
+
+def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
+    source = Source(tar_shards(tmp_path))
+    typed = next(note for note in source.notes if note.startswith("--features")).split()[1]
+    assert typed == "image=jpg;png:image,label=cls:number,seg=seg.png:image,text=txt:text"
+    assert Source(tmp_path, features=tuple(typed.split(","))).schema == source.schema
+
+
+def test_the_user_names_fields_and_kinds(tmp_path: Path) -> None:
+    root = tar_shards(tmp_path)
+    source = Source(root, features=("image=png;jpg", "mask=seg.png:mask"))
+    assert [(field.name, field.kind) for field in source.schema][1:3] == [("image", "image"), ("mask", "mask")]
+    for features, message in (
+        (("image=gif",), "no member ends in .gif; there are: cls, jpg, png, seg.png, txt"),
+        (("image",), "expected FIELD=FEATURE"),
+        (("a=cls:numbers",), "holds one number"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            Source(root, features=features)
+
+
+@pytest.mark.parametrize("suffix", ["pkl", "pickle", "pyd", "pth", "meta.pkl"])
+def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suffix: str) -> None:
+    evil = b"cos\nsystem\n(S'false'\ntR."
+    root = write(tmp_path, {"a.tar": tar_archive({"0.png": picture(1), f"0.{suffix}": evil})})
+    with pytest.raises(InvalidRequest, match=rf"members .{suffix} are pickled.*--features image=png"):
+        Source(root)
+    assert [field.name for field in Source(root, features=("image=png",)).schema] == ["key", "image", "files"]
+    assert Source(root, features=("image=png", f"meta={suffix}:bytes"))[0]["meta"] == evil
+
+
+def test_samples_that_lack_a_member_are_an_error_or_left_out(tmp_path: Path) -> None:
+    found = {**members(), "0003.png": picture(3)}
+    with pytest.raises(
+        BadInput, match=r"1 sample of 4 lack a member, such as 0003 \(.cls\).*--missing skip.*image=png"
+    ):
+        opened(tmp_path, found)
+    skipped = opened(tmp_path, found, missing="skip")
+    assert (len(skipped), skipped.left_out) == (3, [("0003", "no member .cls")])
+    assert [int(skipped[row]["label"]) for row in range(3)] == [0, 1, 2]
+    assert len(opened(tmp_path, found, features=("image=png",))) == 4
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"1.5", b"1 2", b"99999999999999999999", b"\xff"])
+def test_a_label_that_is_no_number_is_bad_and_named(tmp_path: Path, data: bytes) -> None:
+    source = opened(tmp_path, {**members(), "0003.png": picture(3), "0003.cls": data})
+    with pytest.raises(BadInput, match=r"a.tar: record at byte .*\(0003\): .cls: expected a whole number"):
+        source[3]
+
+
+# ---- tar
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_what_tarfile_writes_is_read(tmp_path: Path, form: int) -> None:
+    found = {f"{'d' * 90}/{'e' * 60}/{at}.png": picture(at) for at in range(3)}
+    if form != tarfile.USTAR_FORMAT:
+        found |= {f"{'ü' * 200}/{at}.png": picture(9 + at) for at in range(2)}
+    source = Source(write(tmp_path, {"a.tar": by_tarfile(found, form)}))
+    assert {source.key(row) + ".png": source[row]["image"] for row in range(len(source))} == found
+    if form != tarfile.USTAR_FORMAT:
+        assert "/" in source[3]["files"]["image"] or source[3]["files"]["image"].startswith("0")
+
+
+def test_a_name_that_extract_would_not_write_gets_a_number(tmp_path: Path) -> None:
+    found = {"../a.png": picture(1), "/b.png": picture(2), f"{'x' * 300}.png": picture(3)}
+    source = Source(write(tmp_path / "in", {"a.tar": by_tarfile(found, tarfile.PAX_FORMAT)}))
+    assert [source[row]["files"]["image"] for row in range(3)] == [f"0000000{row}.png" for row in range(3)]
+    packer.convert(tmp_path / "in", tmp_path / "a.pack")
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    assert sorted(tree(tmp_path / "out").values()) == sorted(found.values())
+
+
+def test_a_size_in_base_256_and_in_pax_is_read(tmp_path: Path) -> None:
+    data = picture(1)
+    header = tar_header(b"a.png", 0)
+    header = header[:124] + b"\x80" + len(data).to_bytes(11, "big") + header[136:148] + b" " * 8 + header[156:]
+    header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
+    pax = b"%d size=%d\n"
+    line = pax % (len(pax % (12, len(data))), len(data))
+    second = tar_header(b"x", len(line), kind=b"x") + line + bytes(-len(line) % 512) + tar_header(b"b.png", 0)
+    body = data + bytes(-len(data) % 512)
+    source = Source(write(tmp_path, {"a.tar": header + body + second + body + END}))
+    assert [source[row]["image"] for row in range(2)] == [data, data]
+
+
+def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "_BLOCK_BYTES", 5000)
+    root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
+    assert sources.detect(root)[0] == "webdataset"
+    assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]
+
+
+# ---- damage
+
+
+def test_a_cut_is_listed_wherever_it_is(tmp_path: Path) -> None:
+    found = {f"{number}.cls": b"12345" for number in range(3)}
+    data = tar_archive(found)
+    for size in range(1024, len(data) - 511, 64):
+        source = Source(write(tmp_path, {"a.tar": data[:size]}))
+        assert len(source) == min((size + 507) // 1024, 3) if size % 1024 > 512 + 4 else size // 1024
+        assert len(source.left_out) == (size < 3 * 1024 + 512), size
+    whole = Source(write(tmp_path, {"a.tar": data}))
+    assert (len(whole), whole.left_out, whole.unread) == (3, [], [])
+
+
+def test_every_flipped_byte_of_a_header_is_found(tmp_path: Path) -> None:
+    data = tar_archive({"0.cls": b"1", "1.cls": b"2", "2.cls": b"3"})
+    for at in range(1024, 1536):
+        broken = bytearray(data)
+        broken[at] ^= 0x11
+        source = Source(write(tmp_path, {"a.tar": bytes(broken)}))
+        if at - 1024 in range(148, 156) and len(source) == 3:
+            continue  # the sum's own padding
+        assert (len(source), len(source.unread)) == (1, 1), at - 1024
+        assert "a.tar@1024" in source.unread[0][0]
+
+
+def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
+    data = tar_archive(members(1)) + tar_archive(members(2))
+    root = write(tmp_path / "in", {"a.tar": data})
+    with pytest.raises(BadInput, match="the end mark is followed by more than zeros"):
+        packer.convert(root, tmp_path / "a.pack")
+    summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
+    assert (summary.samples, len(summary.skipped)) == (1, 1)
+    padded = Source(write(tmp_path / "b", {"a.tar": tar_archive(members(1)) + bytes(9000)}))
+    assert not padded.unread
+
+
+def test_a_flipped_byte_of_a_picture_is_found_by_its_decoder(tmp_path: Path) -> None:
+    data = bytearray(tar_archive(members()))
+    data[3000] ^= 0xFF
+    with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed"):
+        packer.convert(write(tmp_path / "in", {"a.tar": bytes(data)}), tmp_path / "a.pack")
+
+
+def test_other_tar_files_and_pointers_are_named(tmp_path: Path) -> None:
+    root = write(tmp_path / "docs", {"a.tar": tar_archive({"README": b"text"})})
+    with pytest.raises(InvalidRequest, match="no tar files: found .*expected names that end in .tar"):
+        SourceSpec().open(root)
+    root = write(tmp_path / "lfs", {"a.tar": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
+    for place in (root, root / "a.tar"):
+        with pytest.raises(BadInput, match=r"a.tar: is a git-lfs pointer"):
+            SourceSpec().open(place)
+    with pytest.raises(InvalidRequest, match="pipe:"):  # a name like any other, and no command
+        SourceSpec("webdataset").open(Path("pipe:touch hacked"))
+
+
+def test_a_pack_lists_what_was_left_out(tmp_path: Path) -> None:
+    root = write(tmp_path / "in", {"a.tar": tar_archive({**members(), "0003.png": picture(3)})})
+    packer.convert(root, tmp_path / "a.pack", missing="skip")
+    assert list(manifest.read(tmp_path / "a.pack").skipped) == [("0003", "no member .cls")]
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+
+
+def test_a_red_picture_stays_red(tmp_path: Path) -> None:
+    red = np.zeros((8, 8, 3), np.uint8)
+    red[:, :, 2] = 255  # OpenCV's order
+    packer.convert(write(tmp_path / "in", {"a.tar": tar_archive({"0.png": encoded(".png", red)})}), tmp_path / "a.pack")
+    pixels = np.asarray(packer.open(tmp_path / "a.pack", output="numpy")[0]["image"])
+    assert pixels.tolist() == red[:, :, ::-1].tolist()
