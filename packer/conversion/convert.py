@@ -120,16 +120,16 @@ def convert(
 ) -> ConversionSummary:
     """Pack an image folder, another tool's pack, or a pack into the new folder `pack`, complete or not at all.
 
-    source: a folder, a pack, another tool's file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. to: the
-    format; None for what the name of the pack says (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the
-    name of a source or "pack". codecs: field -> codec, such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or
-    (height, width). sidecars: name -> "SUFFIX:KIND", such as {"depth": "_d.tiff:depth"}. splits: name -> a file that
-    lists the samples, or for all of them a share of 0 to 1. features: field -> what another tool's records call it, such
-    as {"image": "image/encoded"}. threads: None for all usable cores; the pack does not
-    depend on it. overwrite: replace a pack that is there. restart: throw unfinished work of an earlier run away.
-    progress: called with a packer.system.progress.Progress before the first sample and after each; its bytes are those
-    read. on_note: called with lines that are worth knowing, those on the source before the first sample is read; the
-    summary's notes are the same lines.
+    source: a folder, a pack, another tool's file such as data.tfrecord, or a Source object, which then has its
+    options, sidecars and splits already. to: the format; None for what the name of the pack says (out.h5, out.pth,
+    ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec, such as
+    {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND", such as
+    {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
+    features: field -> what another tool's records call it, such as {"image": "image/encoded"}. threads: None for
+    all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
+    unfinished work of an earlier run away. progress: called with a packer.system.progress.Progress before the first
+    sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on the
+    source before the first sample is read; the summary's notes are the same lines.
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """

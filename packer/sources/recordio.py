@@ -49,7 +49,7 @@ def recognise(names: Sequence[str]) -> str | None:
 
 
 @dataclass
-class _Seen:
+class _LabelsSeen:
     """What the labels of all records have in common. widths: how many labels a record has, 0 for one in its header."""
 
     widths: set[int] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Source(RecordSource):
         self._ids = array("q")  # number of each record in its index, else in its file
         self._named: list[dict[int, str]] = []  # of each file, the paths that its list gives to numbers
         self._tables: list[str] = []
-        self._seen = _Seen()
+        self._seen = _LabelsSeen()
         self._is_faces = False
         files = [self._list(name, number, names) for number, name in enumerate(chosen)]
         if not len(self) and not self.unread:
@@ -305,7 +305,7 @@ def _faces(head: bytes) -> int | None:
     return int(first) if math.isfinite(first) and first >= 1 and first == int(first) else None
 
 
-def _note_label(head: bytes, seen: _Seen) -> None:
+def _note_label(head: bytes, seen: _LabelsSeen) -> None:
     """Take the labels that a record begins with into account."""
     if len(head) < _HEADER.size:
         return  # reading it says what it lacks
