@@ -144,7 +144,7 @@ def members(folder: str) -> list[str]:
     if folder == "sources":
         from packer.sources import names  # noqa: PLC0415  it knows its helpers
 
-        return [f"packer.sources.{name}" for name in names()]
+        return [f"packer.sources.{name.replace('-', '_')}" for name in names()]
     return [f"packer.{folder}.{path.stem}" for path in (ROOT / folder).glob("[!_]*.py") if path.stem != "base"]
 
 

@@ -2,7 +2,9 @@
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+import lmdb
 import numpy as np
 
 from packer.sources._records.crc32c import masked_crc32c
@@ -138,3 +140,27 @@ def tar_member(name: str, data: bytes, **how: bytes) -> bytes:
 def tar_archive(members: Mapping[str, bytes]) -> bytes:
     """A tar file of regular members."""
     return b"".join(tar_member(name, data) for name, data in members.items()) + bytes(1024)
+
+
+# ---- LMDB
+
+
+def lmdb_environment(path: Path, entries: Mapping[bytes, bytes], *, is_folder: bool = True) -> Path:
+    """An LMDB as py-lmdb writes it; a folder with data.mdb, or one file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lmdb.open(str(path), subdir=is_folder, map_size=64 << 20, sync=False) as env, env.begin(write=True) as begun:
+        for key, value in entries.items():
+            begun.put(key, value)
+    return path
+
+
+def datum(
+    data: bytes, label: int | None, channels: int = 0, height: int = 0, width: int = 0, *, encoded: bool | None = True
+) -> bytes:
+    """Caffe's message; None and 0 leave fields out, apart from the label."""
+    out = b"".join(
+        varint(number << 3) + varint(value) for number, value in ((1, channels), (2, height), (3, width)) if value
+    )
+    out += delimited(4, data)
+    out += b"" if label is None else varint(5 << 3) + varint(label)
+    return out + (b"" if encoded is None else varint(7 << 3) + varint(encoded))

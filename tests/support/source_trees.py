@@ -202,7 +202,19 @@ def tar_shards(root: Path) -> Path:
     return write(root, {**files, "README.md": "of no record"})
 
 
+def caffe_lmdb(root: Path) -> Path:
+    """A folder with data.mdb: keys with gaps, paths with spaces, labels 0 and negative."""
+    names = ("cat/a b.jpg", "cat/ünï.png", "dog/a b.jpg")
+    entries = {
+        f"{2 * at:08d}_{name}".encode(): foreign_files.datum(picture(at, suffix=Path(name).suffix), at - 1, 3, 48, 64)
+        for at, name in enumerate(names)
+    }
+    foreign_files.lmdb_environment(root, entries)
+    return write(root, {"mean.txt": "of no record"})
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "caffe-lmdb": caffe_lmdb,
     "cornell": cornell,
     "folder": image_folder,
     "jacquard": jacquard,

@@ -1,0 +1,161 @@
+"""LMDB file: the entries of another tool's LMDB in the order of their keys, each by the place of its value in the file.
+
+The tree is walked once, page by page, and nothing that a page says is believed; the layout is that of
+packer.formats.lmdb, which looks up single values in mapped parts of packer's own. Here nothing is mapped, so that a
+file that is cut meanwhile is an error and no signal, and the library is not used: it follows what pages say, wants to
+lock, and opens no file twice in a process.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import PurePosixPath
+from struct import Struct
+from typing import NamedTuple
+
+from packer.errors import BadInput
+from packer.sources._parse.source_root import SourceRoot
+from packer.sources._records.record_files import OpenFile, is_pointer
+
+MAGIC = b"\xde\xc0\xef\xbe\x01\0\0\0"  # with the data version, 16 bytes into a meta page
+MAGIC_AT = 16
+_BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
+_IN_OVERFLOW, _NAMED_DATABASE, _DUPLICATES = 1, 2, 4  # flags of a node
+_HEADER_BYTES = 16  # of a page
+_NODE_BYTES = 8  # of a node, before its key
+_META_BYTES = 152
+_PAGE_BYTES = frozenset(1 << power for power in range(9, 17))
+_MOST_KEY_BYTES = 511
+_MOST_DEPTH = 32
+_NO_ROOT = (1 << 64) - 1
+_SUFFIXES = (".lmdb", ".mdb")
+_DATA, _LOCKS = "data.mdb", ("lock.mdb", "-lock")
+
+_page = Struct("<QHHH").unpack_from  # number, pad, flags, end of the node pointers
+_overflow = Struct("<QHHI").unpack_from  # number, pad, flags, how many pages
+_node = Struct("<HHHH").unpack_from  # low, high, flags, bytes of the key
+_database = Struct("<IHHQQQQQ").unpack_from  # page bytes, flags, depth, branch, leaf, overflow pages, entries, root
+_u16 = Struct("<H").unpack_from
+_u64 = Struct("<Q").unpack_from
+
+
+class Entry(NamedTuple):
+    """A key, and where its value lies in the file."""
+
+    key: bytes
+    offset: int
+    size: int
+
+
+def environments(names: Sequence[str]) -> list[str]:
+    """Those of some files that are LMDBs by their names: data.mdb in a folder, or a file that ends in .lmdb."""
+    return [name for name in names if PurePosixPath(name).suffix.lower() in _SUFFIXES and not is_lock(name)]
+
+
+def is_lock(name: str) -> bool:
+    """Whether a file only says who has an LMDB open."""
+    return name.endswith(_LOCKS)
+
+
+def first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
+    """The first keys and values; None where the file is no LMDB. Raises BadInput for a damaged one."""
+    start = folder.start(name, MAGIC_AT + len(MAGIC))
+    if start[MAGIC_AT:] != MAGIC:
+        return None
+    file = OpenFile(folder, name)
+    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(entries(file), count)]
+
+
+def may_be_one(folder: SourceRoot, name: str) -> bool:
+    """Whether a file begins as an LMDB, or as what git-lfs leaves in the place of one."""
+    start = folder.start(name, 64)
+    return start[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC or is_pointer(start)
+
+
+def entries(file: OpenFile) -> Iterator[Entry]:
+    """Every entry of the main database; raises BadInput where a page is not what it should be."""
+    walk = _TreeWalk(file)
+    yield from walk.entries()
+
+
+class _TreeWalk:
+    """One walk through the tree."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        first = self._meta(0)
+        second = self._meta(first[0])
+        self._page_bytes, self._depth, self._entries, self._root, _ = max(first, second, key=lambda meta: meta[-1])
+        self._seen: set[int] = set()
+
+    def entries(self) -> Iterator[Entry]:
+        count, last = 0, None
+        for entry in self._below(self._root, self._depth) if self._root != _NO_ROOT else ():
+            if last is not None and entry.key <= last:
+                raise self._damage("its keys are not in order")
+            last = entry.key
+            count += 1
+            yield entry
+        if count != self._entries:
+            raise self._damage(f"it has {count} entries, and says {self._entries}")
+
+    def _meta(self, start: int) -> tuple[int, int, int, int, int]:
+        """Bytes of a page, depth, entries, root and transaction."""
+        data = self._file.read(start, _META_BYTES)
+        if len(data) < _META_BYTES:
+            raise self._damage("it is too short for one")
+        if data[MAGIC_AT : MAGIC_AT + len(MAGIC)] != MAGIC:
+            raise self._damage("expected magic 0xbeefc0de and data version 1, of a little-endian 64-bit machine")
+        page_bytes = _database(data, 40)[0]
+        _, flags, depth, _, _, _, count, root = _database(data, 88)
+        if page_bytes not in _PAGE_BYTES or flags or depth > _MOST_DEPTH:
+            raise self._damage(f"pages of {page_bytes} bytes, flags {flags:#x}, depth {depth}: no plain database")
+        return page_bytes, depth, count, root, _u64(data, 144)[0]
+
+    def _below(self, page: int, depth: int) -> Iterator[Entry]:
+        """The entries in and below a page, in order."""
+        if page in self._seen:
+            raise self._damage(f"page {page} lies below two others, or below itself")
+        self._seen.add(page)
+        data = self._file.read(page * self._page_bytes, self._page_bytes)
+        kind = _LEAF if depth <= 1 else _BRANCH
+        if len(data) < self._page_bytes:
+            raise self._damage(f"page {page} lies outside the file")
+        number, _, flags, lower = _page(data)
+        if number != page or flags != kind or not _HEADER_BYTES <= lower <= self._page_bytes:
+            raise self._damage(f"page {page} is not the {'leaf' if kind == _LEAF else 'branch'} that it should be")
+        room = self._page_bytes - lower
+        for at in range(_HEADER_BYTES, lower - 1, 2):
+            (node,) = _u16(data, at)
+            if not lower <= node <= self._page_bytes - _NODE_BYTES:
+                raise self._damage(f"a node lies outside page {page}")
+            low, high, node_flags, key_bytes = _node(data, node)
+            begin = node + _NODE_BYTES + key_bytes
+            if begin > self._page_bytes or key_bytes > _MOST_KEY_BYTES:
+                raise self._damage(f"a key of {key_bytes} bytes on page {page}")
+            room -= _NODE_BYTES + key_bytes
+            if room < 0:
+                raise self._damage(f"nodes of page {page} lie over each other")
+            if kind == _BRANCH:
+                yield from self._below(low | high << 16 | node_flags << 32, depth - 1)
+            else:
+                key = data[node + _NODE_BYTES : begin]
+                yield self._entry(key, page, data, begin, size=low | high << 16, flags=node_flags)
+
+    def _entry(self, key: bytes, page: int, data: bytes, at: int, *, size: int, flags: int) -> Entry:
+        if flags & (_NAMED_DATABASE | _DUPLICATES):
+            raise self._damage(f"{key[:40]!r} is a database in it, or has several values: expected plain entries")
+        if not flags and at + size <= self._page_bytes:
+            return Entry(key, page * self._page_bytes + at, size)
+        if flags != _IN_OVERFLOW or at + 8 > self._page_bytes:
+            raise self._damage(f"a value with flags {flags:#x} and {size} bytes on page {page}")
+        (first,) = _u64(data, at)
+        start = first * self._page_bytes
+        if start + _HEADER_BYTES + size > self._file.size:
+            raise self._damage(f"a value of {size} bytes on page {first} lies outside the file: it is cut")
+        number, _, kind, pages = _overflow(self._file.read(start, _HEADER_BYTES))
+        if number != first or kind != _OVERFLOW or pages * self._page_bytes < _HEADER_BYTES + size:
+            raise self._damage(f"page {first} is not the overflow page that it should be")
+        return Entry(key, start + _HEADER_BYTES, size)
+
+    def _damage(self, found: str) -> BadInput:
+        return BadInput(f"{self._file.path}: damaged LMDB file: {found}; get the file again")

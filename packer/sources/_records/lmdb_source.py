@@ -1,0 +1,99 @@
+"""LMDB source: base of the sources that read other tools' LMDBs, each value a record.
+
+An LMDB is a folder with data.mdb, or one file, as LMDB's own option `subdir` has it. Which tool wrote it is told by its
+keys and its first values; each says so in `layout`, so that one that is read as another's is named.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from packer.errors import BadInput, InvalidRequest
+from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.source_root import SourceRoot
+from packer.sources._records import lmdb_file
+from packer.sources._records.record_files import OpenFile, RecordFile, check_no_pointer
+from packer.sources._records.record_source import RecordSource
+
+_LOOKED_AT = 2  # entries
+_START_BYTES = 64
+_KEYS = b"__keys__"
+
+
+class LMDBSource(RecordSource):
+    """See the module."""
+
+    noun = "LMDB"
+    layout: ClassVar[str]  # what the values are, for messages
+
+    _keys: list[str]
+
+    @classmethod
+    @abstractmethod
+    def _is_record(cls, key: bytes, value: bytes) -> bool:
+        """Whether an entry is of this layout."""
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """How many LMDBs there are, if the first one has this layout."""
+        chosen = names if len(names) == 1 else lmdb_file.environments(names)
+        for name in chosen:
+            if not lmdb_file.may_be_one(folder, name):
+                continue
+            try:
+                found = lmdb_file.first_entries(folder, name, _LOOKED_AT)
+            except BadInput:
+                return None  # the source that the user names says so
+            if found is None or (found and all(cls._is_record(key, value) for key, value in found)):
+                return f"LMDB of {cls.layout}: {counted(len(chosen), 'file')}"
+        return None
+
+    def _list_all(self, root: Path, *, follow_links: bool, layout: str) -> list[RecordFile]:
+        """Find every entry of every LMDB; raises InvalidRequest, BadInput."""
+        names = self._open(root, follow_links=follow_links, layout=layout)
+        chosen = names if root.is_file() else lmdb_file.environments(names)
+        files, keys = [], list[bytes]()
+        for number, name in enumerate(chosen):
+            start = self.folder.start(name, _START_BYTES)
+            check_no_pointer(start, self.folder.root / name)
+            self._check_layout(name)
+            file = OpenFile(self.folder, name)
+            for entry in lmdb_file.entries(file):
+                self._add(number, entry.offset, entry.size)
+                keys.append(entry.key)
+            files.append(RecordFile(name, file.size))
+        if not keys:
+            raise self._none_found(names, "data.mdb, or a name that ends in .lmdb")
+        self._raw_keys = keys
+        taken = set(chosen)
+        self._others = [name for name in names if name not in taken and not lmdb_file.is_lock(name)]
+        return files
+
+    def _check_layout(self, name: str) -> None:
+        """Raise InvalidRequest for an LMDB of another tool, saying whose it seems to be."""
+        found = lmdb_file.first_entries(self.folder, name, _LOOKED_AT)
+        path = shown(str(self.folder.root / name))
+        if found is None:
+            raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
+        for key, value in found:
+            if not self._is_record(key, value):
+                file = OpenFile(self.folder, name)
+                has_keys = any(entry.key == _KEYS for entry in lmdb_file.entries(file))
+                raise InvalidRequest(
+                    f"{path}: its values are no {self.layout}: under {key[:40]!r} are {len(value)} bytes that begin "
+                    f"with {value[:8].hex(' ')}; {_guess(_KEYS if has_keys else key, value)}"
+                )
+
+
+def _guess(key: bytes, value: bytes) -> str:
+    """What an LMDB may be whose entries are not of the layout that was asked for."""
+    if key == _KEYS:
+        return "the key __keys__ is of Efficient-PyTorch, Image2LMDB or tensorpack"
+    if value.startswith((b"\x89PNG", b"\xff\xd8\xff")):
+        return "these are bare picture files, as BasicSR stores them"
+    if value[:1] == b"\x80":
+        return "these look pickled, as tensorpack and Efficient-PyTorch store them"
+    if key.endswith(b".meta"):
+        return "the key ends in .meta, as of BasicSR's first layout"
+    return "say another --from"

@@ -1,0 +1,68 @@
+"""Caffe LMDB: a Datum, and the pages of a file, compared with packer's reader of its own parts."""
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer.errors import PackerError
+from packer.formats.lmdb import BTree
+from packer.sources._parse.source_root import SourceRoot
+from packer.sources._records import lmdb_file
+from packer.sources._records.record_files import OpenFile
+from packer.sources.caffe_lmdb import Source, parse, pixels
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
+from tests.support import foreign_files as foreign
+
+TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"\x02\0", b"\x01\0", b"\x04\0", b"\x08\x03\x10\x02\x18\x02\x22\x0c")
+MOST_BYTES = 1 << 15
+
+
+def seeds() -> Iterator[bytes]:
+    values = [foreign.datum(b"\xff\xd8\xff", -1, 3, 2, 2), foreign.datum(bytes(12), 1, 3, 2, 2, encoded=None)]
+    yield from values
+    yield foreign.delimited(6, bytes(8))
+    with tempfile.TemporaryDirectory() as folder:
+        for count in (3, 150):
+            entries = {b"%08d" % at: values[at % 2] + foreign.delimited(12, bytes(at * 30)) for at in range(count)}
+            path = foreign.lmdb_environment(Path(folder) / f"{count}.lmdb", entries, is_folder=False)
+            yield path.read_bytes()[:MOST_BYTES]
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    try:
+        found = parse(data)
+        if not found.is_encoded and pixels(found).shape != (found.height, found.width, 3):
+            raise Disagreement(f"{found}")
+    except PackerError as error:
+        refusal = error
+    path = scratch.written("fuzz.lmdb", data)
+    try:
+        _compare(path, data)
+        source = Source(path)
+        for index in range(len(source)):
+            if set(source[index]) != set(source.schema.names):
+                raise Disagreement(f"{source[index]}")
+    except PackerError as error:
+        refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+def _compare(path: Path, data: bytes) -> None:
+    """What is found one after the other is found by its key, too, where the other reader takes the file."""
+    file = OpenFile(SourceRoot(path.parent), path.name)
+    entries = list(lmdb_file.entries(file))
+    if not data:
+        return
+    with mmap.mmap(-1, len(data)) as mapped:
+        mapped[:] = data
+        tree = BTree(path, mapped)
+        try:
+            for entry in entries[:200]:
+                if entry.size <= 1 << 20 and tree.find(entry.key) != file.read(entry.offset, entry.size):
+                    raise Disagreement(f"{entry}")
+        finally:
+            tree.close()
