@@ -266,6 +266,16 @@ def test_no_flipped_byte_gives_anything_but_entries_or_an_error(tmp_path: Path) 
     assert len(sound) == 3
 
 
+def test_a_page_number_that_no_file_can_have_is_damage(tmp_path: Path) -> None:
+    path = caffe_lmdb(tmp_path / "in") / "data.mdb"
+    data = bytearray(path.read_bytes())
+    for meta in (0, 4096):
+        data[meta + 128 : meta + 136] = struct.pack("<Q", (1 << 64) - 2)  # the root
+    path.write_bytes(bytes(data))
+    with pytest.raises(BadInput, match="lies outside the file"):
+        Source(path.parent)
+
+
 def test_values_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
     """Else a small file could hold an endless set."""
     large = datum(picture(1), 1) + delimited(12, bytes(200_000))

@@ -305,6 +305,14 @@ def test_every_flipped_byte_of_a_header_is_found(tmp_path: Path) -> None:
         assert "a.tar@1024" in source.unread[0][0]
 
 
+def test_a_size_that_no_file_can_have_is_a_cut(tmp_path: Path) -> None:
+    header = tar_header(b"b.png", 0)
+    header = header[:124] + b"\xff" * 12 + header[136:148] + b" " * 8 + header[156:]
+    header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
+    source = Source(write(tmp_path, {"a.tar": tar_member("a.png", picture(1)) + header + END}))
+    assert (len(source), len(source.left_out)) == (1, 1)
+
+
 def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
     data = tar_archive(members(1)) + tar_archive(members(2))
     root = write(tmp_path / "in", {"a.tar": data})

@@ -113,6 +113,8 @@ class OpenFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """So many bytes, fewer at the end of the file; raises BadInput."""
+        if offset >= self.size:  # what a damaged file says may be no offset at all
+            return b""
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size and (more := os.pread(self._descriptor, size - len(data), offset + len(data))):
