@@ -1,6 +1,7 @@
 """Small trees of files as the sources meet them, made by code: pictures are noise, labels are invented."""
 
 import os
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -213,7 +214,16 @@ def caffe_lmdb(root: Path) -> Path:
     return write(root, {"mean.txt": "of no record"})
 
 
+def efficient_lmdb(root: Path) -> Path:
+    """One file: more than ten numbers, whose keys sort otherwise than they count."""
+    entries = {str(at).encode(): pickle.dumps((picture(at), at % 3), protocol=3 + at % 3) for at in range(12)}
+    entries |= {b"__keys__": pickle.dumps(sorted(entries)), b"__len__": pickle.dumps(12)}
+    foreign_files.lmdb_environment(root / "train.lmdb", entries, is_folder=False)
+    return root
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "efficient-lmdb": efficient_lmdb,
     "caffe-lmdb": caffe_lmdb,
     "cornell": cornell,
     "folder": image_folder,

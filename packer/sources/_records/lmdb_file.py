@@ -68,7 +68,7 @@ def first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes
 def may_be_one(folder: SourceRoot, name: str) -> bool:
     """Whether a file begins as an LMDB, or as what git-lfs leaves in the place of one."""
     start = folder.start(name, 64)
-    return start[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC or is_pointer(start)
+    return start[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC or (bool(environments([name])) and is_pointer(start))
 
 
 def entries(file: OpenFile) -> Iterator[Entry]:

@@ -26,6 +26,7 @@ class LMDBSource(RecordSource):
 
     noun = "LMDB"
     layout: ClassVar[str]  # what the values are, for messages
+    metadata: ClassVar[tuple[bytes, ...]] = ()  # keys of what is no sample
 
     _keys: list[str]
 
@@ -33,6 +34,10 @@ class LMDBSource(RecordSource):
     @abstractmethod
     def _is_record(cls, key: bytes, value: bytes) -> bool:
         """Whether an entry is of this layout."""
+
+    @classmethod
+    def _fits(cls, key: bytes, value: bytes) -> bool:
+        return key in cls.metadata or cls._is_record(key, value)
 
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
@@ -45,7 +50,7 @@ class LMDBSource(RecordSource):
                 found = lmdb_file.first_entries(folder, name, _LOOKED_AT)
             except BadInput:
                 return None  # the source that the user names says so
-            if found is None or (found and all(cls._is_record(key, value) for key, value in found)):
+            if found is None or (found and all(cls._fits(key, value) for key, value in found)):
                 return f"LMDB of {cls.layout}: {counted(len(chosen), 'file')}"
         return None
 
@@ -54,12 +59,16 @@ class LMDBSource(RecordSource):
         names = self._open(root, follow_links=follow_links, layout=layout)
         chosen = names if root.is_file() else lmdb_file.environments(names)
         files, keys = [], list[bytes]()
+        self._metadata: dict[tuple[int, bytes], bytes] = {}
         for number, name in enumerate(chosen):
             start = self.folder.start(name, _START_BYTES)
             check_no_pointer(start, self.folder.root / name)
             self._check_layout(name)
             file = OpenFile(self.folder, name)
             for entry in lmdb_file.entries(file):
+                if entry.key in self.metadata:
+                    self._metadata[number, entry.key] = file.read(entry.offset, entry.size)
+                    continue
                 self._add(number, entry.offset, entry.size)
                 keys.append(entry.key)
             files.append(RecordFile(name, file.size))
@@ -77,7 +86,7 @@ class LMDBSource(RecordSource):
         if found is None:
             raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
         for key, value in found:
-            if not self._is_record(key, value):
+            if not self._fits(key, value):
                 file = OpenFile(self.folder, name)
                 has_keys = any(entry.key == _KEYS for entry in lmdb_file.entries(file))
                 raise InvalidRequest(

@@ -12,7 +12,7 @@ from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign
 
 TOKENS = (b"ustar\x0000", b"ustar  \0", b"00000000012\0", b"\x80\0\0\0\0\0\0\0\0\0\0\x05", b".png", b".cls", b"__a__/")
-MOST_BYTES = 6000
+MOST_BYTES = 12_000
 
 
 def seeds() -> Iterator[bytes]:

@@ -1,0 +1,242 @@
+"""pickled: plain values out of a pickle, read by a machine that can call nothing.
+
+Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` takes a pickle apart; the opcodes that only
+build values are carried out here, and everything else is refused: no name in a pickle is ever imported or called. The
+globals below are known by their names alone, since protocols up to 2 write bytes, and all of them NumPy's numbers, by
+such: these become bytes and arrays of a fixed set of dtypes.
+"""
+
+import io
+import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from packer.errors import BadInput
+
+MOST_BYTES = 1 << 30  # of one pickle
+_MOST_DEPTH = 100  # of values in values
+_MODULES = ("numpy.core", "numpy._core")  # NumPy 1 and 2
+_KINDS = "biuf"
+_GLOBALS = frozenset(
+    (
+        ("_codecs", "encode"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        *((f"{module}.multiarray", name) for module in _MODULES for name in ("_reconstruct", "scalar")),
+        *((f"{module}.numeric", "_frombuffer") for module in _MODULES),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _KnownName:
+    """A global: its last name."""
+
+    name: str
+
+
+@dataclass
+class _Unbuilt:
+    """An array or dtype that BUILD completes. code: of a dtype."""
+
+    code: str | None = None
+    value: Any = None
+
+
+class _Mark:
+    """Where a list of items begins on the stack."""
+
+
+def loads(data: bytes) -> Any:
+    """The value: None, bool, int, float, str, bytes, tuple, list, dict, NumPy arrays and scalars; raises BadInput."""
+    if len(data) > MOST_BYTES:
+        raise BadInput(f"a pickle of {len(data)} bytes, expected at most {MOST_BYTES}")
+    try:
+        return _plain(_Machine().run(data), _MOST_DEPTH)
+    except BadInput:
+        raise
+    except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        raise BadInput(f"damaged: no pickle of plain values: {error}") from error
+
+
+_LITERALS = frozenset(
+    (
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING"),
+        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    )
+)
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_PUTS, _GETS = ("PUT", "BINPUT", "LONG_BINPUT"), ("GET", "BINGET", "LONG_BINGET")
+_NOTHING = ("PROTO", "FRAME")
+
+
+class _Machine:
+    """The stack and the memo of one pickle; errors of all kinds mean that it is damaged."""
+
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+        self._steps: dict[str, Callable[[], None]] = {
+            "MARK": lambda: self._stack.append(_Mark()),
+            "EMPTY_LIST": lambda: self._stack.append([]),
+            "EMPTY_DICT": lambda: self._stack.append({}),
+            "TUPLE": lambda: self._stack.append(tuple(self._marked())),
+            "LIST": lambda: self._stack.append(self._marked()),
+            "DICT": lambda: self._stack.append(_pairs(self._marked())),
+            "APPEND": lambda: self._extend([self._stack.pop()]),
+            "APPENDS": lambda: self._extend(self._marked()),
+            "SETITEM": lambda: self._update([self._stack.pop(-2), self._stack.pop()]),
+            "SETITEMS": lambda: self._update(self._marked()),
+            "STACK_GLOBAL": lambda: self._stack.append(_known(self._stack.pop(-2), self._stack.pop())),
+            "REDUCE": lambda: self._stack.append(_reduced(self._stack.pop(-2), self._stack.pop())),
+            "BUILD": lambda: _build(self._stack.pop(-2), self._stack.pop(), self._stack),
+        }
+
+    def run(self, data: bytes) -> Any:
+        """The value, with placeholders in it."""
+        for opcode, found, _ in pickletools.genops(io.BytesIO(data)):
+            name, argument = opcode.name, cast("Any", found)  # of the type that the opcode has
+            if name == "STOP":
+                return self._stack.pop()
+            if name in _LITERALS:
+                self._stack.append(bytes(argument) if isinstance(argument, bytearray) else argument)
+            elif name in _CONSTANTS:
+                self._stack.append(_CONSTANTS[name])
+            elif name in _TUPLES:
+                count = _TUPLES[name]
+                self._stack.append(tuple(self._popped(count)))
+            elif name in _PUTS:
+                self._memo[argument] = self._stack[-1]
+            elif name == "MEMOIZE":
+                self._memo[len(self._memo)] = self._stack[-1]
+            elif name in _GETS:
+                self._stack.append(self._memo[argument])
+            elif name == "GLOBAL":
+                self._stack.append(_known(*argument.split(" ", 1)))
+            elif name in self._steps:
+                self._steps[name]()
+            elif name not in _NOTHING:
+                raise BadInput(f"a pickle with the opcode {name}, which can make more than plain values: refused")
+        raise BadInput("damaged: a pickle without an end")
+
+    def _popped(self, count: int) -> list[Any]:
+        if len(self._stack) < count:
+            raise IndexError("too few values")
+        found = self._stack[len(self._stack) - count :]
+        del self._stack[len(self._stack) - count :]
+        return found
+
+    def _marked(self) -> list[Any]:
+        """What was pushed since the last mark, which goes."""
+        for at in range(len(self._stack) - 1, -1, -1):
+            if isinstance(self._stack[at], _Mark):
+                found = self._stack[at + 1 :]
+                del self._stack[at:]
+                return found
+        raise IndexError("no mark")
+
+    def _extend(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is not list:
+            raise TypeError("items for what is no list")
+        self._stack[-1].extend(items)
+
+    def _update(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is not dict:
+            raise TypeError("items for what is no dict")
+        self._stack[-1].update(_pairs(items))
+
+
+def _pairs(items: list[Any]) -> dict[Any, Any]:
+    if any(type(key) not in (str, bytes, int) for key in items[::2]):
+        raise TypeError("keys that are no text, bytes or numbers")
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _known(module: Any, name: Any) -> _KnownName:
+    if (module, name) not in _GLOBALS:
+        raise BadInput(f"a pickle that names {module!s:.60}.{name!s:.60}, which is no plain value: refused")
+    return _KnownName(name)
+
+
+def _raw(value: Any) -> bytes:
+    """Bytes, also as a pickle of Python 2 has them."""
+    return value.encode("latin-1") if isinstance(value, str) else bytes(memoryview(value))
+
+
+def _reduced(name: Any, arguments: Any) -> Any:
+    """What the few known calls would give; none is made."""
+    if not isinstance(name, _KnownName) or not isinstance(arguments, tuple):
+        raise BadInput("a pickle that calls what it made itself: refused")
+    if name.name == "encode":
+        text, coding = arguments
+        if coding != "latin1" or not isinstance(text, str):
+            raise BadInput("a pickle that encodes text, not bytes: refused")
+        return text.encode("latin-1")
+    if name.name == "dtype":
+        code = arguments[0]
+        if not isinstance(code, str) or code[:1] not in _KINDS or code[1:] not in ("1", "2", "4", "8"):
+            raise BadInput(f"an array of dtype {code!s:.40}: expected numbers")
+        return _Unbuilt(code=code)
+    if name.name == "_reconstruct":
+        return _Unbuilt()
+    if name.name == "scalar":
+        return _array(_dtype(arguments[0]), (), _raw(arguments[1]), "C")[()]
+    if name.name == "_frombuffer":
+        raw, dtype, shape, order = arguments
+        return _array(_dtype(dtype), shape, _raw(raw), order)
+    raise BadInput(f"a pickle that calls {name.name}: refused")
+
+
+def _build(what: Any, state: Any, stack: list[Any]) -> None:
+    """Complete a dtype, whose state has its byte order, or an array."""
+    if not isinstance(what, _Unbuilt) or not isinstance(state, tuple):
+        raise BadInput("a pickle that sets the state of an object: refused")
+    if what.code is not None:
+        order, names = state[1], state[3]
+        if order not in ("<", ">", "|", "=") or names is not None:
+            raise BadInput("an array of a structured dtype: expected numbers")
+        what.value = np.dtype(("<" if order == "=" else order) + what.code)
+    else:
+        _, shape, dtype, is_fortran, raw = state
+        what.value = _array(_dtype(dtype), shape, _raw(raw), "F" if is_fortran else "C")
+    stack.append(what)
+
+
+def _dtype(what: Any) -> np.dtype[Any]:
+    if not isinstance(what, _Unbuilt) or not isinstance(what.value, np.dtype):
+        raise TypeError("no dtype")
+    return what.value
+
+
+def _array(dtype: np.dtype[Any], shape: Any, raw: bytes, order: Any) -> Any:
+    if not isinstance(shape, tuple) or any(type(length) is not int or length < 0 for length in shape) or len(shape) > 8:
+        raise TypeError("no shape")
+    if order not in ("C", "F"):
+        raise TypeError("no order")
+    found = np.frombuffer(raw, dtype).reshape(shape, order="F" if order == "F" else "C")
+    return found.astype(dtype.newbyteorder("="))
+
+
+def _plain(value: Any, depth: int, done: dict[int, Any] | None = None) -> Any:
+    """The value with arrays in the place of placeholders; each container is looked at once."""
+    done = {} if done is None else done
+    if isinstance(value, _Unbuilt) and isinstance(value.value, np.ndarray):
+        return value.value
+    if isinstance(value, (_Unbuilt, _KnownName, _Mark)):
+        raise BadInput("damaged: a pickle that is not complete")
+    if not isinstance(value, (tuple, list, dict)):
+        return value
+    if depth == 0:
+        raise BadInput("a pickle of values in values in values, a hundred deep or without end")
+    if id(value) not in done:
+        if isinstance(value, dict):
+            done[id(value)] = {key: _plain(item, depth - 1, done) for key, item in value.items()}
+        else:
+            done[id(value)] = type(value)(_plain(item, depth - 1, done) for item in value)
+    return done[id(value)]

@@ -1,0 +1,106 @@
+"""Efficient-PyTorch LMDB: every layout of its pickled kin, in the order of the numbers; what is another's is named."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.pack import manifest
+from packer.sources.efficient_lmdb import Source
+from tests.sources.test_pickled import Evil
+from tests.support.foreign_files import datum, lmdb_environment
+from tests.support.source_trees import efficient_lmdb, picture
+
+
+def written(path: Path, values: list[Any], *, protocol: int = 3, keys: list[bytes] | None = None) -> Path:
+    """One file, as folder2lmdb writes it."""
+    entries = {str(at).encode(): pickle.dumps(value, protocol=protocol) for at, value in enumerate(values)}
+    entries[b"__keys__"] = pickle.dumps(list(entries) if keys is None else keys)
+    entries[b"__len__"] = pickle.dumps(len(values))
+    return lmdb_environment(path, entries, is_folder=False)
+
+
+# what each tool stores for a picture and a label
+LAYOUTS = {
+    "xunge": lambda data, label: (data, label),
+    "thecml": lambda data, label: ([data], np.array([label])),
+    "tfpack2lmdb": lambda data, label: [np.frombuffer(data, np.uint8), label],
+    "numpy label": lambda data, label: (data, np.int64(label)),
+}
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_bytes_and_the_labels(tmp_path: Path, layout: str, protocol: int) -> None:
+    values = [LAYOUTS[layout](picture(at), at - 2) for at in range(3)]
+    source = Source(written(tmp_path / "a.lmdb", values, protocol=protocol))
+    assert [source[row]["image"] for row in range(3)] == [picture(row) for row in range(3)]
+    assert [int(source[row]["label"]) for row in range(3)] == [-2, -1, 0]
+    assert source.schema.names == ("key", "image", "label", "files")
+
+
+def test_the_order_is_that_of_the_numbers_and_metadata_are_no_samples(tmp_path: Path) -> None:
+    source = Source(efficient_lmdb(tmp_path))
+    assert [source.key(row) for row in range(len(source))] == [f"{at:08d}" for at in range(12)]
+    assert [source[row]["image"] for row in (2, 10)] == [picture(2), picture(10)]
+    assert source.left_out == []
+
+
+def test_what_keys_do_not_name_is_left_out_and_listed(tmp_path: Path) -> None:
+    values = [(picture(at), at) for at in range(3)]
+    source = Source(written(tmp_path / "a.lmdb", values, keys=[b"0", b"2", b"9"]))
+    assert [int(source[row]["label"]) for row in range(len(source))] == [0, 2]
+    assert source.left_out == [("__keys__", "1 entry that __keys__ does not name")]
+    assert any("names 1 more records than there are" in note for note in source.notes)
+
+
+def test_a_malicious_pickle_is_refused_wherever_it_lies(tmp_path: Path) -> None:
+    root = written(tmp_path / "a.lmdb", [(picture(1), 1), (picture(2), 2), Evil()])
+    assert sources.detect(root)[0] == "efficient-lmdb"
+    with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed") as caught:
+        packer.convert(root, tmp_path / "a.pack")
+    assert "a pickle that names" in caught.value.reasons[0]
+    assert "system" in caught.value.reasons[0]
+    assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
+    assert len(manifest.read(tmp_path / "a.pack").skipped) == 1
+    keys = {b"0": pickle.dumps((picture(1), 1)), b"__keys__": pickle.dumps(Evil())}
+    with pytest.raises(BadInput, match=r"__keys__: a pickle that names"):
+        Source(lmdb_environment(tmp_path / "b.lmdb", keys, is_folder=False))
+
+
+@pytest.mark.parametrize(
+    "value", [(picture(1),), (1, 2), (picture(1), "a"), (picture(1), True), {"a": 1}, (b"", 2**70)]
+)
+def test_a_value_that_is_no_pair_is_bad_and_named(tmp_path: Path, value: Any) -> None:
+    source = Source(written(tmp_path / "a.lmdb", [(picture(1), 1), (picture(1), 1), value]))
+    with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected a p"):
+        source[2]
+
+
+@pytest.mark.parametrize("zeros", [8, 16])
+def test_values_of_pyarrow_are_named(tmp_path: Path, zeros: int) -> None:
+    arrow = bytes(zeros) + b"\xff\xff\xff\xff" + bytes(900)
+    root = lmdb_environment(tmp_path / "in" / "a.lmdb", {b"0": arrow, b"__keys__": arrow}, is_folder=False)
+    for place in (root, root.parent):
+        with pytest.raises(InvalidRequest, match=r"values are of pyarrow.serialize, which packer does not read"):
+            SourceSpec().open(place)
+
+
+def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
+    root = lmdb_environment(tmp_path / "in", {b"00000000": datum(picture(1), 1)})
+    assert sources.detect(root)[0] == "caffe-lmdb"
+    with pytest.raises(InvalidRequest, match="its values are no pickled pairs"):
+        Source(root)
+    assert sources.detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
+
+
+def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:
+    value = pickle.dumps((picture(1), 1))
+    with pytest.raises(BadInput, match="two keys are one number"):
+        Source(lmdb_environment(tmp_path / "a.lmdb", {b"1": value, b"01": value}, is_folder=False))
