@@ -82,6 +82,7 @@ def test_what_would_call_something_is_refused_at_its_name(protocol: int) -> None
         b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
         b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.",
         b"cnumpy\ndtype\n(S'V8'\nI0\nI1\ntR.",
+        b"S'a'\n.",  # STRING
         b"(ios\nsystem\n.",  # INST
         b"\x80\x02\x82\x01.",  # EXT1
         b"Pid\n.",  # PERSID

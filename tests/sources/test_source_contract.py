@@ -19,6 +19,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.source_root import SourceRoot
 from packer.system.parallel import ordered_map
+from tests.support.child_processes import fork
 from tests.support.source_trees import BUILDERS, write
 
 
@@ -147,6 +148,19 @@ def test_four_threads_read_what_one_reads(source: base.Source) -> None:
     indices = [index % len(source) for index in range(40)]
     for index, sample in zip(indices, ordered_map(source.__getitem__, indices, threads=4), strict=True):
         assert same(sample, source[index])
+
+
+def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None:
+    """Eight at once, after the parent has read: none moves the place where another reads."""
+    expected = [repr(source[index]) for index in range(len(source))]
+    children = []
+    for _ in range(8):
+        pid = fork()
+        if pid == 0:
+            found = [repr(source[index]) for _ in range(5) for index in range(len(source))]
+            os._exit(found != expected * 5)
+        children.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 8
 
 
 def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from packer.sources._records import record_files
 from packer.sources._records.crc32c import crc32c, masked_crc32c
 from packer.sources.tfrecord import Source
 from packer.system.parallel import ordered_map
+from tests.support.child_processes import child
 from tests.support.foreign_files import (
     bytes_list,
     delimited,
@@ -289,6 +290,13 @@ def test_compressed_files_are_read_in_any_order(tmp_path: Path, monkeypatch: pyt
     copy = pickle.loads(pickle.dumps(source))
     for row, label in zip(rows, ordered_map(lambda row: copy.value(row, "label"), rows, threads=3), strict=True):
         assert (int(label), source.value(row, "image")) == (row, picture(row))
+
+
+def test_a_child_forked_while_a_compressed_file_is_read_reads_it(tmp_path: Path) -> None:
+    source = Source(write(tmp_path, {"a.tfrecord.gz": gzip.compress(tfrecord(records()))}))
+    source[0]
+    with source._files._lock:
+        assert child(lambda: int(source[3]["label"]), timeout_seconds=20).value == 3
 
 
 def test_a_compressed_file_that_is_cut_or_damaged_is_refused(tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ def crc32c(data: Buffer) -> int:
     rows = len(data) // _ROW_BYTES if len(data) >= _SHORT_BYTES else 0
     state = _ONES
     if rows:
-        words = np.frombuffer(data, "<u4", rows * _ROW_BYTES // 4).reshape(rows, -1)
-        state = _joined(_rows(words), rows, state)
+        columns = np.frombuffer(data, "<u4", rows * _ROW_BYTES // 4).reshape(rows, -1).T.copy()
+        columns[0, 0] ^= _ONES  # as if the state before were 0
+        state = _joined(_rows(columns))
     for byte in bytes(data[rows * _ROW_BYTES :]):
         state = state >> 8 ^ _TABLE[(state ^ byte) & 255]
     return state ^ _ONES
@@ -53,52 +54,49 @@ def masked_crc32c(data: Buffer) -> int:
     return ((found >> 15 | found << 17) + 0xA282EAD8) & _ONES
 
 
-def _rows(words: _Words) -> _Words:
-    """The state after each row, begun with 0."""
+def _rows(columns: _Words) -> _Words:
+    """The state after each row, begun with 0; columns: the first four bytes of all rows, then the next four, ..."""
     low, high = _pair_tables()
-    columns = np.ascontiguousarray(words.T)
-    states = np.zeros(len(words), np.uint32)
+    states = np.zeros(columns.shape[1], "<u4")
     for column in columns:
         states ^= column
-        states = low[states & 0xFFFF] ^ high[states >> 16]
+        halves = states.view("<u2")
+        states = low.take(halves[0::2]) ^ high.take(halves[1::2])
     return states
 
 
-def _joined(states: _Words, rows: int, before: int) -> int:
-    """The state after all rows, begun with `before`."""
+def _joined(states: _Words) -> int:
+    """The state after all rows, begun with 0."""
     level = 0
-    total = before
-    for power in range(rows.bit_length()):  # the state that was there before is moved over all rows
-        if rows >> power & 1:
-            total = int(_moved(np.asarray([total], np.uint32), power)[0])
     while len(states) > 1:
         if len(states) % 2:  # an empty row in front changes nothing
-            states = np.concatenate([np.zeros(1, np.uint32), states])
+            states = np.concatenate([np.zeros(1, "<u4"), states])
         states = _moved(states[0::2], level) ^ states[1::2]
         level += 1
-    return total ^ int(states[0])
+    return int(states[0])
 
 
 def _moved(states: _Words, level: int) -> _Words:
     """States as they are 2^level rows of zeros later."""
     tables = _zero_tables(level)
-    found: _Words = tables[0][states & 255]
+    places = np.ascontiguousarray(states).view(np.uint8).reshape(-1, 4)
+    found: _Words = tables[0].take(places[:, 0])
     for place in range(1, 4):
-        found ^= tables[place][states >> (8 * place) & 255]
+        found ^= tables[place].take(places[:, place])
     return found
 
 
 @lru_cache(maxsize=1)
 def _pair_tables() -> tuple[_Words, _Words]:
     """What four bytes in a state become, by the low and by the high two of them."""
-    table = np.asarray(_TABLE, np.uint32)
+    table = np.asarray(_TABLE, "<u4")
 
     def after(values: _Words, count: int) -> _Words:
         for _ in range(count):
             values = values >> np.uint32(8) ^ table[values & 255]
         return values
 
-    halves = np.arange(1 << 16, dtype=np.uint32)
+    halves = np.arange(1 << 16, dtype="<u4")
     return after(halves, 4), after(halves << np.uint32(16), 4)
 
 
@@ -106,8 +104,8 @@ def _pair_tables() -> tuple[_Words, _Words]:
 def _zero_tables(level: int) -> _Words:
     """What 2^level rows of zeros make of each byte of a state: 4 tables of 256."""
     if level == 0:
-        values = (np.arange(256, dtype=np.uint32)[None, :] << (8 * np.arange(4, dtype=np.uint32))[:, None]).ravel()
-        table = np.asarray(_TABLE, np.uint32)
+        values = (np.arange(256, dtype="<u4")[None, :] << (8 * np.arange(4, dtype=np.uint32))[:, None]).ravel()
+        table = np.asarray(_TABLE, "<u4")
         for _ in range(_ROW_BYTES):
             values = values >> np.uint32(8) ^ table[values & 255]
         return values.reshape(4, 256)

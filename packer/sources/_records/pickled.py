@@ -1,16 +1,16 @@
 """pickled: plain values out of a pickle, read by a machine that can call nothing.
 
-Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` takes a pickle apart; the opcodes that only
-build values are carried out here, and everything else is refused: no name in a pickle is ever imported or called. The
-globals below are known by their names alone, since protocols up to 2 write bytes, and all of them NumPy's numbers, by
-such: these become bytes and arrays of a fixed set of dtypes.
+Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` says what an opcode is and reads its argument;
+those that only build values are carried out here, and everything else is refused: no name in a pickle is ever imported
+or called. The globals below are known by their names alone, since protocols up to 2 write bytes, and all of them
+NumPy's numbers, by such: these become bytes and arrays of a fixed set of dtypes.
 """
 
 import io
 import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def loads(data: bytes) -> Any:
 _LITERALS = frozenset(
     (
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING"),
+        *("BINSTRING", "SHORT_BINSTRING"),  # STRING, of Python 2's protocol 0, is unescaped by a decoder that warns
         *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
         *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
     )
@@ -74,6 +74,8 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _PUTS, _GETS = ("PUT", "BINPUT", "LONG_BINPUT"), ("GET", "BINGET", "LONG_BINGET")
 _NOTHING = ("PROTO", "FRAME")
+_OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
+_ALLOWED = frozenset((*_LITERALS, *_CONSTANTS, *_TUPLES, *_PUTS, *_GETS, *_NOTHING, "MEMOIZE", "GLOBAL"))
 
 
 class _Machine:
@@ -100,10 +102,21 @@ class _Machine:
 
     def run(self, data: bytes) -> Any:
         """The value, with placeholders in it."""
-        for opcode, found, _ in pickletools.genops(io.BytesIO(data)):
-            name, argument = opcode.name, cast("Any", found)  # of the type that the opcode has
+        file = io.BytesIO(data)
+        while True:
+            opcode = _OPCODES.get(file.read(1).decode("latin-1"))
+            if opcode is None:
+                raise BadInput("damaged: a pickle with what is no opcode, or without an end")
+            name = opcode.name
             if name == "STOP":
                 return self._stack.pop()
+            if name not in _ALLOWED and name not in self._steps:
+                raise BadInput(f"a pickle with the opcode {name}, which can make more than plain values: refused")
+            argument: Any = None
+            if name == "GLOBAL":  # whose own reader unescapes, and warns
+                argument = _line(file), _line(file)
+            elif opcode.arg is not None:
+                argument = opcode.arg.reader(file)
             if name in _LITERALS:
                 self._stack.append(bytes(argument) if isinstance(argument, bytearray) else argument)
             elif name in _CONSTANTS:
@@ -118,12 +131,9 @@ class _Machine:
             elif name in _GETS:
                 self._stack.append(self._memo[argument])
             elif name == "GLOBAL":
-                self._stack.append(_known(*argument.split(" ", 1)))
+                self._stack.append(_known(*argument))
             elif name in self._steps:
                 self._steps[name]()
-            elif name not in _NOTHING:
-                raise BadInput(f"a pickle with the opcode {name}, which can make more than plain values: refused")
-        raise BadInput("damaged: a pickle without an end")
 
     def _popped(self, count: int) -> list[Any]:
         if len(self._stack) < count:
@@ -150,6 +160,14 @@ class _Machine:
         if type(self._stack[-1]) is not dict:
             raise TypeError("items for what is no dict")
         self._stack[-1].update(_pairs(items))
+
+
+def _line(file: io.BytesIO) -> str:
+    """The text up to the end of a line."""
+    line = file.readline()
+    if not line.endswith(b"\n"):
+        raise ValueError("a line without an end")
+    return line[:-1].decode("utf-8")
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:

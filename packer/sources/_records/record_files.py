@@ -65,6 +65,7 @@ class RecordFiles:
         self._mine = threading.local()
         self._unpacked: dict[int, _Unpacked] = {}
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def path(self, number: int) -> Path:
         """Where a file lies."""
@@ -73,6 +74,8 @@ class RecordFiles:
     def read(self, number: int, offset: int, size: int) -> bytes:
         """So many bytes; raises BadInput where the file cannot be read, or has changed since it was listed."""
         file = self.files[number]
+        if self._pid != os.getpid():  # forked, maybe while a thread had the lock
+            self._begin()
         if file.is_packed:
             with self._lock:
                 if number not in self._unpacked:
