@@ -126,7 +126,10 @@ def make_tree(root: Path) -> None:
         assert cv2.imwrite(str(path), rng.integers(0, 256, (16, 20, 3), np.uint8))
 
 
-@pytest.mark.parametrize("format", formats.names())
+@pytest.mark.parametrize(
+    "format",
+    [name if name in ("bmp", "hdf5") else pytest.param(name, marks=pytest.mark.full) for name in formats.names()],
+)
 def test_a_picture_codec_of_another_package_goes_through_every_format(tmp_path: Path, format: str) -> None:
     install(tmp_path / "site")
     make_tree(tmp_path / "tree")

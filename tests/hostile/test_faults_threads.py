@@ -38,7 +38,7 @@ def sweep(library: Path, folder: Path, format: str, name: str, what: str, points
     return found
 
 
-@pytest.mark.parametrize(("what", "format"), [("EIO", "lmdb"), ("full", "hdf5"), ("kill", "bmp")])
+@pytest.mark.parametrize(("what", "format"), [("EIO", "lmdb"), pytest.param("full", "hdf5", marks=pytest.mark.full)])
 def test_faults_at_some_calls_of_a_conversion_with_threads(
     library: Path, tmp_path: Path, what: str, format: str
 ) -> None:

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from packer.cli import main
-from packer.errors import BadInput, StorageError
+from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.geometry.parsing import parse
 from packer.sources.folder import Source
 from packer.system.parallel import usable_cores
@@ -37,7 +37,7 @@ from packer.tools.advise.recommendation import Advice, Question, advise, free_ta
 from packer.tools.advise.trial import PHOTOS, Loss, SourceSample, TrialRunner
 from packer.tools.workload import LoaderSetting, subjects
 from tests.support import source_trees
-from tests.support.command_line import run
+from tests.support.command_line import called, run
 from tests.support.conversions import opened, packed
 from tests.support.machine_files import made_up
 from tests.support.source_trees import photos
@@ -440,9 +440,10 @@ def test_bad_samples_are_told(tmp_path: Path) -> None:
 )
 def test_wrong_wishes_are_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
     photos(tmp_path / "photos", 4)
-    done = run("advise", tmp_path / words[0], *words[1:])
-    assert done.returncode == 2
-    assert said in done.stderr.splitlines()[-1]
+    refused = called("advise", tmp_path / words[0], *words[1:]).exception
+    assert isinstance(refused, InvalidRequest)
+    assert said in str(refused)
+    assert "\n" not in str(refused)
 
 
 def test_trials_lie_on_the_disk_where_shared_memory_has_no_room(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_it_runs_here() -> None:
         assert f"\n{name}" in done.stdout
 
 
-@pytest.mark.parametrize("module", ["numpy", "cv2", "lmdb"])
+@pytest.mark.parametrize("module", ["numpy", *(pytest.param(each, marks=pytest.mark.full) for each in ("cv2", "lmdb"))])
 def test_without_a_package_it_still_runs_and_says_how_to_get_it(module: str) -> None:
     """In a fresh interpreter, in which the package cannot be found."""
     code = (
