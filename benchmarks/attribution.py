@@ -13,7 +13,7 @@ import base
 
 import packer
 from packer.formats import lmdb
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.tools.profile import profile
 
 
@@ -61,7 +61,7 @@ def shares(pack: Path, samples: int, seconds: float) -> dict[str, float]:
             if stage == "read":
                 patches.enter_context(delay.before(lmdb.Reader, "read"))
             elif stage == "decode":
-                patches.enter_context(delay.before(libjpeg.library(), "decode"))
+                patches.enter_context(delay.before(strict_jpeg.library(), "decode"))
             slow = profile(transforming(pack, delay if stage == "transform" else None), indices, batch_size=8)
         found[stage] = (slow.of(stage) - plain.of(stage)) * samples / 1e3 / delay.slept
     step = Delay(seconds)

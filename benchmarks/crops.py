@@ -25,9 +25,9 @@ import simplejpeg
 
 from packer import codecs
 from packer.images import DecodeOptions, Header, decode, sniff
-from packer.images.backends import libjpeg, turbojpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
-from packer.images.jpeg_crop import Box
+from packer.images.backends import strict_jpeg, turbojpeg
+from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import decode_region
 from packer.schema import Field
 
@@ -103,7 +103,7 @@ def best(run: Callable[[], Any], *, calls: int = 1000, rounds: int = 15) -> floa
     return least / calls * 1e6
 
 
-def without_decoding(library: libjpeg.Library) -> Any:
+def without_decoding(library: strict_jpeg.Library) -> Any:
     """A patch that takes libjpeg-turbo's work out of a library."""
     if isinstance(library, turbojpeg.Library):
         # abs(0) of the C library is 0, which means success; further arguments of a C call do not matter to it
@@ -118,9 +118,9 @@ def without_decoding(library: libjpeg.Library) -> Any:
     return mock.patch.object(simplejpeg.simplejpeg, "decode_jpeg", decode_tiny)
 
 
-def libraries() -> dict[str, libjpeg.Library]:
+def libraries() -> dict[str, strict_jpeg.Library]:
     """Each way to call libjpeg-turbo that works here; PyTurboJPEG needs the system's library."""
-    found: dict[str, libjpeg.Library] = {}
+    found: dict[str, strict_jpeg.Library] = {}
     try:
         found["PyTurboJPEG"] = turbojpeg.Library()
     except (RuntimeError, OSError) as error:
@@ -139,7 +139,7 @@ def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]
     out = np.empty((size[1], size[0], 3), np.uint8)
     found = {"header, kept": best(lambda: sniff(plain)), "header, jpeg:90": best(lambda: sniff(file))}
     for name, library in libraries().items():
-        with without_decoding(library), mock.patch.object(libjpeg, "library", lambda library=library: library):
+        with without_decoding(library), mock.patch.object(strict_jpeg, "library", lambda library=library: library):
             found[f"whole into out, {name}"] = best(lambda: decode_region(plain, plain_header, out=out))
             found[f"crop, {name}"] = best(lambda: decode_region(file, header, box=box, options=TRUSTED))
             found[f"crop, no table, {name}"] = best(lambda: decode_region(bare, bare_header, box=box))

@@ -11,14 +11,14 @@ from unittest import mock
 import base
 import crops
 
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 
 
-def runs(size: tuple[int, int], made: dict[str, list[crops.File]]) -> dict[str, Callable[[libjpeg.Library], float]]:
+def runs(size: tuple[int, int], made: dict[str, list[crops.File]]) -> dict[str, Callable[[strict_jpeg.Library], float]]:
     """What is decoded -> microseconds per picture with a library."""
 
-    def timed(library: libjpeg.Library, name: str, area: float) -> float:
-        with mock.patch.object(libjpeg, "library", lambda: library):
+    def timed(library: strict_jpeg.Library, name: str, area: float) -> float:
+        with mock.patch.object(strict_jpeg, "library", lambda: library):
             return crops.once(made[name], crops.boxes(size, area))
 
     return {
@@ -34,7 +34,7 @@ def main() -> None:
     if "PyTurboJPEG" not in libraries:
         raise SystemExit("nothing to compare: apt install libturbojpeg0")
     figures: dict[str, dict[str, list[float]]] = {}
-    rows: dict[str, str] = {name: libjpeg.describe(library) for name, library in libraries.items()}
+    rows: dict[str, str] = {name: strict_jpeg.describe(library) for name, library in libraries.items()}
     with base.scratch() as scratch:
         for size in ((500, 375), (1000, 750)):
             for what, run in runs(size, crops.files(scratch, size, None)).items():

@@ -21,7 +21,7 @@ import packer
 from packer.datasets.batch_decoder import BatchDecoder, take_from
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, draw
 from packer.images import sniff
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.system.buffer_pool import BufferPool
 
 BATCH = 64
@@ -53,7 +53,7 @@ def without_work() -> Iterator[None]:
         return dst
 
     with ExitStack() as patches:
-        library = libjpeg.library()
+        library = strict_jpeg.library()
         # of PyTurboJPEG the call that lets go of the interpreter; simplejpeg has one for all
         decompress = "_decompress" if hasattr(library, "_decompress") else "decode"
         patches.enter_context(mock.patch.object(library, decompress, lambda *_, **__: 0))
@@ -91,7 +91,7 @@ def one_by_one(pack: Path, rounds: int) -> dict[str, list[float]]:
     with reader.pack.records(order, ["image"]) as records:
         files = [bytes(record["image"]) for record in records]
     sizes = [(found.height, found.width, 3) for found in map(sniff, files)]
-    decode = libjpeg.library().decode
+    decode = strict_jpeg.library().decode
 
     def timed(run: Callable[[], None]) -> Callable[[], float]:
         def timing() -> float:

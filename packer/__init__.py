@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
     from packer.loading.background_iterator import BackgroundIterator
+    from packer.loading.dataloader_prefetch import CUDAPrefetcher, DataLoaderX
     from packer.loading.loader import Loader
-    from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
     from packer.pack.extraction import extract
     from packer.pack.verification import verify
     from packer.tools.wait_monitor import monitor
@@ -52,8 +52,8 @@ __all__ = [
 _HOMES = {
     "BMPDataset": "packer.datasets.pack_dataset",
     "BackgroundIterator": "packer.loading.background_iterator",
-    "CUDAPrefetcher": "packer.loading.prefetch",
-    "DataLoaderX": "packer.loading.prefetch",
+    "CUDAPrefetcher": "packer.loading.dataloader_prefetch",
+    "DataLoaderX": "packer.loading.dataloader_prefetch",
     "GraspDataset": "packer.grasp.dataset",
     "HDF5Dataset": "packer.datasets.pack_dataset",
     "LMDBDataset": "packer.datasets.pack_dataset",

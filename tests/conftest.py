@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from packer.errors import MissingPackage
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.pack import part_readers
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """The library that decodes JPEG in this run."""
     try:
-        return f"JPEG: {libjpeg.describe(libjpeg.library())}"
+        return f"JPEG: {strict_jpeg.describe(strict_jpeg.library())}"
     except MissingPackage as error:
         return f"JPEG: {error}"
 

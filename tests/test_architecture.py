@@ -264,7 +264,7 @@ DISK_CALLS = (
 DISK_METHODS = ("unlink", "rmdir", "rename", "rmtree", "hardlink_to", "symlink_to", "write_text", "write_bytes")
 SYNC_CALLS = ("os.fsync", "os.fdatasync", "os.sync")
 MAY_TOUCH_DISK = ("files/folder_handle.py", "files/work_folder.py")
-MAY_SYNC = (*MAY_TOUCH_DISK, "files/file_io.py")
+MAY_SYNC = (*MAY_TOUCH_DISK, "files/checked_io.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
     "synthetic/base.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
@@ -304,7 +304,7 @@ PRINTING = (
 MAY_NAME_OUTPUTS = {
     DOOR: "the door itself",
     "cli/__init__.py": "flushes and closes standard output",
-    "cli/base.py": "tqdm's bar: counts and rates",
+    "cli/_shared_options.py": "tqdm's bar: counts and rates",
     "tools/wait_monitor.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
 }
 

@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from packer import __version__
-from packer.cli.base import Group
+from packer.cli._shared_options import Group
 from packer.errors import Interrupted, OutOfMemory, PackerError, StorageError, printable
 from packer.files.terminal_output import echo
 from packer.registry import Registry

@@ -8,7 +8,7 @@ import click
 
 import packer
 from packer import formats, sources
-from packer.cli.base import (
+from packer.cli._shared_options import (
     Group,
     NamedPath,
     ProgressBar,

@@ -2,7 +2,7 @@
 
 import click
 
-from packer.cli.base import Group, examples, print_json
+from packer.cli._shared_options import Group, examples, print_json
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 

@@ -2,7 +2,7 @@
 
 import click
 
-from packer.cli.base import Group, examples, print_json
+from packer.cli._shared_options import Group, examples, print_json
 from packer.files.terminal_output import echo
 
 PLACE = (Group.WHAT_THERE_IS, 0)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Group, examples, print_json
+from packer.cli._shared_options import Group, examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 

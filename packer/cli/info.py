@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import Group, examples, left_out, print_json, size_text
+from packer.cli._shared_options import Group, examples, left_out, print_json, size_text
 from packer.errors import PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import FILE, Group, examples, fields_option, geometry_option, json_option, output_option
+from packer.cli._shared_options import FILE, Group, examples, fields_option, geometry_option, json_option, output_option
 from packer.files.terminal_output import echo
 
 PLACE = (Group.READ_IT_FASTER, 2)
@@ -34,11 +34,11 @@ def command(pack: Path, **options: Any) -> None:
     what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
     """
     from packer.system.parallel import usable_cores
-    from packer.tools import output, profile, time_chart  # keeps `packer --help` light
+    from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
     from packer.tools.profile import profile_pack
 
     if options["plot"]:
-        time_chart.check(options["plot"])
+        stage_chart.check(options["plot"])
     found, left = profile_pack(
         pack,
         samples=options["samples"],
@@ -58,4 +58,4 @@ def command(pack: Path, **options: Any) -> None:
     if options["plot"]:
         title = f"{pack.resolve().name}: {found.samples} samples, one thread"
         verdict = profile.verdict(found, usable_cores())
-        time_chart.draw(found, options["plot"], title=title, verdict=verdict)
+        stage_chart.draw(found, options["plot"], title=title, verdict=verdict)

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from packer.cli.base import Group, ProgressBar, examples, parse_size, print_json, size_text
+from packer.cli._shared_options import Group, ProgressBar, examples, parse_size, print_json, size_text
 from packer.files.terminal_output import echo, hand_over
-from packer.system.progress import ProgressCounter
+from packer.system.progress_counter import ProgressCounter
 
 PLACE = (Group.READ_IT_FASTER, 0)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from packer.cli.base import Group, ProgressBar, examples, json_option, output_option
+from packer.cli._shared_options import Group, ProgressBar, examples, json_option, output_option
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
-from packer.system.progress import ProgressCounter
+from packer.system.progress_counter import ProgressCounter
 
 PLACE = (Group.LOOK_AT_IT, 2)
 
@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
     from packer.inspect.statistics.scan import StatisticsScan  # as above
-    from packer.inspect.statistics.statistics_report import lines  # as above
+    from packer.inspect.statistics.statistics_text import lines  # as above
     from packer.pack.manifest import read  # keeps `packer --help` light
     from packer.pack.source_comparison import EVERYTHING, Subset  # as above
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from packer import synthetic
-from packer.cli.base import Group, NamedPath, examples
+from packer.cli._shared_options import Group, NamedPath, examples
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import (
+from packer.cli._shared_options import (
     Group,
     NamedPath,
     csv_option,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli.base import Group, examples
+from packer.cli._shared_options import Group, examples
 from packer.files.terminal_output import echo
 from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores

@@ -26,7 +26,7 @@ from packer.geometry import View, upright
 from packer.geometry.warp import warp
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field, Shape
-from packer.system.casting import deliver, form, target
+from packer.system.exact_casts import deliver, form, target
 
 _HEADER = struct.Struct("<2sIIIIiiHHIIIIII")
 _GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1)

@@ -5,8 +5,8 @@ Up to quality 95 chroma is halved in both directions (4:2:0); above, where that 
 0.74 ms; at 100 it is 41.8 dB against 51.6 dB.
 Restart intervals let a reader that needs a part of the picture cut the rest away before decoding: an interval is a
 whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), see `_interval`. How long each one is stands in an APP11
-segment, laid out in packer.images.restart_intervals. On photographs of 500 px at quality 90 the markers make a file
-3.1 % larger and the table 1.5 %.
+segment, laid out in packer.images.restart_interval_table. On photographs of 500 px at quality 90 the markers make a
+file 3.1 % larger and the table 1.5 %.
 What is decoded may be any picture file: one that was lossless may have been kept so inside a jpeg field.
 """
 
@@ -21,9 +21,9 @@ from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
-from packer.images.restart_intervals import check_table, with_table
+from packer.images.restart_interval_table import check_table, with_table
 from packer.schema import Field
-from packer.system.casting import form
+from packer.system.exact_casts import form
 
 _DEFAULT_QUALITY = "95"
 _HALVED_CHROMA = 95  # the highest quality with it

@@ -14,7 +14,7 @@ from packer.files.npy_arrays import npy_file
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, decode, sniff
 from packer.schema import DTYPES, Field, Shape
-from packer.system.casting import form
+from packer.system.exact_casts import form
 
 
 class Codec(base.Codec):

@@ -10,7 +10,7 @@ from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field, FixedArray, Shape
-from packer.system.casting import cast_exactly, deliver, read_numbers
+from packer.system.exact_casts import cast_exactly, deliver, read_numbers
 
 
 class Codec(base.Codec):

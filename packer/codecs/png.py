@@ -11,7 +11,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import PIXEL_KINDS, Field, Shape
-from packer.system.casting import form
+from packer.system.exact_casts import form
 
 _DTYPES = {"image": ("uint8",), "mask": ("uint8",), "depth": ("uint8", "uint16")}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}

@@ -17,7 +17,7 @@ from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import DTYPES, PIXEL_KINDS, Field, FixedArray, Shape
-from packer.system.casting import cast_exactly, deliver, form, read_numbers, round_floats
+from packer.system.exact_casts import cast_exactly, deliver, form, read_numbers, round_floats
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "points": "float32", "boxes": "float32"}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None), "boxes": (None, 4)}

@@ -29,7 +29,7 @@ from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, esti
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
-from packer.files.file_io import failing, free_bytes
+from packer.files.checked_io import failing, free_bytes
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import folded
 from packer.files.terminal_output import shell_word
@@ -41,7 +41,7 @@ from packer.schema import Schema
 from packer.sources._parse.listing import counted
 from packer.sources.base import Source
 from packer.system.parallel import usable_cores
-from packer.system.progress import ProgressCallback, ProgressCounter
+from packer.system.progress_counter import ProgressCallback, ProgressCounter
 
 _SOURCE_OPTIONS = (
     "depth_from",
@@ -127,9 +127,9 @@ def convert(
     {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. threads: None for
     all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
-    unfinished work of an earlier run away. progress: called with a packer.system.progress.Progress before the first
-    sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on the
-    source before the first sample is read; the summary's notes are the same lines.
+    unfinished work of an earlier run away. progress: called with a packer.system.progress_counter.Progress before the
+    first sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on
+    the source before the first sample is read; the summary's notes are the same lines.
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """

@@ -14,12 +14,12 @@ import numpy as np
 
 from packer import codecs, images
 from packer.codecs.base import Codec
-from packer.conversion import findings
+from packer.conversion import suspect_labels
 from packer.conversion.plan import HOW_TO_FRAME, MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_boxes, upright
-from packer.images import Header, restart_intervals
+from packer.images import Header, restart_interval_table
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample
 
@@ -29,7 +29,7 @@ _LOSSY = "jpeg:95"
 @dataclass(frozen=True)
 class Encoded:
     """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
-    incomplete says what its files lack; findings is what is counted over all samples, see findings.py."""
+    incomplete says what its files lack; findings is what is counted over all samples, see suspect_labels.py."""
 
     key: bytes
     record: Mapping[str, bytes]
@@ -148,7 +148,7 @@ class SampleEncoder(Encoder):
         """Boxes in px of the picture as stored."""
         is_turned = picture.orientation >= _FIRST_TRANSPOSED and self._is_upright(field, picture)
         height, width = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
-        picture.findings.extend(findings.of_boxes(field.name, boxes, height, width))
+        picture.findings.extend(suspect_labels.of_boxes(field.name, boxes, height, width))
         if not self._is_upright(field, picture):
             return boxes
         turned = upright(picture.orientation, picture.height, picture.width)
@@ -192,7 +192,7 @@ class SampleEncoder(Encoder):
         header = picture.header if field.name == self._main and picture.header else self._look(value)
         self._look_at_sidecar(field, header.height, header.width, picture)
         if field.kind == "mask":
-            picture.findings.extend(findings.of_mask(field.name, header))
+            picture.findings.extend(suspect_labels.of_mask(field.name, header))
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
@@ -218,7 +218,7 @@ class SampleEncoder(Encoder):
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:
     """What to note of a kept JPEG whose table of restart intervals is not that of its data; nobody decodes by it."""
     try:
-        restart_intervals.check_table(value, header)
+        restart_interval_table.check_table(value, header)
     except DamagedImage:
         return f"the table of restart intervals in {field.name} is not that of its data: kept, and not used"
     return None

@@ -40,7 +40,7 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part, and what became of its samples. findings: how many of them have each, see findings.py."""
+    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_labels.py."""
 
     part: Part
     bytes_in: int

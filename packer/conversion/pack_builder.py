@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from packer import __version__, formats
-from packer.conversion import findings
+from packer.conversion import suspect_labels
 from packer.conversion.encode import Encoded, Encoder, Failure, SampleEncoder
 from packer.conversion.journal import PACK, FinishedPart, Journal
 from packer.conversion.plan import Plan, probe_indices
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
+from packer.files.checked_io import failing, free_bytes, free_files, sync_part
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.file_io import failing, free_bytes, free_files, sync_part
 from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer
 from packer.pack import manifest as manifests
@@ -287,7 +287,7 @@ class PackBuilder:
         total: Counter[str] = Counter()
         for done in self.journal.finished.values():
             total.update(done.findings)
-        return findings.notes(total)
+        return suspect_labels.notes(total)
 
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.extras.left

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from packer.errors import CorruptPack
-from packer.files.file_io import failing, file_sha256
+from packer.files.checked_io import failing, file_sha256
 from packer.files.safe_paths import open_beneath
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import CorruptPack
-from packer.files.file_io import failing, open_file
+from packer.files.checked_io import failing, open_file
 from packer.schema import DTYPES, Buffer
 
 MAGIC = b"\x93NUMPY"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from packer.files.file_io import failing
+from packer.files.checked_io import failing
 from packer.files.folder_handle import FolderHandle
 from packer.schema import Buffer
 

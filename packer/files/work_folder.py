@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packer.errors import InvalidRequest, Locked, StorageError, UnsafePath
-from packer.files.file_io import failing
+from packer.files.checked_io import failing
 from packer.files.folder_handle import FolderHandle, open_real_folder
 
 MODE = 0o700

@@ -15,8 +15,8 @@ from packer.datasets.batch_decoder import Take
 from packer.errors import BadInput, InvalidRequest
 from packer.formats.base import Record
 from packer.geometry import View, resized_crop
-from packer.grasp import item_warp, targets
-from packer.grasp.item_warp import ItemView, SourcePicture
+from packer.grasp import picture_warp, targets
+from packer.grasp.picture_warp import ItemView, SourcePicture
 from packer.grasp.targets import MAPS, draw
 from packer.pack.sample_reader import SampleReader
 from packer.schema import Schema
@@ -86,11 +86,11 @@ class ItemDecoder:
                     f"{reader.pack.where(index, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
                 )
             points = targets.of_rows(reader.decode(index, field, value), self._size / height)
-            frame, source = targets.around_middle(self._size), item_warp.whole(height, width)
+            frame, source = targets.around_middle(self._size), picture_warp.whole(height, width)
         else:
             points = targets.of_corners(reader.as_stored(index, field, value))
             frame = targets.around_grasps(points, height, width, self._size)
-            source = item_warp.around_grasps(frame, height, width)
+            source = picture_warp.around_grasps(frame, height, width)
         stored = {name: self._stored(index, first, picture.shape[:2]) for name, picture in pictures.items()}
         return GraspItem(index, record, pictures, points, frame, source, stored)
 
@@ -106,13 +106,13 @@ class ItemDecoder:
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
         """Fill uint8 (S, S, 3) with the picture, RGB."""
-        shown = item_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
+        shown = picture_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
-        item_warp.warp(array, shown, out, origin=origin)
+        picture_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
         """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
-        shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
+        shown = picture_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
             array, origin = self._whole(item, DEPTH), (0, 0)
@@ -121,24 +121,24 @@ class ItemDecoder:
                 self._means[item.pack_index, shown.quarters] = mean
         else:
             array, origin = self._part(item, DEPTH, shown)
-        item_warp.warp(array, shown, out, origin=origin)
+        picture_warp.warp(array, shown, out, origin=origin)
         np.subtract(out, np.float32(mean), out=out)
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
         """Mean of the rotated window, before the zoom."""
         height, width = item.source.window[2:]
-        shown = item_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
-        if height == width and item.source == item_warp.whole(height, width) and _is_exact(shown):
+        shown = picture_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
+        if height == width and item.source == picture_warp.whole(height, width) and _is_exact(shown):
             return cv2.mean(array)[0]  # every turn shows all of it
         seen = np.empty((height, width), np.float32)
-        item_warp.warp(array, shown, seen)
+        picture_warp.warp(array, shown, seen)
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
         """The part of a stored picture that the view shows, and its first row and column; valid with the record."""
         shape = item.pictures[name].shape
-        box = item_warp.part(shown, shape[0], shape[1])
+        box = picture_warp.part(shown, shape[0], shape[1])
         if box is None or box[2:] == shape[:2]:
             return self._whole(item, name), (0, 0)
         top, left, height, width = box

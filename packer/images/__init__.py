@@ -27,7 +27,7 @@ from packer.images.decode import (
 )
 from packer.images.field_decoder import Decoder, StoredPicture
 from packer.images.headers import file_suffixes, sniff
-from packer.images.headers.base import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
+from packer.images.headers._header_record import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 
 __all__ = [
     "DCT",

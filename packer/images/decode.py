@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.images.headers import check_end, jpeg, npy, sniff
-from packer.images.headers.base import Buffer, Header
+from packer.images.headers._header_record import Buffer, Header
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
-from packer.system.casting import deliver, target
+from packer.system.exact_casts import deliver, target
 
 DecoderName = Literal["auto", "turbojpeg", "opencv"]
 DCT = Literal["accurate", "fast"]
@@ -40,7 +40,8 @@ class DecodeOptions:
       packer.images.strict_check. False looks at their ends only.
     trusted: the bytes are those of a file that was decoded strictly once, says a checksum. A JPEG without restart
       markers may then be truncated below the part that is wanted.
-    interval_tables: a table of restart intervals in the file has passed packer.images.restart_intervals.check_table.
+    interval_tables: a table of restart intervals in the file has passed
+    packer.images.restart_interval_table.check_table.
     """
 
     decoder: DecoderName = "auto"
@@ -107,7 +108,7 @@ def describe(decoder: str = "auto") -> str:
         raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
     if decoder == "opencv":
         return str(_opencv().NAME)
-    return libjpeg.describe(libjpeg.library())
+    return strict_jpeg.describe(strict_jpeg.library())
 
 
 def check_kind(found: Header, kind: str) -> None:
@@ -129,16 +130,16 @@ def _jpeg(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, o
     in_colour = kind == "image" or found.channels > 1
     if found.cmyk or options.decoder == "opencv":
         if options.strict:
-            buffer = libjpeg.check(buffer, found)
+            buffer = strict_jpeg.check(buffer, found)
         pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
         return deliver(_as_kind(pixels, kind), out=out)
     size = (found.height, found.width)
     if in_colour and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
-        libjpeg.decode(buffer, found, pixels, fast_dct=options.dct == "fast")
+        strict_jpeg.decode(buffer, found, pixels, fast_dct=options.dct == "fast")
         return deliver(_as_kind(pixels, kind), out=out)
     pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
-    libjpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.dct == "fast")
+    strict_jpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.dct == "fast")
     return pixels if out is None else out
 
 
@@ -197,7 +198,7 @@ def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | N
         if full and gray:
             decode(buffer, kind, header=found)
         elif full or not jpeg.has_end(buffer, found):
-            libjpeg.check(buffer, found)
+            strict_jpeg.check(buffer, found)
         return found
     check_end(buffer, found)
     if full:

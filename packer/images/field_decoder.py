@@ -5,7 +5,7 @@ shows it. Everything else is left to packer.images.decode.
 
 Headers are cached: those of JPEGs that begin with the same bytes are parsed once. The pictures of a data set come from
 few encoders: up to their data they have the same bytes, but for their size and for the table of
-packer.images.restart_intervals. A header depends on these bytes alone, where there is one scan.
+packer.images.restart_interval_table. A header depends on these bytes alone, where there is one scan.
 """
 
 import struct
@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from packer.errors import DamagedImage
 from packer.geometry import View
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from packer.images.headers import sniff
-from packer.images.headers.base import MAX_PIXELS, Buffer, Header
-from packer.images.restart_intervals import HEAD_BYTES
+from packer.images.headers._header_record import MAX_PIXELS, Buffer, Header
+from packer.images.restart_interval_table import HEAD_BYTES
 from packer.registry import import_or_explain
-from packer.system.casting import target
+from packer.system.exact_casts import target
 
 _MOST_BYTES = 2048  # of a header without its table: longer ones have EXIF or previews in them, and are all different
 _MOST_FORMS = 2
@@ -206,9 +206,9 @@ class Decoder:
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:
         pixels = np.empty((found.height, found.width, 3), np.uint8) if out is None else out
         try:
-            libjpeg.library().decode(buffer, pixels, fast_dct=self._fast_dct)
+            strict_jpeg.library().decode(buffer, pixels, fast_dct=self._fast_dct)
         except DamagedImage as error:
-            libjpeg.decode_with_end(buffer, found, pixels, error, fast_dct=self._fast_dct)
+            strict_jpeg.decode_with_end(buffer, found, pixels, error, fast_dct=self._fast_dct)
         return pixels
 
     def _in_two_steps(

@@ -3,10 +3,10 @@
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
-| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.jpeg_crop; where they are says packer's own table,   |
-|                                                 | in foreign files they are looked for                               |
+| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.lossless_jpeg_crop; where they are says packer's own |
+|                                                 | table, in foreign files they are looked for                        |
 | JPEG of one scan without any, its bytes trusted | the rows down to the end of the box, see                           |
-| for their checksum: the usual `encoded` ones    | packer.images.jpeg_crop                                            |
+| for their checksum: the usual `encoded` ones    | packer.images.lossless_jpeg_crop                                   |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
 | CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
 
@@ -30,12 +30,12 @@ from packer.errors import DamagedImage, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import image
 from packer.geometry.warp.axis_aligned import axis_aligned_steps, needed, shrinking
-from packer.images import jpeg_crop
-from packer.images.backends import libjpeg
+from packer.images import lossless_jpeg_crop
+from packer.images.backends import strict_jpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from packer.images.headers.base import Buffer, Header
-from packer.images.jpeg_crop import FEWEST_PX, Box, TopRows, Window
-from packer.system.casting import target
+from packer.images.headers._header_record import Buffer, Header
+from packer.images.lossless_jpeg_crop import FEWEST_PX, Box, TopRows, Window
+from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[np.uint8]
@@ -107,16 +107,17 @@ def prepare_region(
         return _unscaled(buffer, found, out=out), _done
     eighths = _scale(found, eighths)
     full = _scaled((found.height, found.width), eighths)
-    kept = jpeg_crop.window(found, box, eighths) if box is not None else None
+    kept = lossless_jpeg_crop.window(found, box, eighths) if box is not None else None
     if kept is not None:
-        region = _reserved(jpeg_crop.size(found, kept), jpeg_crop.corner(kept, eighths), full, eighths)
+        size, corner = lossless_jpeg_crop.size(found, kept), lossless_jpeg_crop.corner(kept, eighths)
+        region = _reserved(size, corner, full, eighths)
         return region, partial(_fill_window, buffer, found, kept, region, options)
-    rows = jpeg_crop.rows(buffer, found, box, eighths) if box is not None and options.trusted else None
+    rows = lossless_jpeg_crop.rows(buffer, found, box, eighths) if box is not None and options.trusted else None
     if rows is not None:
         region = _reserved((rows.height, found.width), (0, 0), full, eighths)
         return region, partial(_fill_rows, buffer, found, rows, region, options.dct == "fast")
     array = out if out is not None and out.shape == (*full, 3) else _scratch.pixels(*full)
-    fill = partial(libjpeg.decode, buffer, found, array, eighths=eighths, fast_dct=options.dct == "fast")
+    fill = partial(strict_jpeg.decode, buffer, found, array, eighths=eighths, fast_dct=options.dct == "fast")
     return Region(array, 0, 0, full, eighths), fill
 
 
@@ -131,17 +132,17 @@ def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, i
 
 def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, options: DecodeOptions) -> None:
     # not before it is decoded: it comes from the caches then
-    file = jpeg_crop.cut(buffer, found, kept, _scratch, table=options.interval_tables)
+    file = lossless_jpeg_crop.cut(buffer, found, kept, _scratch, table=options.interval_tables)
     if file is None:
         _fill_from_whole(buffer, found, region, options.dct == "fast")
     else:
-        libjpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.dct == "fast")
+        strict_jpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.dct == "fast")
 
 
 def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fast_dct: bool) -> None:
-    file = jpeg_crop.truncated(buffer, rows, _scratch)
+    file = lossless_jpeg_crop.truncated(buffer, rows, _scratch)
     try:
-        libjpeg.library().decode(
+        strict_jpeg.library().decode(
             file, region.pixels, eighths=region.eighths, fast_dct=fast_dct, allow_trailing_data=True
         )
     except DamagedImage:
@@ -151,7 +152,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
     """Decode the whole picture where the part does not decode alone; raises DamagedImage where that fails too."""
     whole = np.empty((*region.full, 3), np.uint8)
-    libjpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
+    strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
     region.pixels[:] = whole[region.top : region.top + height, region.left : region.left + width]
 

@@ -8,7 +8,7 @@
 | PNM as text | every sample is there, a number in range |
 | BMP, binary PNM, npy | nothing: plain samples behind a header that gives their length |
 
-JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.libjpeg.
+JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.strict_jpeg.
 
 libtiff reports damage to a handler, and OpenCV, which has it print, goes on with what it has: half a picture. So each
 strip and tile is followed to its end here before OpenCV sees it, by its compression. No pixel is made.
@@ -32,10 +32,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from packer.errors import DamagedImage
-from packer.images import lzw
-from packer.images.backends import libjpeg
+from packer.images import lzw_decoded_size
+from packer.images.backends import strict_jpeg
 from packer.images.headers import jpeg, png, pnm, tiff, webp
-from packer.images.headers.base import MAX_DECODED_BYTES, Buffer, Header, damaged
+from packer.images.headers._header_record import MAX_DECODED_BYTES, Buffer, Header, damaged
 from packer.registry import import_or_explain
 
 MAX_PIECES = 1 << 16  # strips or tiles; each costs up to 0.1 ms here
@@ -193,7 +193,7 @@ def _plain(piece: _Strip, form: _RowLayout) -> None:
 
 def _lzw(piece: _Strip, form: _RowLayout) -> None:
     most = form.size(piece.full_height, piece.width)
-    _check_size(piece, form, lzw.decoded_size(piece.data, piece.name, most=most))
+    _check_size(piece, form, lzw_decoded_size.decoded_size(piece.data, piece.name, most=most))
 
 
 def _deflate(piece: _Strip, form: _RowLayout) -> None:
@@ -246,7 +246,7 @@ def _packbits(piece: _Strip, form: _RowLayout) -> None:
 def _jpeg(piece: _Strip, form: _RowLayout) -> None:
     try:
         found = jpeg.header(piece.data)
-        libjpeg.check(piece.data, found)
+        strict_jpeg.check(piece.data, found)
     except (DamagedImage, struct.error, IndexError) as error:
         raise damaged("tiff", f"{piece.name}: its JPEG data are damaged") from error
     fits = found.width == piece.width and piece.height <= found.height <= piece.full_height

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packer.errors import printable
-from packer.files.file_io import failing
+from packer.files.checked_io import failing
 from packer.inspect.contact_sheet.png_image import draw_png
 from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet
 

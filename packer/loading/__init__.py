@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.loading.background_iterator import BackgroundIterator
+    from packer.loading.dataloader_prefetch import CUDAPrefetcher, DataLoaderX
     from packer.loading.loader import Loader
-    from packer.loading.prefetch import CUDAPrefetcher, DataLoaderX
 
 __all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
 
 _HOMES = {
     "BackgroundIterator": "packer.loading.background_iterator",
-    "CUDAPrefetcher": "packer.loading.prefetch",
-    "DataLoaderX": "packer.loading.prefetch",
+    "CUDAPrefetcher": "packer.loading.dataloader_prefetch",
+    "DataLoaderX": "packer.loading.dataloader_prefetch",
     "Loader": "packer.loading.loader",
 }
 

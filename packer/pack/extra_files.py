@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest
-from packer.files.file_io import make_folder, sync
+from packer.files.checked_io import make_folder, sync
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import components
 from packer.pack.index import write_array
 from packer.pack.manifest import EXTRAS, IndexFile, Manifest
 from packer.schema import Buffer
 from packer.sources._parse.listing import counted, listed
-from packer.sources._parse.source_root import HOW_TO_FOLLOW, LinkLeadsOut
+from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources.base import Source
 
 _DTYPES = {"paths": "|u1", "path_ends": "<u8", "data": "|u1", "data_ends": "<u8"}

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, UnknownKey
-from packer.files.file_io import failing, make_folder, sync, write_file
+from packer.files.checked_io import failing, make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.pack.manifest import INDEX, IndexFile, Manifest
 from packer.schema import Field, Schema

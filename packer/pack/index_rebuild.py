@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
+from packer.files.checked_io import file_bytes, file_sha256
 from packer.files.digest import part_sha256
-from packer.files.file_io import file_bytes, file_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests

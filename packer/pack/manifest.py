@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files.file_io import failing, open_file
+from packer.files.checked_io import failing, open_file
 from packer.schema import Schema
 
 NAME = "packer.json"

@@ -28,8 +28,8 @@ from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources._parse import folder_layout
-from packer.sources._parse.path_pattern import stored_path
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.sidecar_pattern import stored_path
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources.base import Source, place
 
 

@@ -22,8 +22,8 @@ from typing import Literal, get_args
 from packer import codecs
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
+from packer.files.checked_io import file_bytes, file_sha256
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.file_io import file_bytes, file_sha256
 from packer.files.safe_paths import components
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests

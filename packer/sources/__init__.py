@@ -15,7 +15,7 @@ from types import ModuleType
 from packer.errors import InvalidRequest
 from packer.registry import Registry
 from packer.sources._parse.listing import described, scan, shown
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
@@ -40,11 +40,11 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
             return name, sentence
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
-    from packer.sources._parse import unread_pictures  # NumPy, which `packer --help` does without
+    from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
 
-    unread = unread_pictures.unread_pictures(SourceRoot(root, follow_links), listing.names)
+    unread = unread_formats.unread_pictures(SourceRoot(root, follow_links), listing.names)
     if unread:
-        raise InvalidRequest(f"{shown(str(root))}: no images: {unread_pictures.described(unread)}")
+        raise InvalidRequest(f"{shown(str(root))}: no images: {unread_formats.described(unread)}")
     raise InvalidRequest(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
-from packer.sources._parse.path_pattern import stored_path
-from packer.sources._parse.source_root import SourceRoot
-from packer.sources._parse.source_root import read_file as read_file
+from packer.sources._parse.sidecar_pattern import stored_path
+from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._parse.source_file_access import read_file as read_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,8 @@ class Source(ABC):
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
-    follow_links: bool = False  # whether links out of the folder are followed, see packer.sources._parse.source_root
+    # whether links out of the folder are followed, see packer.sources._parse.source_file_access
+    follow_links: bool = False
 
     @property
     def folder(self) -> SourceRoot:

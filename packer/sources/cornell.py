@@ -24,7 +24,7 @@ from packer.sources import base
 from packer.sources._parse.grasp_labels import Labels, read_rectangles
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.point_cloud import png_size, read_depth
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")

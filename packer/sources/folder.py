@@ -22,10 +22,10 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse import companion_pictures as paired
-from packer.sources._parse import folder_layout, unread_pictures
+from packer.sources._parse import companion_check as paired
+from packer.sources._parse import folder_layout, unread_formats
 from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown
-from packer.sources._parse.path_pattern import Pattern
+from packer.sources._parse.sidecar_pattern import Pattern
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
@@ -74,7 +74,7 @@ class Source(base.Source):
         pairs: what pictures are that seem to belong to others, as `1_mask.png` to `1.jpg`: `refuse` the folder, or
             `samples` of their own.
         ignore_suffixes: ends of the names of files that are no samples although they may be images; with a
-            placeholder the pattern of their paths (packer.sources._parse.path_pattern).
+            placeholder the pattern of their paths (packer.sources._parse.sidecar_pattern).
         known_classes: names of classes in the order of their numbers; none for those that are found, sorted.
         follow_links: whether links out of the folder are followed.
         Raises BadInput where a class is a second name of another; InvalidRequest where there is no image, a class is
@@ -100,7 +100,7 @@ class Source(base.Source):
         listing = _without_folders(listing, {pattern.top for pattern in patterns} - {None})
         images = [name for name in names if _is_image(name)]
         rest = [name for name in names if not _is_image(name)]
-        unread = unread_pictures.unread_pictures(self.folder, rest)
+        unread = unread_formats.unread_pictures(self.folder, rest)
         self.decodes = False
         if decode_with == "pillow":
             decoded = [name for name in unread if pillow.is_readable(name)]
@@ -109,7 +109,7 @@ class Source(base.Source):
             unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
             self.decodes = bool(decoded)
         if not images:
-            found = unread_pictures.described(unread) if unread else f"found {described(listing.names)}"
+            found = unread_formats.described(unread) if unread else f"found {described(listing.names)}"
             raise InvalidRequest(
                 f"{shown(str(root))}: no images: {found}; "
                 f"expected names that end in {' '.join(SUFFIXES)}; give the folder that holds the images"
@@ -129,8 +129,8 @@ class Source(base.Source):
         self._splits = {name: number for number, name in enumerate(meant.splits)}
         self._names = sorted((name for name in images if name not in left_out), key=self._order)
         self.left_out = list(left_out.items())
-        self.unread = [(name, unread_pictures.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = unread_pictures.described(unread) if unread else ""
+        self.unread = [(name, unread_formats.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = unread_formats.described(unread) if unread else ""
         self._extras = [name for name in listing.names if name not in taken]
         self.schema = _schema(numbered, meant.splits, decodes=self.decodes)
         self.notes = [*listing.notes(), *self._found(), *paired_notes]
@@ -316,7 +316,7 @@ def _is_image(name: str) -> bool:
 
 
 def _is_unread(name: str) -> bool:
-    return Path(name).suffix.lower() in unread_pictures.SUFFIXES
+    return Path(name).suffix.lower() in unread_formats.SUFFIXES
 
 
 def _is_flat(root: Path, images: Sequence[str], loose: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import example
 from packer.sources._records.crc32c import masked_crc32c
 from packer.sources._records.record_fields import (

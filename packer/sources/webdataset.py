@@ -20,7 +20,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import tar
 from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
 from packer.sources._records.record_files import (

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from packer.errors import CorruptPack, Locked, StorageError, UnsafePath, printable
+from packer.files.checked_io import failing
 from packer.files.digest import part_bytes
-from packer.files.file_io import failing
 from packer.files.folder_handle import FolderHandle
 from packer.pack import manifest as manifests
 from packer.pack.folder_check import PACK_NAMES

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
+from packer.files.checked_io import failing, open_file, sync_part
 from packer.files.digest import FolderDigest, entries, opened_folder
-from packer.files.file_io import failing, open_file, sync_part
 from packer.files.folder_handle import FolderHandle
 from packer.files.safe_paths import open_beneath
 from packer.files.tree_writer import TreeWriter

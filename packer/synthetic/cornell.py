@@ -20,8 +20,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.synthetic._drawing import Camera, Grain, Lamp, board, clouds, coloured, draw, encode, lit, spread
-from packer.synthetic._things import (
+from packer.synthetic._rendering import Camera, Grain, Lamp, board, clouds, coloured, draw, encode, lit, spread
+from packer.synthetic._scene_objects import (
     THINGS,
     Chords,
     Floats,

@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 
 from packer.errors import InvalidRequest
-from packer.synthetic._drawing import TABLES, Camera, Grain, Lamp, draw, encode, lit, spread
-from packer.synthetic._things import PALETTE, THINGS, Picture, Thing, make, outline, place
+from packer.synthetic._rendering import TABLES, Camera, Grain, Lamp, draw, encode, lit, spread
+from packer.synthetic._scene_objects import PALETTE, THINGS, Picture, Thing, make, outline, place
 from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
 
 Size = tuple[int, int]

@@ -19,8 +19,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from packer.synthetic._drawing import Camera, Grain, Lamp, RenderedThing, concrete, draw, encode, lit
-from packer.synthetic._things import (
+from packer.synthetic._rendering import Camera, Grain, Lamp, RenderedThing, concrete, draw, encode, lit
+from packer.synthetic._scene_objects import (
     THINGS,
     Chords,
     Generator,

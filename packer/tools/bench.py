@@ -134,7 +134,7 @@ def _cold_turn(line: BenchRow, left: cold_files.Residency) -> None:
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """In the contestant's process: how it answers {"passes": n}."""
+    """In the runner process: how it answers {"passes": n}."""
     started = time.perf_counter()
     dataset: Any = open_dataset()
     setting.check(dataset)

@@ -146,7 +146,7 @@ def decoder() -> Finding:
     """Which library decodes JPEG, and why not the one before it."""
     reasons = []
     try:
-        libjpeg = import_or_explain("packer.images.backends.libjpeg", "decoding JPEG")
+        libjpeg = import_or_explain("packer.images.backends.strict_jpeg", "decoding JPEG")
     except MissingPackage as error:
         return Finding("decoder", "none", str(error))
     for found in libjpeg.attempts():

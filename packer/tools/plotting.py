@@ -9,8 +9,8 @@ from typing import Any
 from packer.errors import InvalidRequest, MissingPackage
 from packer.files.terminal_output import plot_label
 from packer.files.work_folder import save as save_file
-from packer.inspect import colours
-from packer.inspect.colours import as_hex
+from packer.inspect import palette
+from packer.inspect.palette import as_hex
 from packer.registry import import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
@@ -20,8 +20,8 @@ BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
 PALETTE = tuple(
     as_hex(colour)
     for colour in (
-        *(colours.BLUE, colours.ORANGE, colours.GREEN, colours.PURPLE),
-        *(colours.VERMILION, colours.SKY, colours.YELLOW, colours.BLACK),
+        *(palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE),
+        *(palette.VERMILION, palette.SKY, palette.YELLOW, palette.BLACK),
     )
 )
 _DPI = 120
@@ -132,10 +132,10 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
 # ---- tune: the columns stacked over the number of workers
 
 _COLOURS = {
-    "compute": as_hex(colours.GREEN),
-    "wait": as_hex(colours.VERMILION),
-    "first": as_hex(colours.ORANGE),
-    "epoch": as_hex(colours.PURPLE),
+    "compute": as_hex(palette.GREEN),
+    "wait": as_hex(palette.VERMILION),
+    "first": as_hex(palette.ORANGE),
+    "epoch": as_hex(palette.PURPLE),
 }
 _TOLD = {
     "compute": "compute",

@@ -18,11 +18,11 @@ import click
 import pytest
 
 from packer.cli import main, registry
-from packer.cli.base import ProgressBar, parse_size, size_text
+from packer.cli._shared_options import ProgressBar, parse_size, size_text
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.pack import manifest
-from packer.system.progress import ProgressCounter
+from packer.system.progress_counter import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
 from tests.support.source_trees import photos, picture, write
@@ -440,7 +440,7 @@ def test_progress_without_a_terminal_is_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("packer.cli.base.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packer.cli._shared_options.time.monotonic", lambda: now[0])
     with ProgressBar() as bar:
         counter = ProgressCounter(1000, bar)
         now[0] += 2

@@ -12,7 +12,7 @@ from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.schema import Field
-from packer.system.casting import cast_exactly
+from packer.system.exact_casts import cast_exactly
 
 
 def codec(kind: str, name: str, **details: Any) -> Codec:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from packer import formats
-from packer.cli import base
+from packer.cli import _shared_options
 from packer.pack.verification import problems
-from packer.system.progress import Progress
+from packer.system.progress_counter import Progress
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.fault_injection import Ended, Run
@@ -28,15 +28,15 @@ def race(source: Path, target: Path, format: str, *, more: tuple[str, ...] = (),
 
     def hold() -> None:
         os.close(writing)
-        go_on: Callable[..., None] = base.ProgressBar.__call__
+        go_on: Callable[..., None] = _shared_options.ProgressBar.__call__
 
-        def held(self: base.ProgressBar, now: Progress) -> None:
+        def held(self: _shared_options.ProgressBar, now: Progress) -> None:
             if now.samples:  # it is told once before the lock is taken
                 os.read(reading, 1)  # returns when the test closes the other end
             go_on(self, now)
 
         if wait:
-            base.ProgressBar.__call__ = held  # type: ignore[method-assign]
+            _shared_options.ProgressBar.__call__ = held  # type: ignore[method-assign]
 
     words = ["convert", source, target, "--to", format, "--part-size", str(_PART), *more]
     runs = [Run(words, hold) for _ in range(RIVALS)]

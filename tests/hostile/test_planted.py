@@ -21,11 +21,11 @@ import lmdb
 import pytest
 
 from packer import formats, synthetic
-from packer.cli import base
+from packer.cli import _shared_options
 from packer.errors import Interrupted
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.system.progress import Progress
+from packer.system.progress_counter import Progress
 from tests.support import built_packs
 from tests.support.command_runs import SCENES, load_everything
 from tests.support.conversions import packed
@@ -100,11 +100,11 @@ class Resume(Command):
         def interrupt() -> None:
             in_one_thread()
 
-            def stop(self: base.ProgressBar, now: Progress) -> None:
+            def stop(self: _shared_options.ProgressBar, now: Progress) -> None:
                 if now.samples >= 5:
                     raise Interrupted(signal.SIGTERM)
 
-            base.ProgressBar.__call__ = stop  # type: ignore[method-assign]
+            _shared_options.ProgressBar.__call__ = stop  # type: ignore[method-assign]
 
         assert run(self.words, self.folder, prepare=interrupt).code == 143
 

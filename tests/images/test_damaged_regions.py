@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from packer.errors import DamagedImage
 from packer.images import DecodeOptions, decode, sniff
-from packer.images.jpeg_crop import Box
+from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import decode_region
-from packer.images.restart_intervals import bounds, check_table
+from packer.images.restart_interval_table import bounds, check_table
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import LIBRARIES
 
@@ -205,7 +205,9 @@ def test_no_mutant_gives_pixels_that_the_whole_would_not(case: tuple[tuple[bytes
 
 @pytest.mark.full
 def test_no_mutant_of_10_000_gives_wrong_pixels_and_hardly_any_other_ones() -> None:
-    """Bytes that an interval does not use are seen only when the next one begins, as packer.images.jpeg_crop says."""
+    """Bytes that an interval does not use are seen only when the next one begins, as packer.images.lossless_jpeg_crop
+    says.
+    """
     outcomes: Counter[str] = Counter()
 
     @settings(max_examples=10_000, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ from packer.geometry.transforms.rotate import rotated
 from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, Decoder, decode, sniff
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from tests.support import picture_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
 
@@ -80,7 +80,7 @@ def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
 ) -> None:
     asked: list[int] = []
     noted = Noted(LIBRARIES[library], lambda call, how: asked.append(how.get("eighths", 8)))
-    monkeypatch.setattr(libjpeg, "library", lambda: noted)
+    monkeypatch.setattr(strict_jpeg, "library", lambda: noted)
     box = (8, 16, 128, 160)
     size = round(128 / scale / 1.2), round(160 / scale / 1.2)
     whole = np.asarray(Image.fromarray(decode(FILES[name], "image")))

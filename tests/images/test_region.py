@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from packer.errors import DamagedImage, InvalidRequest
 from packer.images import DecodeOptions, decode, sniff
-from packer.images.jpeg_crop import Box
+from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region, decode_region
 from packer.system.parallel import ordered_map
 from tests.support import picture_files, restart_jpegs

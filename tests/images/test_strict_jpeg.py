@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from packer.errors import DamagedImage, MissingPackage
 from packer.images import DecodeOptions, decode, describe, sniff, validate
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.system.parallel import ordered_map
 from tests.support import picture_files
@@ -26,16 +26,16 @@ JPEGS = picture_files.jpegs()
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Each library as if it were the only one; what OpenCV decodes is checked by either."""
     if request.param != "opencv":
-        monkeypatch.setattr(libjpeg, "library", lambda: LIBRARIES[request.param])
+        monkeypatch.setattr(strict_jpeg, "library", lambda: LIBRARIES[request.param])
     yield "opencv" if request.param == "opencv" else "turbojpeg"
 
 
 @pytest.fixture
 def choosing_again() -> Iterator[None]:
     """The library is chosen anew, in the test and after it."""
-    libjpeg.library.cache_clear()
+    strict_jpeg.library.cache_clear()
     yield
-    libjpeg.library.cache_clear()
+    strict_jpeg.library.cache_clear()
 
 
 def reference(file: bytes) -> picture_files.Pixels:
@@ -176,7 +176,7 @@ def test_pyturbojpeg_is_not_used_where_it_holds_no_functions(
     monkeypatch: pytest.MonkeyPatch, choosing_again: None
 ) -> None:
     monkeypatch.setattr(turbojpeg.TurboJPEG, "__init__", lambda self: None)
-    reasons = [found for found in libjpeg.attempts() if isinstance(found, str)]
+    reasons = [found for found in strict_jpeg.attempts() if isinstance(found, str)]
     assert reasons == [
         f"PyTurboJPEG {turbojpeg.__version__} does not hold the function tjDecompress2, expected release 1.8"
     ]
@@ -205,7 +205,7 @@ def test_without_any_library_the_error_says_what_to_install(
     def absent(module: str, needed_by: str) -> None:
         raise MissingPackage(f"{needed_by} needs the package {module!r}")
 
-    monkeypatch.setattr(libjpeg, "import_or_explain", absent)
+    monkeypatch.setattr(strict_jpeg, "import_or_explain", absent)
     with pytest.raises(MissingPackage, match="no JPEG library works: .*; pip install simplejpeg"):
         decode(picture_files.jpeg(), "image")
 
@@ -213,12 +213,12 @@ def test_without_any_library_the_error_says_what_to_install(
 def test_the_description_names_package_and_library() -> None:
     assert describe("opencv").startswith("OpenCV ")
     for name, library in LIBRARIES.items():
-        package, _, version = libjpeg.describe(library).partition(", libjpeg-turbo ")
+        package, _, version = strict_jpeg.describe(library).partition(", libjpeg-turbo ")
         assert package.startswith(f"{name} ")
         assert version[:1].isdigit() or (library.binary.startswith("_pylibjxl") and not version)  # which does not tell
 
 
-def fails(library: libjpeg.Library, file: bytes) -> tuple[bool, bool]:
+def fails(library: strict_jpeg.Library, file: bytes) -> tuple[bool, bool]:
     """Whether the full decode raises, and whether the quick check does."""
     found = sniff(file)
     results = []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import DamagedImage
-from packer.images import decode, lzw, sniff, strict_check, validate
+from packer.images import decode, lzw_decoded_size, sniff, strict_check, validate
 from tests.support import half_pictures, picture_files
 
 ROWS, COLUMNS = 20, 30
@@ -47,7 +47,7 @@ def decoded_size(stream: bytes) -> int | None:
 def found_size(stream: bytes) -> int | None:
     """The same, by packer."""
     try:
-        return lzw.decoded_size(stream, "strip", most=1 << 30)
+        return lzw_decoded_size.decoded_size(stream, "strip", most=1 << 30)
     except DamagedImage:
         return None
 
@@ -77,9 +77,9 @@ def test_a_table_that_is_never_cleared_is_damaged() -> None:
     stream = half_pictures.packed(np.frombuffer(random.Random(0).randbytes(3600), np.uint8).reshape(60, 60), "lzw")
     assert found_size(stream) == 3600
     with pytest.raises(DamagedImage, match="codes without a clear"):
-        lzw.decoded_size(b"\x80" + bytes(8000), "strip 3", most=1 << 30)
+        lzw_decoded_size.decoded_size(b"\x80" + bytes(8000), "strip 3", most=1 << 30)
     with pytest.raises(DamagedImage, match="strip 3: its LZW data is of the old kind"):
-        lzw.decoded_size(b"\x00\x01" + bytes(100), "strip 3", most=1 << 30)
+        lzw_decoded_size.decoded_size(b"\x00\x01" + bytes(100), "strip 3", most=1 << 30)
 
 
 def tiff(data: bytes, compression: int, **more: int) -> bytes:

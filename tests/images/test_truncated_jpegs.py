@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import packer
 from packer.errors import DamagedImage
 from packer.geometry import CenterCrop
-from packer.images import DecodeOptions, decode, jpeg_crop, sniff
-from packer.images.jpeg_crop import Box
+from packer.images import DecodeOptions, decode, lossless_jpeg_crop, sniff
+from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region, decode_region
 from packer.pack import manifest
 from tests.support import picture_files, restart_jpegs
@@ -180,7 +180,7 @@ def test_only_validated_and_checked_bytes_are_truncated(
     assert called("convert", photos, pack, *options).exit_code == 0
     crop = CenterCrop(64)
     expected = [np.asarray(packer.open(pack, geometry=crop, decoder="opencv")[index]["image"]) for index in range(6)]
-    with mock.patch.object(jpeg_crop, "truncated", wraps=jpeg_crop.truncated) as spied:
+    with mock.patch.object(lossless_jpeg_crop, "truncated", wraps=lossless_jpeg_crop.truncated) as spied:
         dataset = packer.open(pack, geometry=crop, verify=verify)
         found = [np.asarray(dataset[index]["image"]) for index in range(6)]
     assert bool(spied.call_count) == truncated

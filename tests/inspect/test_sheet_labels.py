@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.inspect import colours
+from packer.inspect import palette
 from packer.inspect.contact_sheet.picture import mask_colours
 from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw
 from packer.inspect.contact_sheet.tile import Tile, ZoomBox, around
@@ -25,8 +25,8 @@ from tests.support.array_packs import (
     sheet_of,
 )
 
-ORANGE, BLUE = colours.GRASPS[0]
-GREEN = colours.class_colour(1)
+ORANGE, BLUE = palette.GRASPS[0]
+GREEN = palette.class_colour(1)
 
 
 def only_tile(folder: Path, *args: Any, **wanted: Any) -> Tile:
@@ -40,10 +40,10 @@ NAMES = {
     "jaw": BLUE,
     "image": GRAY,
     "mask": GREEN,
-    "box": colours.BOXES[0],
-    "dot": colours.POINTS[0],
+    "box": palette.BOXES[0],
+    "dot": palette.POINTS[0],
 }
-NAMES |= {"opening 2": colours.GRASPS[1][0], "jaw 2": colours.GRASPS[1][1], "class 2": colours.class_colour(2)}
+NAMES |= {"opening 2": palette.GRASPS[1][0], "jaw 2": palette.GRASPS[1][1], "class 2": palette.class_colour(2)}
 
 
 def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def test_values_of_a_mask_have_distinct_colours_and_255_beside_others_is_void() 
     values[-1] = 255
     painted, opacity = mask_colours(values.reshape(4, 8))
     assert len(np.unique(painted.reshape(-1, 3)[1:], axis=0)) == 31
-    assert tuple(painted[3, 7]) == colours.VOID
+    assert tuple(painted[3, 7]) == palette.VOID
     assert opacity.ravel().tolist() == [0.0] + [1.0] * 31
 
 
@@ -133,7 +133,7 @@ def test_a_mask_without_an_image_stands_alone(tmp_path: Path) -> None:
     mask = np.zeros((60, 80), np.uint8)
     mask[20:40, 30:60] = 2
     tile = only_tile(tmp_path / "pack", [MASK], [{"mask": mask}])
-    assert pixel(tile, 45, 30) == colours.class_colour(2)
+    assert pixel(tile, 45, 30) == palette.class_colour(2)
     assert pixel(tile, 5, 5) == (0, 0, 0)
     assert [mark.text for mark in tile.marks] == ["mask 2"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from packer.errors import InvalidRequest, UnknownKey, printable
 from packer.files.terminal_output import shortened
-from packer.inspect import colours
+from packer.inspect import palette
 from packer.inspect.contact_sheet import png_image
 from packer.inspect.contact_sheet.html_page import draw_html
 from packer.inspect.contact_sheet.png_image import GAP_PX, MARGIN_PX, ascii_text, draw_png, fitted, lines_of
@@ -133,7 +133,7 @@ def test_the_scale_under_a_depth_has_its_colours(grasping: Path) -> None:
 def test_swatches_of_the_legend_have_the_colours_of_the_sides(grasping: Path) -> None:
     page = decoded(draw_png(sheet_of(grasping, count=1)))
     legend = page[MARGIN_PX + 28 : MARGIN_PX + 44].reshape(-1, 3)
-    for colour, thickness in zip(colours.GRASPS[0], (1, 2), strict=True):
+    for colour, thickness in zip(palette.GRASPS[0], (1, 2), strict=True):
         assert (legend == colour).all(axis=1).sum() == 18 * thickness
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from packer.errors import InvalidRequest
-from packer.inspect import colours
+from packer.inspect import palette
 from packer.inspect.contact_sheet.picture import Scale, coloured, fit, hatch, placing, scale_of, viridis
 from packer.inspect.contact_sheet.tile import range_texts, share_text
 from packer.schema import Field
@@ -34,8 +34,8 @@ def test_near_and_far_have_the_ends_of_the_scale_and_what_is_missing_is_hatched(
     assert made[0, :3].tolist() == viridis()[[0, 255, 128]].tolist()
     assert made[0, 3:].tolist() == hatch(1, 6)[0, 3:].tolist()
     stripes = {tuple(colour) for colour in hatch(20, 20).reshape(-1, 3).tolist()}
-    assert stripes == set(colours.HATCH)
-    distances = np.abs(viridis().astype(int)[:, None] - np.asarray(colours.HATCH)[None]).max(axis=2)
+    assert stripes == set(palette.HATCH)
+    distances = np.abs(viridis().astype(int)[:, None] - np.asarray(palette.HATCH)[None]).max(axis=2)
     assert distances.min() > 30  # no valid depth looks like it
 
 
@@ -167,7 +167,7 @@ def test_a_picture_without_pixels_is_an_empty_place(tmp_path: Path) -> None:
     samples = [{"image": plain(40, 80)}, {"image": np.empty((0, 80, 3), np.uint8)}]
     tiles = sheet_of(displayed(tmp_path / "pack", [IMAGE], samples), width=80).tiles
     assert tiles[1].panels[0].size == (0, 80)
-    assert np.unique(tiles[1].panels[0].pixels).tolist() == sorted(colours.GROUND)
+    assert np.unique(tiles[1].panels[0].pixels).tolist() == sorted(palette.GROUND)
 
 
 def test_a_pack_without_pictures_has_keys_and_values(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from packer import formats
 from packer.errors import CorruptRecord
-from packer.inspect.statistics import field_statistics
+from packer.inspect.statistics import field_collectors
 from packer.inspect.statistics.accumulators import Lengths, Moments
-from packer.inspect.statistics.field_statistics import DepthCollector, histogram
+from packer.inspect.statistics.field_collectors import DepthCollector, histogram
 from packer.inspect.statistics.scan import StatisticsScan, duplicates
 from packer.pack.source_comparison import Subset
 from packer.schema import Field
@@ -217,7 +217,7 @@ def test_an_invalid_value_that_the_dtype_cannot_hold(tmp_path: Path, invalid: fl
 
 
 def test_texts_beyond_a_number_or_very_long_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field_statistics, "_MOST_TEXTS", 2)
+    monkeypatch.setattr(field_collectors, "_MOST_TEXTS", 2)
     samples = [{"note": text} for text in ("x" * 5000, "a", "b", "c", "a", "d", "b")]
     found = StatisticsScan(displayed(tmp_path / "pack", [NOTE], samples)).result["fields"]["note"]
     assert (found["values"], found["others"]) == ({"a": 2, "b": 2}, 3)
@@ -285,7 +285,7 @@ def test_a_histogram_is_exact_beyond_what_float32_counts(monkeypatch: pytest.Mon
     picture = np.random.default_rng(3).integers(0, 256, (37, 41, 3), np.uint8)
     wanted = [np.bincount(picture[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
     assert histogram(picture).tolist() == wanted
-    monkeypatch.setattr(field_statistics, "_MOST_BLOCK", 100)
+    monkeypatch.setattr(field_collectors, "_MOST_BLOCK", 100)
     assert histogram(picture).tolist() == wanted
     assert histogram(np.empty((0, 5, 3), np.uint8)).sum() == 0
 

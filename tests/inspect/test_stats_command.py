@@ -12,7 +12,7 @@ from packer.errors import InvalidRequest, MissingPackage
 from packer.inspect.statistics import statistics_plot
 from packer.inspect.statistics.scan import StatisticsScan
 from packer.inspect.statistics.statistics_plot import draw_plot
-from packer.inspect.statistics.statistics_report import lines
+from packer.inspect.statistics.statistics_text import lines
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
 from tests.support.command_line import called, run

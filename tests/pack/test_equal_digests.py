@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from packer import formats
 from packer.datasets.pack_dataset import PackDataset
-from packer.images.backends import libjpeg, simplejpeg
+from packer.images.backends import simplejpeg, strict_jpeg
 from packer.pack.reader import Pack
 from packer.schema import Schema
 from tests.support import source_trees
@@ -104,7 +104,7 @@ def test_every_codec_decoder_and_thread_gives_one_digest(
 def test_simplejpeg_gives_it_too(
     packs: Packs, wanted: Mapping[str, list[str]], format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(libjpeg, "library", simplejpeg.Library)  # as where the system has no libjpeg-turbo
+    monkeypatch.setattr(strict_jpeg, "library", simplejpeg.Library)  # as where the system has no libjpeg-turbo
     for name in CODECS:
         assert one_by_one(PackDataset(packs[format, name])) == wanted[name], name
 

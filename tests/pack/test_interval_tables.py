@@ -15,7 +15,7 @@ from packer.codecs import jpeg
 from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, CorruptRecord
 from packer.geometry import Geometry, View
-from packer.images import decode, restart_intervals
+from packer.images import decode, restart_interval_table
 from packer.pack import manifest as manifests
 from packer.pack import verification
 from packer.pack.extraction import extract
@@ -65,7 +65,7 @@ def hostile(tmp_path: Path, format: str) -> Path:
     """A pack of codec jpeg as somebody would make it whose encoder writes shifted tables; all checksums are right."""
 
     def with_false_table(file: bytes, found: object) -> bytes:
-        return restart_jpegs.shifted(restart_intervals.with_table(file, found), 16)  # type: ignore[arg-type]
+        return restart_jpegs.shifted(restart_interval_table.with_table(file, found), 16)  # type: ignore[arg-type]
 
     root = source_trees.write(tmp_path / "in", {"a.png": source_trees.picture(1, height=640, width=256)})
     with mock.patch.object(jpeg, "with_table", with_false_table), mock.patch.object(jpeg, "_interval", lambda *_: 16):
@@ -80,7 +80,7 @@ def counted_checks() -> Iterator[list[int]]:
 
     def check(buffer: bytes, found: object) -> None:
         sizes.append(len(buffer))
-        restart_intervals.check_table(buffer, found)  # type: ignore[arg-type]
+        restart_interval_table.check_table(buffer, found)  # type: ignore[arg-type]
 
     with mock.patch.object(jpeg, "check_table", check):
         yield sizes
@@ -172,8 +172,8 @@ def test_a_table_is_compared_once_in_a_process_and_never_where_nothing_is(tmp_pa
 def test_markers_are_looked_for_only_where_no_table_is_vouched_for(tmp_path: Path) -> None:
     root = source_trees.write(tmp_path / "in", {"a.png": source_trees.picture(1, height=640, width=256)})
     packed(root, tmp_path / "out.pack", codecs=(("image", "jpeg:90"),))
-    real = restart_intervals._looked_for
+    real = restart_interval_table._looked_for
     for verify, times in (("first", 0), ("always", 0), ("never", 1)):
-        with mock.patch.object(restart_intervals, "_looked_for", side_effect=real) as looked_for:
+        with mock.patch.object(restart_interval_table, "_looked_for", side_effect=real) as looked_for:
             crop_of(tmp_path / "out.pack", verify=verify)
         assert looked_for.call_count == times, verify

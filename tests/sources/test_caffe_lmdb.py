@@ -12,7 +12,7 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_file
 from packer.sources._records.record_files import OpenFile
 from packer.sources.caffe_lmdb import Source, parse

@@ -22,8 +22,8 @@ from packer.pack.source_comparison import Comparison
 from packer.sources import base, folder
 from packer.sources import cornell as cornell_source
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._parse.path_pattern import Pattern
-from packer.sources._parse.source_root import LinkLeadsOut
+from packer.sources._parse.sidecar_pattern import Pattern
+from packer.sources._parse.source_file_access import LinkLeadsOut
 from tests.support.command_line import run
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
 

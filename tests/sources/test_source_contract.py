@@ -17,7 +17,7 @@ from packer.errors import BadIndex, BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import fork
 from tests.support.source_trees import BUILDERS, write

@@ -18,8 +18,8 @@ from packer.images.backends import pillow
 from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
-from packer.sources._parse.source_root import SourceRoot
-from packer.sources._parse.unread_pictures import unread_pictures
+from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._parse.unread_formats import unread_pictures
 from packer.sources.folder import Source
 from packer.tools.advise.recommendation import Question, advise
 from tests.support.command_line import run

@@ -27,7 +27,7 @@ from packer.inspect.contact_sheet.html_page import draw_html  # noqa: E402
 from packer.inspect.contact_sheet.png_image import draw_png  # noqa: E402
 from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # noqa: E402
 from packer.inspect.statistics.scan import StatisticsScan  # noqa: E402
-from packer.inspect.statistics.statistics_report import lines  # noqa: E402
+from packer.inspect.statistics.statistics_text import lines  # noqa: E402
 from packer.pack import manifest as manifests  # noqa: E402
 from packer.pack.extraction import extract  # noqa: E402
 from packer.pack.index_rebuild import reindex  # noqa: E402

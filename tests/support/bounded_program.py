@@ -39,7 +39,7 @@ import packer.inspect.contact_sheet.html_page  # noqa: E402
 import packer.inspect.contact_sheet.png_image  # noqa: E402
 import packer.inspect.contact_sheet.sheet  # noqa: E402
 import packer.inspect.statistics.scan  # noqa: E402,F401
-import packer.inspect.statistics.statistics_report  # noqa: E402
+import packer.inspect.statistics.statistics_text  # noqa: E402
 import packer.pack.extraction  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
 import packer.pack.verification  # noqa: E402

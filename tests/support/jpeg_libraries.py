@@ -14,10 +14,10 @@ from unittest import mock
 import pytest
 import turbojpeg
 
-from packer.images.backends import libjpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
+from packer.images.backends import strict_jpeg
 from packer.images.backends import turbojpeg as turbojpeg_backend
-from packer.images.headers.base import Buffer, Header
+from packer.images.headers._header_record import Buffer, Header
 
 ABSENT: dict[str, str] = {}  # name -> why it does not work here
 
@@ -29,7 +29,7 @@ def bundled() -> Path | None:
     return next((path for place in places or () for path in Path(place).glob("_pylibjxl*.so")), None)
 
 
-def _pyturbojpeg() -> libjpeg.Library:
+def _pyturbojpeg() -> strict_jpeg.Library:
     """On the library that PyTurboJPEG finds, else on the bundled one; RuntimeError or OSError without either."""
     path = bundled()
     try:
@@ -44,8 +44,8 @@ def _pyturbojpeg() -> libjpeg.Library:
     return found
 
 
-def _working() -> dict[str, libjpeg.Library]:
-    found: dict[str, libjpeg.Library] = {}
+def _working() -> dict[str, strict_jpeg.Library]:
+    found: dict[str, strict_jpeg.Library] = {}
     try:
         found["PyTurboJPEG"] = _pyturbojpeg()
     except (RuntimeError, OSError) as error:
@@ -68,7 +68,7 @@ class Noted:
     It stands in for the library as `libjpeg.library` gives it out.
     """
 
-    def __init__(self, library: libjpeg.Library, note: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, library: strict_jpeg.Library, note: Callable[[str, dict[str, Any]], None]) -> None:
         self.name, self.binary = library.name, library.binary
         self._library = library
         self._note = note

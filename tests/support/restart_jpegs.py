@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.images import Header, jpeg_crop, sniff
-from packer.images.backends import libjpeg
-from packer.images.jpeg_crop import Box
+from packer.images import Header, lossless_jpeg_crop, sniff
+from packer.images.backends import strict_jpeg
+from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region
-from packer.images.restart_intervals import HEAD_BYTES, with_table
+from packer.images.restart_interval_table import HEAD_BYTES, with_table
 from packer.schema import Field
 from tests.support import picture_files
 from tests.support.jpeg_libraries import LIBRARIES
@@ -85,8 +85,8 @@ def packed(height: int = 150, width: int = 230, quality: int = 90, seed: int = 0
 def through(library: str, *, always: bool = True) -> Iterator[None]:
     """One library as if it were the only one; always: cut however little there is to gain."""
     with (
-        mock.patch.object(libjpeg, "library", lambda: LIBRARIES[library]),
-        mock.patch.object(jpeg_crop, "WORTH_PX", 1 if always else jpeg_crop.WORTH_PX),
+        mock.patch.object(strict_jpeg, "library", lambda: LIBRARIES[library]),
+        mock.patch.object(lossless_jpeg_crop, "WORTH_PX", 1 if always else lossless_jpeg_crop.WORTH_PX),
     ):
         yield
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from packer.images.backends import libjpeg
+from packer.images.backends import strict_jpeg
 from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine
 from packer.tools import doctor
@@ -117,16 +117,16 @@ def test_an_old_version_and_two_opencvs_are_problems(monkeypatch: pytest.MonkeyP
 
 
 def test_the_decoder_says_why_it_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    usable = [found for found in libjpeg.attempts() if not isinstance(found, str)]
+    usable = [found for found in strict_jpeg.attempts() if not isinstance(found, str)]
     assert usable
-    monkeypatch.setattr(libjpeg, "attempts", lambda: iter(usable[-1:]))
+    monkeypatch.setattr(strict_jpeg, "attempts", lambda: iter(usable[-1:]))
     assert doctor.decoder().found.endswith("(first choice)")
-    monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no libturbojpeg.so.0", usable[-1]]))
+    monkeypatch.setattr(strict_jpeg, "attempts", lambda: iter(["no libturbojpeg.so.0", usable[-1]]))
     second = doctor.decoder()
     assert second.found.startswith(usable[-1].name)
     assert "(as good as the first choice, which is not installed here: with libturbojpeg0 " in second.found
     assert second.problem == ""
-    monkeypatch.setattr(libjpeg, "attempts", lambda: iter(["no this", "no that"]))
+    monkeypatch.setattr(strict_jpeg, "attempts", lambda: iter(["no this", "no that"]))
     none = doctor.decoder()
     assert (none.problem, none.fix) == ("no JPEG library works: no this; no that", "pip install simplejpeg")
 

@@ -17,9 +17,9 @@ from packer.errors import CorruptRecord, InvalidRequest, MissingPackage
 from packer.formats import lmdb
 from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 from packer.geometry.warp import image
-from packer.images.backends import libjpeg, opencv
+from packer.images.backends import opencv, strict_jpeg
 from packer.pack.reader import Pack
-from packer.tools import plotting, time_chart
+from packer.tools import plotting, stage_chart
 from packer.tools import profile as profile_tool
 from packer.tools.profile import LASTING, STAGES, Profile, profile
 from packer.tools.tune import SweepPlan
@@ -64,7 +64,7 @@ def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geom
     slowed(monkeypatch, clock, lmdb.Reader, "read", 0.003)
     slowed(monkeypatch, clock, Pack, "compare", 0.0005)
     decoding = Noted(LIBRARIES[library], lambda call, how: clock.sleep(0.007))  # at once, or in two steps
-    monkeypatch.setattr(libjpeg, "library", lambda: decoding)
+    monkeypatch.setattr(strict_jpeg, "library", lambda: decoding)
     slowed(monkeypatch, clock, image, "apply_steps", 0.002)
     slowed(monkeypatch, clock, image, "warp", 0.002)
     dataset = packer.open(
@@ -196,7 +196,7 @@ def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
 
 
 def test_bars_lie_inside_each_other() -> None:
-    bars = time_chart.bars(made(read=0.1, crc=0.2, decode=0.5, warp=0.2))
+    bars = stage_chart.bars(made(read=0.1, crc=0.2, decode=0.5, warp=0.2))
     assert [(bar.level, bar.label) for bar in bars] == [
         (0, "one sample of the first epoch"),
         *((1, "read"), (1, "crc"), (1, "decode"), (2, "image"), (1, "warp")),
@@ -213,7 +213,7 @@ def test_a_page_has_no_script_and_hostile_names_are_text() -> None:
         def handle_starttag(self, tag: str, attrs: Any) -> None:
             tags.append(tag)
 
-    text = time_chart.page(time_chart.bars(found), title="<b>", verdict="a & b")
+    text = stage_chart.page(stage_chart.bars(found), title="<b>", verdict="a & b")
     Reader().feed(text)
     assert set(tags) == {"html", "head", "meta", "title", "style", "body", "h1", "div", "p"}
     assert "http" not in text
@@ -232,7 +232,7 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     lines, rows = rows_to_draw()
     plotting.draw_bench(lines, tmp_path / "bench.png")
     plotting.draw_tune(rows, SweepPlan(steps=4), tmp_path / "tune.png")
-    time_chart.draw(made(read=0.1, decode=0.5), tmp_path / "flame.png", title="t", verdict="v")
+    stage_chart.draw(made(read=0.1, decode=0.5), tmp_path / "flame.png", title="t", verdict="v")
     for name in ("bench", "tune", "flame"):
         picture = cv2.imread(str(tmp_path / f"{name}.png"))
         assert picture is not None
@@ -245,11 +245,11 @@ def test_without_matplotlib_the_command_to_install_it_is_given(tmp_path: Path, m
     for draw in (
         lambda: plotting.draw_bench(lines, tmp_path / "x.png"),
         lambda: plotting.draw_tune(rows, SweepPlan(steps=4), tmp_path / "x.png"),
-        lambda: time_chart.draw(made(read=1), tmp_path / "x.png", title="", verdict=""),
+        lambda: stage_chart.draw(made(read=1), tmp_path / "x.png", title="", verdict=""),
     ):
         with pytest.raises(MissingPackage, match="pip install matplotlib"):
             draw()
-    time_chart.draw(made(read=1), tmp_path / "x.html", title="", verdict="")
+    stage_chart.draw(made(read=1), tmp_path / "x.html", title="", verdict="")
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
 
 
@@ -258,4 +258,4 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"x\.bmp: cannot draw into it; expected a name that ends in \.png"):
         plotting.check(tmp_path / "x.bmp")
     with pytest.raises(InvalidRequest, match=r"or FILE\.html"):
-        time_chart.check(tmp_path / "x.bmp")
+        stage_chart.check(tmp_path / "x.bmp")

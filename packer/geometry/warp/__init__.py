@@ -29,7 +29,7 @@ from packer.geometry import View
 from packer.geometry.warp import depth, image, mask
 from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_steps, turned
 from packer.schema import PIXEL_KINDS
-from packer.system.casting import deliver
+from packer.system.exact_casts import deliver
 
 Pixels = npt.NDArray[Any]
 

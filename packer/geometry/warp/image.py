@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from packer.geometry import View
 from packer.geometry.warp.axis_aligned import AxisAlignedSteps, inside, needed, shrinking
-from packer.system.casting import target
+from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[Any]

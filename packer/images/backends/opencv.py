@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 from packer.errors import OutOfMemory
 from packer.images.headers import jpeg, png, tiff
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 from packer.schema import Value
 
 NAME = f"OpenCV {cv2.__version__}"

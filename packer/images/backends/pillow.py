@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import DamagedImage
-from packer.images.headers.base import MAX_PIXELS
+from packer.images.headers._header_record import MAX_PIXELS
 from packer.registry import import_or_explain
 
 # suffix -> Pillow's name of the format: a file is read as what it is named, never by another of Pillow's readers

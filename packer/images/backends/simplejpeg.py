@@ -4,12 +4,12 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from packer.images.backends.libjpeg import is_trailing_data
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.backends.strict_jpeg import is_trailing_data
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 
 class Library:
-    """simplejpeg, as packer.images.backends.libjpeg.Library."""
+    """simplejpeg, as packer.images.backends.strict_jpeg.Library."""
 
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"

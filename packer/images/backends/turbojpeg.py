@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import turbojpeg
 
-from packer.images.backends.libjpeg import is_trailing_data
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.backends.strict_jpeg import is_trailing_data
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 _Request = tuple[Any, int, int, int, int, int, int, int]  # of tjDecompress2, without the handle
 _INT, _POINTER, _SIZE, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_char_p
@@ -67,7 +67,7 @@ def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool) -> _
 
 
 class Library:
-    """PyTurboJPEG, as packer.images.backends.libjpeg.Library; RuntimeError or OSError where it cannot work."""
+    """PyTurboJPEG, as packer.images.backends.strict_jpeg.Library; RuntimeError or OSError where it cannot work."""
 
     name = f"PyTurboJPEG {turbojpeg.__version__}"
     binary = "libturbojpeg"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from packer.errors import DamagedImage
 from packer.images.headers import bmp, jpeg, npy, png, pnm, tiff, webp
-from packer.images.headers.base import MAX_PIXELS, Buffer, Header
+from packer.images.headers._header_record import MAX_PIXELS, Buffer, Header
 
 _READERS: tuple[tuple[bytes | tuple[bytes, ...], Callable[[Buffer], Header]], ...] = (
     (jpeg.MAGIC, jpeg.header),

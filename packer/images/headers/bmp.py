@@ -5,7 +5,7 @@ Layout: Windows BITMAPFILEHEADER with BITMAPCOREHEADER (12 bytes) or BITMAPINFOH
 
 import struct
 
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGIC = b"BM"
 

@@ -5,7 +5,7 @@ Layout: TIFF 6.0 section 2 (header and image file directory), EXIF 2.3 section 4
 
 import struct
 
-from packer.images.headers.base import Buffer
+from packer.images.headers._header_record import Buffer
 
 _ORIENTATION = 0x0112
 _SHORT = 3

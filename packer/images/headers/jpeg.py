@@ -7,7 +7,7 @@ import re
 import struct
 
 from packer.images.headers import exif
-from packer.images.headers.base import MAX_SCAN_PIXELS, MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
+from packer.images.headers._header_record import MAX_SCAN_PIXELS, MAX_SCANS, Buffer, Header, Intervals, Scan, damaged
 
 MAGIC = b"\xff\xd8\xff"
 END = b"\xff\xd9"

@@ -7,7 +7,7 @@ import numpy as np
 
 from packer.files.npy_arrays import MAGIC as MAGIC
 from packer.files.npy_arrays import NpyHeader, read_header
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 from packer.schema import Value
 
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 
 from packer.images.headers import exif
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 

@@ -6,7 +6,7 @@ Layout: netpbm manual pages pbm(5), pgm(5), ppm(5). Samples of 16 bit are big-en
 import re
 from collections.abc import Iterator
 
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGICS = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
 

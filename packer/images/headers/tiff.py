@@ -5,7 +5,7 @@ Layout: TIFF 6.0 section 2 (header, image file directory), section 8 (baseline t
 
 import struct
 
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 

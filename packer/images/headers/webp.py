@@ -6,7 +6,7 @@ Layout: WebP container specification (RIFF, VP8, VP8L, VP8X); RFC 6386 section 9
 import struct
 
 from packer.images.headers import exif
-from packer.images.headers.base import Buffer, Header, damaged
+from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGIC = b"RIFF"  # and WEBP at byte 8
 

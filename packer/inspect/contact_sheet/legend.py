@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.colours import BOXES, GRASPS, GROUND, POINTS, Colour
 from packer.inspect.contact_sheet.picture import value_colour
 from packer.inspect.contact_sheet.shape_overlay import JAW_PX, OPENING_PX
+from packer.inspect.palette import BOXES, GRASPS, GROUND, POINTS, Colour
 
 _MOST_VALUES = 6  # of one mask
 _MOST_MARKS = 12

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from packer.geometry import View, resized_crop
 from packer.geometry.warp import warp
 from packer.geometry.warp.depth import is_valid
-from packer.inspect.colours import HATCH, HATCH_PX, VOID, class_colour
+from packer.inspect.palette import HATCH, HATCH_PX, VOID, class_colour
 
 _OPACITY = 0.3  # of a mask over an image; its outline is opaque
 _SLACK = 0.015  # of a place may be filled by stretching: no gap of one px beside pictures without one

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.colours import BOXES, GRASPS, POINTS, Colour
+from packer.inspect.palette import BOXES, GRASPS, POINTS, Colour
 
 Pixels = npt.NDArray[np.uint8]
 

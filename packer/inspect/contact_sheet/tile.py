@@ -15,10 +15,10 @@ from packer.codecs.base import StoredPicture
 from packer.errors import InvalidRequest
 from packer.geometry import View, move_boxes, move_points, resized_crop
 from packer.geometry.warp.depth import is_valid
-from packer.inspect.colours import GROUND
 from packer.inspect.contact_sheet.legend import NO_DEPTH, Mark, mask_marks, shape_marks
 from packer.inspect.contact_sheet.picture import Scale, alone, coloured, fit, overlaid, placing, scale_of
 from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw, is_grasp
+from packer.inspect.palette import GROUND
 from packer.pack.reader import Pack
 from packer.pack.sample_reader import SampleReader
 from packer.schema import PIXEL_KINDS, Field

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.inspect.statistics.accumulators import Totals
-from packer.inspect.statistics.field_statistics import (
+from packer.inspect.statistics.field_collectors import (
     Collector,
     DepthCollector,
     ImageCollector,

@@ -10,8 +10,8 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import plot_label, shortened
-from packer.inspect.colours import BLUE, GREEN, VERMILION, as_hex
-from packer.inspect.statistics.field_statistics import (
+from packer.inspect.palette import BLUE, GREEN, VERMILION, as_hex
+from packer.inspect.statistics.field_collectors import (
     Collector,
     DepthCollector,
     ImageCollector,

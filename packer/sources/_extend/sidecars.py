@@ -1,7 +1,7 @@
 """Sidecars: files beside each sample of any source, as further fields: `a.jpg` and `a_d.tiff` give image and depth.
 
 The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
-placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.path_pattern).
+placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.sidecar_pattern).
 Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
 the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
 `x0 y0 x1 y1` in px of the picture, a number is a file that holds one: int64 where all samples have whole ones.
@@ -25,7 +25,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.listing import counted, listed, scan, shown
-from packer.sources._parse.path_pattern import Pattern, stored_path
+from packer.sources._parse.sidecar_pattern import Pattern, stored_path
 
 _CODECS = {
     "image": "encoded",

@@ -1,4 +1,4 @@
-"""Derived source: fewer samples and more fields than the source inside; sidecars and splits are made of it."""
+"""Source wrapper: fewer samples and more fields than the source inside; sidecars and splits are made of it."""
 
 from abc import ABC, abstractmethod
 from array import array
@@ -8,7 +8,7 @@ from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 
 
 class AddedFields(ABC):

@@ -1,4 +1,4 @@
-"""Label files: the text files of grasp sets, lines of numbers, as arrays.
+"""Grasp labels: the text files of grasp sets, lines of numbers, as arrays.
 
 Strict reading stops at the first line that does not fit and names it; lenient reading leaves out what such a line
 belongs to. Rows that are not finite (`NaN`, `inf`) are annotations without a place: both ways leave them out.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, InvalidRequest, printable
-from packer.sources._parse.source_root import HOW_TO_FOLLOW, SourceRoot
+from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, SourceRoot
 
 _SHOWN = 20  # names in one message
 _KINDS = 10  # suffixes in one message

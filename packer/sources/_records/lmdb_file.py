@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from packer.errors import BadInput
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_files import OpenFile, is_pointer
 
 MAGIC = b"\xde\xc0\xef\xbe\x01\0\0\0"  # with the data version, 16 bytes into a meta page

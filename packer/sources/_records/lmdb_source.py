@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources._parse.listing import counted, shown
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_file
 from packer.sources._records.record_files import OpenFile, RecordFile, check_no_pointer
 from packer.sources._records.record_source import RecordSource

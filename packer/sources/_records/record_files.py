@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BadInput
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
 _WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at

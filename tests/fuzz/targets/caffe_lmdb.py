@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packer.errors import PackerError
 from packer.formats.lmdb import BTree
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_file
 from packer.sources._records.record_files import OpenFile
 from packer.sources.caffe_lmdb import Source, parse, pixels

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.images import jpeg_crop, sniff, validate
-from packer.images.headers.base import Header
-from packer.images.restart_intervals import bounds
+from packer.images import lossless_jpeg_crop, sniff, validate
+from packer.images.headers._header_record import Header
+from packer.images.restart_interval_table import bounds
 from packer.system.thread_scratch import ThreadScratch
 from tests.fuzz.target import Disagreement
 from tests.support import restart_jpegs
@@ -29,15 +29,15 @@ def check(data: bytes) -> None:
     sound = _is_sound(data)
     bounds(data, found)
     for box in _boxes(found):
-        kept = jpeg_crop.window(found, box, 8)
+        kept = lossless_jpeg_crop.window(found, box, 8)
         if kept is None:
             continue
-        file = jpeg_crop.cut(data, found, kept, _scratch)
+        file = lossless_jpeg_crop.cut(data, found, kept, _scratch)
         if not (sound and found.intervals.table_at):
             continue
         cut = None if file is None else bytes(file)
         looked = found._replace(scan=found.scan._replace(intervals=found.intervals._replace(table_at=0)))  # type: ignore[union-attr]
-        expected = jpeg_crop.cut(data, looked, kept, _scratch)
+        expected = lossless_jpeg_crop.cut(data, looked, kept, _scratch)
         if cut != (None if expected is None else bytes(expected)):
             raise Disagreement(f"{box} of a validated file is cut elsewhere by its table")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from packer.errors import PackerError
 from packer.sources import cornell
 from packer.sources._extend import sidecars, splits
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 

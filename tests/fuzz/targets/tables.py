@@ -7,7 +7,7 @@ import numpy as np
 
 from packer.images import DecodeOptions, sniff, validate
 from packer.images.region_decoder import decode_region
-from packer.images.restart_intervals import HEAD_BYTES, bounds
+from packer.images.restart_interval_table import HEAD_BYTES, bounds
 from tests.fuzz.target import Disagreement
 from tests.support import restart_jpegs
 

@@ -1,4 +1,4 @@
-"""Progress: how many samples and bytes of a long call are done, passed to the caller's function."""
+"""Progress counter: how many samples and bytes of a long call are done, passed to the caller's function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Item warp: the pictures of training items, rotated, cropped and zoomed in one warp of the stored pixels.
+"""Picture warp: the pictures of training items, rotated, cropped and zoomed in one warp of the stored pixels.
 
 The view equals that of the grasp networks' loaders, which warp the whole frame three times: a rotation about the middle
 of the grasps (Cornell) or of the picture (Jacquard), with the picture mirrored beyond its border; a window; the middle

@@ -1,4 +1,4 @@
-"""libjpeg-turbo with strict errors: through PyTurboJPEG and the system's library, else through simplejpeg.
+"""Strict JPEG: libjpeg-turbo whose warnings are errors, by PyTurboJPEG and the system's library, else by simplejpeg.
 
 Whatever libjpeg warns about is an error, with one exception: a file that lacks nothing but its end marker is decoded
 with the marker put back, as every viewer does.
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import DamagedImage, MissingPackage
-from packer.images.headers.base import Buffer, Header
+from packer.images.headers._header_record import Buffer, Header
 from packer.images.headers.jpeg import END, has_end
 from packer.registry import import_or_explain
 

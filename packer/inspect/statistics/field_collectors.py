@@ -1,4 +1,4 @@
-"""Field statistics: what is measured of one field, sample by sample: pictures, grasps, boxes, points, numbers, texts.
+"""Field collectors: what is measured of one field, sample by sample: pictures, grasps, boxes, points, numbers, texts.
 
 `measure` is called in many threads and changes nothing; what it returns is small. `add` gets what it returned, in the
 order of the samples, in one thread. `result` is plain JSON.

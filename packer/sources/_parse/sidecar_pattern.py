@@ -1,4 +1,4 @@
-"""Path pattern: where the files of a sidecar lie, relative to the source's folder, such as `masks/{stem}.png`.
+"""Sidecar pattern: where the files of a sidecar lie, relative to the source's folder, such as `masks/{stem}.png`.
 
 | placeholder | of the sample `a/b/c.jpg` |
 |-------------|---------------------------|

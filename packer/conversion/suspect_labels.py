@@ -1,4 +1,4 @@
-"""Findings: what is counted over all samples of a conversion and said once at its end, since it may be meant.
+"""Suspect labels: masks of 1 bit, boxes outside of their pictures and the like, counted and said at the end.
 
 A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
 """

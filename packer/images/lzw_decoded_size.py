@@ -1,4 +1,4 @@
-"""LZW as TIFF has it: how many bytes a stream decodes to, without making them.
+"""LZW decoded size: how many bytes a stream decodes to, without making them.
 
 Layout: TIFF 6.0 section 13: codes of 9 to 12 bit, the most significant bit first; 256 clears the table, 257 ends the
 data. A code's width depends on its number since the last clear alone, so all codes up to the next clear are cut out of
@@ -8,7 +8,7 @@ the stream at once. A string is one byte longer than the one that it was made of
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers.base import Buffer, damaged
+from packer.images.headers._header_record import Buffer, damaged
 
 _CLEAR, _END, _FIRST = 256, 257, 258
 # libtiff's decoder has a table of 4096 + 1024 entries, for encoders that are late to clear it

@@ -1,4 +1,4 @@
-"""Unread pictures: files that are pictures, though in a format or under a name that packer does not read.
+"""Unread formats: files that are pictures, though in a format or under a name that packer does not read.
 
 They are told by their suffix; a file without a suffix, or with one that says nothing, by its first bytes. Never are
 they files like any other: whoever packs photos from a phone means the HEIC ones too.
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from packer.errors import BadInput
 from packer.images.backends import pillow
 from packer.sources._parse.listing import listed, shown
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.source_file_access import SourceRoot
 
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
 _OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"

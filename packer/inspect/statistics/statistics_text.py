@@ -1,4 +1,4 @@
-"""Statistics report: text for a terminal. What comes out of a pack is made printable first."""
+"""Statistics text: what was measured, as lines for a terminal. What comes out of a pack is made printable first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ Found = dict[str, Any]
 
 
 def lines(result: Found) -> Iterator[str]:
-    """The lines of a report on Survey.result."""
+    """The lines of a report on what `scan` found."""
     part = "" if result["measured"] == result["samples"] else f", {result['measured']} of them measured"
     yield f"{shortened(result['pack'])}: {result['samples']} samples{part}, format {result['format']}"
     if not result["measured"]:

@@ -1,4 +1,4 @@
-"""Time chart: nested bars, each stage of a sample as wide as its time, as PNG or as one HTML page without scripts."""
+"""Stage chart: nested bars, each stage of a sample as wide as its time, as PNG or as one HTML page without scripts."""
 
 import html
 from collections.abc import Sequence

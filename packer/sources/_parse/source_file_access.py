@@ -1,10 +1,10 @@
-"""Input folder: the files of a data set, below the folder that the user names, read by one rule about links.
+"""Source file access: the files of a data set, below the folder that the user names, read by one rule about links.
 
 | the path of a file                               | unless asked                  | follow_links          |
 |--------------------------------------------------|-------------------------------|-----------------------|
 | has no link in it                                | is read                       | is read               |
 | has a link in it and leads to a file below the folder | is read                  | is read               |
-| leads out of the folder                          | LeadsOut                      | is read               |
+| leads out of the folder                          | LinkLeadsOut                  | is read               |
 | leads nowhere, to itself, or to no regular file  | BadInput                      | BadInput              |
 
 The folder itself may be a link. A folder that comes out of an archive can hold a link to any file of whoever packs it:
@@ -43,7 +43,7 @@ class SourceRoot:
     follow_links: bool = False
 
     def read(self, name: str) -> bytes:
-        """The bytes of the regular file at this relative path; raises LeadsOut, BadInput."""
+        """The bytes of the regular file at this relative path; raises LinkLeadsOut, BadInput."""
         path = self.root / name
         with _reading(path):
             descriptor = self._open(name)
@@ -53,7 +53,7 @@ class SourceRoot:
                 os.close(descriptor)
 
     def open(self, name: str) -> int:
-        """A descriptor of the regular file at this relative path; the caller closes it. Raises LeadsOut, BadInput."""
+        """A descriptor of the regular file at this path, for the caller to close; raises LinkLeadsOut, BadInput."""
         path = self.root / name
         with _reading(path):
             descriptor = self._open(name)
@@ -63,7 +63,7 @@ class SourceRoot:
         return descriptor
 
     def start(self, name: str, count: int) -> bytes:
-        """The first bytes of the regular file at this relative path, at most so many; raises LeadsOut, BadInput."""
+        """The first bytes of the regular file at this relative path, at most so many; raises LinkLeadsOut, BadInput."""
         descriptor = self.open(name)
         try:
             with _reading(self.root / name):
@@ -72,7 +72,7 @@ class SourceRoot:
             os.close(descriptor)
 
     def status(self, name: str) -> os.stat_result:
-        """What the system says of the file at this relative path, links followed; raises LeadsOut, BadInput."""
+        """What the system says of the file at this relative path, links followed; raises LinkLeadsOut, BadInput."""
         path = self.root / name
         with _reading(path):
             status = os.stat(path, follow_symlinks=self.follow_links)
@@ -87,7 +87,7 @@ class SourceRoot:
         return found != real and not found.startswith(os.path.join(real, ""))
 
     def behind_links(self, name: str) -> str:
-        """The relative path, without a link in it, of what the one at `name` leads to; raises LeadsOut, OSError."""
+        """The relative path, without a link in it, of what the one at `name` leads to; raises LinkLeadsOut, OSError."""
         if not self.leads_out(name):
             return os.path.relpath(os.path.realpath(os.path.join(self.real, name)), self.real)
         path = self.root / name

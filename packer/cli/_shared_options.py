@@ -1,4 +1,4 @@
-"""What several commands share: how progress and results are shown."""
+"""Shared options: those that several commands have, the types of their values, and how progress is shown."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import click
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
-from packer.system.progress import Progress
+from packer.system.progress_counter import Progress
 
 _PLAIN_SECONDS = 5.0
 

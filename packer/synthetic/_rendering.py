@@ -1,4 +1,4 @@
-"""Drawing: things with a height, seen by a tilted camera over textured tables, and the files of the pictures.
+"""Rendering: things with a height, seen by a tilted camera over textured tables, and the files of the pictures.
 
 The heights of a thing's pieces make one relief. Cut into slices as high as a pixel, each moved up the picture by its
 height, it is seen from the side; picture, mask and depth come from that one assignment of pixels to places of the
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import PackerError
-from packer.synthetic._things import PATTERNS, Floats, Generator, Picture, Piece, Plane, Thing, outline
+from packer.synthetic._scene_objects import PATTERNS, Floats, Generator, Picture, Piece, Plane, Thing, outline
 
 # --- camera and light
 

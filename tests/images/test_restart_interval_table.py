@@ -9,10 +9,10 @@ import simplejpeg
 from PIL import Image
 
 from packer.errors import DamagedImage
-from packer.images import DecodeOptions, decode, restart_intervals, sniff, validate
-from packer.images.headers.base import Intervals
+from packer.images import DecodeOptions, decode, restart_interval_table, sniff, validate
+from packer.images.headers._header_record import Intervals
 from packer.images.region_decoder import decode_region
-from packer.images.restart_intervals import bounds, check_table, with_table
+from packer.images.restart_interval_table import bounds, check_table, with_table
 from tests.support import picture_files, restart_jpegs
 
 SEGMENT = b"\xff\xeb"
@@ -105,9 +105,9 @@ def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
 
 def test_a_table_that_does_not_fit_a_segment_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     file = restart_jpegs.jpeg("444", height=64, width=64, mcus=1)
-    monkeypatch.setattr(restart_intervals, "_LONGEST_SEGMENT", 9 + 2 * 64)
+    monkeypatch.setattr(restart_interval_table, "_LONGEST_SEGMENT", 9 + 2 * 64)
     assert with_table(file, sniff(file)) == file
-    monkeypatch.setattr(restart_intervals, "_LONGEST_SEGMENT", 10 + 2 * 64)
+    monkeypatch.setattr(restart_interval_table, "_LONGEST_SEGMENT", 10 + 2 * 64)
     assert with_table(file, sniff(file)) != file
 
 

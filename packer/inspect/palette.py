@@ -1,4 +1,4 @@
-"""Colours: the eight that colour-blind people tell apart (Okabe-Ito), and what each is for on contact sheets.
+"""Palette: the eight colours that colour-blind people tell apart (Okabe-Ito), and what each is for on contact sheets.
 
 RGB, 0-255. Plots take the eight too.
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.synthetic import cornell
-from packer.synthetic._drawing import TABLES, Camera, Grain, Lamp, draw, encode
-from packer.synthetic._things import PALETTE, THINGS, Chords, Grasp, Piece, fits, make, outline, place
+from packer.synthetic._rendering import TABLES, Camera, Grain, Lamp, draw, encode
+from packer.synthetic._scene_objects import PALETTE, THINGS, Chords, Grasp, Piece, fits, make, outline, place
 
 WHITE = (0.8, 0.8, 0.8)
 CAMERA = Camera(0.5, 0.2, 200.0, (96, 128))

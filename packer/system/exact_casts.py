@@ -1,4 +1,4 @@
-"""Casting: convert numbers to another dtype exactly or raise; write results into the caller's array or a new one."""
+"""Exact casts: numbers to another dtype exactly, or an error; results go into the caller's array or a new one."""
 
 from typing import Any
 

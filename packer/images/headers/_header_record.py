@@ -1,4 +1,4 @@
-"""Base of the headers: size, format and layout that a picture file announces, and the limits for decoding it."""
+"""Header record: size, format and layout that a picture file announces, and the limits for decoding it."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ MAX_SCAN_PIXELS = 3_000_000_000
 
 class Intervals(NamedTuple):
     """Restart intervals of a JPEG of one scan, each a whole fraction of a row of MCUs: see
-    packer.images.restart_intervals.
+    packer.images.restart_interval_table.
 
     size: (height, width) of an interval in px. mcus: MCUs in an interval.
     rows, columns: intervals in the picture's height and width.

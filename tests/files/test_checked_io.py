@@ -20,7 +20,7 @@ import pytest
 from packer.errors import CorruptPack, Locked, PackExists, StorageError, UnsafePath
 from packer.files import folder_handle
 from packer.files import work_folder as work_folders
-from packer.files.file_io import failing, free_bytes, make_folder, open_file, sync, write_file
+from packer.files.checked_io import failing, free_bytes, make_folder, open_file, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests

@@ -1,4 +1,4 @@
-"""Restart intervals of a JPEG: where each begins, from a table that the file carries or by looking for the markers.
+"""Restart interval table: where each interval of a JPEG begins, as its file says, or found by its markers.
 
 At a restart marker (T.81 E.1.4: FF D0 to FF D7, in turn) the predictors are reset and the bits are aligned, so what
 stands between two markers can be decoded alone. packer's own files say how long each interval is, so that nobody needs
@@ -22,7 +22,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers.base import Buffer, Header, Intervals, damaged
+from packer.images.headers._header_record import Buffer, Header, Intervals, damaged
 from packer.images.headers.jpeg import END, TABLE
 from packer.system.thread_scratch import ThreadScratch
 

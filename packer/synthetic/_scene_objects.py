@@ -1,4 +1,4 @@
-"""Things: the everyday objects that synthetic sets show, and where a gripper fits across them.
+"""Scene objects: the everyday objects that synthetic sets show, and where a gripper fits across them.
 
 A thing is a list of pieces. Each is an outline, given by its signed distance, and a profile: how high it is so far
 inside the outline. Lengths are in metres, on the table z = 0.

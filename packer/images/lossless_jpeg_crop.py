@@ -1,4 +1,4 @@
-"""JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's picture.
+"""Lossless JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's picture.
 
 **With restart intervals** the part is a rectangle of whole intervals. The smaller file has the same header with another
 height and width, the data of those intervals row by row, and the markers between them numbered anew. A restart marker
@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers.base import Buffer, Header, Intervals
+from packer.images.headers._header_record import Buffer, Header, Intervals
 from packer.images.headers.jpeg import END
-from packer.images.restart_intervals import Bounds, bounds, codes_before, disagreement, markers_before, pairs
+from packer.images.restart_interval_table import Bounds, bounds, codes_before, disagreement, markers_before, pairs
 from packer.system.thread_scratch import ThreadScratch
 
 Box = tuple[int, int, int, int]
@@ -107,8 +107,9 @@ def cut(
 ) -> memoryview | None:
     """The smaller JPEG, in the scratch's memory; None where the markers of the file are not as they should be.
 
-    table: use the file's table of intervals, see packer.images.restart_intervals. Raises DamagedImage where it does
-    not agree with the markers that are needed: it was compared with all of them once, and the bytes have changed since.
+    table: use the file's table of intervals, see packer.images.restart_interval_table. Raises DamagedImage where it
+    does not agree with the markers that are needed: it was compared with all of them once, and the bytes have changed
+    since.
     """
     scan, layout = found.scan, found.intervals
     every = bounds(buffer, found, table=table)

@@ -1,4 +1,4 @@
-"""Companion pictures: pictures that belong to other pictures, such as `1_mask.png` to `1.jpg`.
+"""Companion check: notes or refuses pictures that belong to other pictures, such as `1_mask.png` to `1.jpg`.
 
 Without a word each would become a sample of its own, or their folders classes. Four kinds of evidence tell them:
 
@@ -34,8 +34,8 @@ from packer.sources._parse.folder_layout import (
     words,
 )
 from packer.sources._parse.listing import counted, shown
-from packer.sources._parse.path_pattern import Pattern
-from packer.sources._parse.source_root import SourceRoot
+from packer.sources._parse.sidecar_pattern import Pattern
+from packer.sources._parse.source_file_access import SourceRoot
 
 CHOICES = ("refuse", "samples")
 _LEAST_SHARE = 0.25

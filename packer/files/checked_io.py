@@ -1,4 +1,4 @@
-"""File I/O: opens, writes, hashes and syncs files by path, and turns the system's errors into StorageError.
+"""Checked I/O: opens, writes, hashes and syncs files by path, and turns the system's errors into StorageError.
 
 What renames and removes is in folder_handle. An fsync that fails is never tried again (the kernel may have dropped the
 dirty pages): it raises StorageError.
