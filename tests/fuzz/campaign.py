@@ -19,6 +19,7 @@ _TOLD = {_TOO_LONG: "time", 71: "memory"}  # exit codes, as libFuzzer has them
 _OF_OURS = (1, 2)  # of Python and of libFuzzer, before any input
 _WORKER_SECONDS = 180  # libFuzzer keeps memory of every input; what is bounded is the target's
 _MOST_WALL_SECONDS = 120  # for one input, on the clock: for what waits, or loops in C
+_MOST_START_SECONDS = 1200  # until the first one: on a busy machine a worker of low priority starts for minutes
 
 
 class WorkerFailed(Exception):
@@ -104,7 +105,7 @@ def _waited(worker: "subprocess.Popen[bytes]", progress: Path) -> int:
             now = progress.read_bytes()[:8] if progress.exists() else b""
         if now != before:
             before, since = now, time.monotonic()
-        elif time.monotonic() - since > _MOST_WALL_SECONDS:
+        elif time.monotonic() - since > (_MOST_WALL_SECONDS if now else _MOST_START_SECONDS):
             return _TOO_LONG
 
 
