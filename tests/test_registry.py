@@ -108,3 +108,15 @@ def test_two_packages_with_one_name_are_refused(members: Registry, monkeypatch: 
 def test_one_entry_seen_twice_on_the_path_is_one(members: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, EntryPoint("lion", "json", "zoo"), EntryPoint("lion", "json", "zoo"))
     assert members.load("lion").__name__ == "json"
+
+
+def test_a_file_of_two_words_is_typed_with_a_hyphen(members: Registry, tmp_path: Path) -> None:
+    (tmp_path / "zoo/polar_bear.py").write_text("NAME = 'bear'\n")
+    assert "polar-bear" in members.names()
+    assert "polar_bear" not in members.names()
+    assert members.load("polar-bear").NAME == "bear"
+    with pytest.raises(InvalidRequest, match="did you mean 'polar-bear'"):
+        members.check("polar_bear")
+    for name in ("-polar-bear", "polar--bear", "-", "../cat", "polar-bear/"):
+        with pytest.raises(InvalidRequest, match="unknown animal"):
+            members.check(name)

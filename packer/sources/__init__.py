@@ -9,6 +9,7 @@ recognised, or None; one of record files is asked for the first bytes instead, b
 int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +46,9 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
     unread = unread_formats.unread_pictures(SourceRoot(root, follow_links), listing.names)
     if unread:
         raise InvalidRequest(f"{shown(str(root))}: no images: {unread_formats.described(unread)}")
+    other = _other_records(SourceRoot(root, follow_links), listing.names)
+    if other is not None:
+        raise InvalidRequest(f"{shown(str(root))}: {other}")
     raise InvalidRequest(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
@@ -55,10 +59,21 @@ def _detect_file(root: Path, modules: list[tuple[ModuleType, str]]) -> tuple[str
     found = recognise_records(root)
     if found is not None:
         return found
+    place = root.resolve()
+    other = _other_records(SourceRoot(place.parent), [place.name])
+    if other is not None:
+        raise InvalidRequest(f"{shown(str(root))}: {other}")
     holders = ", ".join(name for module, name in modules if module.Source.holds_records)
     raise InvalidRequest(
         f"{shown(str(root))}: is a file; give the folder of the data set, or a file that {holders} reads"
     )
+
+
+def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
+    """What an LMDB is that no source reads; None where there is none."""
+    from packer.sources._records import lmdb_source  # only an error needs it
+
+    return lmdb_source.other_layout(folder, names)
 
 
 def recognise_records(root: Path) -> tuple[str, str] | None:

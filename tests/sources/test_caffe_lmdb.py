@@ -203,8 +203,9 @@ def test_an_lmdb_of_another_tool_is_named(tmp_path: Path, entries: dict[bytes, b
     root = lmdb_environment(tmp_path / "in", entries)
     with pytest.raises(InvalidRequest, match=f"its values are no Caffe's Datum.*{said}"):
         SourceSpec("caffe-lmdb").open(root)
-    with pytest.raises(InvalidRequest, match="no known data set"):
-        SourceSpec().open(root)
+    for place in (root, root / "data.mdb"):
+        with pytest.raises(InvalidRequest, match=f"data.mdb is an LMDB of a layout that no source reads: .*{said}"):
+            SourceSpec().open(place)
 
 
 def test_files_that_are_no_lmdb_and_pointers_are_named(tmp_path: Path) -> None:

@@ -87,17 +87,26 @@ class LMDBSource(RecordSource):
             raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
         for key, value in found:
             if not self._fits(key, value):
-                file = OpenFile(self.folder, name)
-                has_keys = any(entry.key == _KEYS for entry in lmdb_file.entries(file))
                 raise InvalidRequest(
                     f"{path}: its values are no {self.layout}: under {key[:40]!r} are {len(value)} bytes that begin "
-                    f"with {value[:8].hex(' ')}; {_guess(_KEYS if has_keys else key, value)}"
+                    f"with {value[:8].hex(' ')}; {_guess(self.folder, name, key, value)}"
                 )
 
 
-def _guess(key: bytes, value: bytes) -> str:
-    """What an LMDB may be whose entries are not of the layout that was asked for."""
-    if key == _KEYS:
+def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
+    """What to say of an LMDB whose layout no source reads; None where there is no LMDB. Raises BadInput."""
+    for name in names if len(names) == 1 else lmdb_file.environments(names):
+        found = lmdb_file.first_entries(folder, name, 1)
+        if found:
+            ((key, value),) = found
+            guess = _guess(folder, name, key, value)
+            return f"{shown(name)} is an LMDB of a layout that no source reads: {guess}, key {shown(repr(key[:40]))}"
+    return None
+
+
+def _guess(folder: SourceRoot, name: str, key: bytes, value: bytes) -> str:
+    """What an LMDB may be whose entries are not of the layout that was asked for; these are its first."""
+    if any(entry.key == _KEYS for entry in lmdb_file.entries(OpenFile(folder, name))):
         return "the key __keys__ is of Efficient-PyTorch, Image2LMDB or tensorpack"
     if value.startswith((b"\x89PNG", b"\xff\xd8\xff")):
         return "these are bare picture files, as BasicSR stores them"
