@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
+from packer.files.terminal_output import shell_word
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
@@ -94,7 +95,7 @@ class Source(RecordSource):
         self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), 'TFRecord file')}")
         said = ",".join(field.shown() for field in self._fields)
         how = "as asked" if asked else "guessed from a few records; --features says it otherwise"
-        self.notes.append(f"--features {shown(said)} ({how})")
+        self.notes.append(f"--features {shell_word(said)} ({how})")
 
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:

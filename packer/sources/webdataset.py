@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
+from packer.files.terminal_output import shell_word
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
@@ -180,7 +181,7 @@ class Source(RecordSource):
             others = ",".join(field.shown() for field in fields if field not in pickled)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: members .{suffix} are pickled, and packer reads no pickle; leave them out: "
-                f"--features {shown(others) or 'image=jpg'}; or keep their bytes unread: "
+                f"--features {shell_word(others or 'image=jpg')}; or keep their bytes unread: "
                 f"{pickled[0].name}={suffix}:bytes"
             )
         values: dict[str, list[bytes]] = {}
@@ -224,7 +225,7 @@ class Source(RecordSource):
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(rows), 'sample')} of {len(self)} lack a member, such as "
                 f"{shown(self._bases[first])} ({absent}); leave them out with --missing skip, or take what all have: "
-                f"--features {shown(','.join(field.shown() for field in whole)) or 'FIELD=SUFFIX'}"
+                f"--features {shell_word(','.join(field.shown() for field in whole) or 'FIELD=SUFFIX')}"
             )
         dropped = set(rows)
         for row in rows:
@@ -246,7 +247,7 @@ class Source(RecordSource):
             self.left_out.append(("__members__", f"{counted(self._passed, 'member')} of no sample in the tar files"))
         said = ",".join(field.shown() for field in self._fields)
         how = "as asked" if was_asked else "every suffix that there is; --features says it otherwise"
-        self.notes.append(f"--features {shown(said)} ({how})")
+        self.notes.append(f"--features {shell_word(said)} ({how})")
 
     def key(self, index: int) -> str:
         return self._keys[self.checked(index)]
