@@ -300,3 +300,93 @@ def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Pat
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     with pytest.raises(InvalidRequest, match="--layout split/class and --split: the folders are the splits already"):
         SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
+
+
+@pytest.mark.parametrize(
+    "tops",
+    [
+        ("trn", "tst"),
+        ("tr", "te"),
+        ("train", "holdout"),
+        ("fold1", "fold2"),
+        ("images_background", "images_evaluation"),
+        ("bounding_box_train", "query", "gallery"),
+        ("trainA", "trainB", "testA", "testB"),
+        ("DIV2K_train_HR", "DIV2K_valid_HR"),
+    ],
+)
+def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, ...]) -> None:
+    root = tree(tmp_path, *(f"{top}/{number}{top}.jpg" for top in tops for number in range(2)))
+    with pytest.raises(InvalidRequest, match="named as splits, .*say --layout split, .*; or --layout class"):
+        Source(root)
+    assert set(Source(root, layout="split").schema["split"].classes or ()) == set(tops)
+    assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
+
+
+def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, "DIV2K_train_HR/1.png", "DIV2K_train_LR_bicubic/X2/1x2.png")
+    with pytest.raises(InvalidRequest, match="named as splits, not as classes"):
+        Source(root)
+
+
+@pytest.mark.parametrize("other", ["unlabeled", "misc"])
+def test_the_classes_of_a_split_are_never_one_class(tmp_path: Path, other: str) -> None:
+    root = tree(tmp_path, "train/a/1.jpg", "train/b/2.jpg", f"{other}/3.jpg")
+    with pytest.raises(
+        InvalidRequest,
+        match=rf"train \(2 images in 2 folders: a, b\), .*say --layout split/class.*leaves out the images of {other}, "
+        rf".*or give \S+/train, for its classes alone; or --layout class",
+    ):
+        Source(root)
+    source = Source(root, layout="split/class")
+    assert source.schema["label"].classes == ("a", "b")
+    assert [name for name, _ in source.left_out] == [f"{other}/3.jpg"]
+    assert Source(root / "train").schema["label"].classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("asl_train/asl_train/A/1.jpg", "asl_train/asl_train/B/2.jpg", "asl_test/asl_test/A_test.jpg"),
+        ("seg_train/seg_train/A/1.jpg", "seg_train/seg_train/B/2.jpg", "seg_pred/seg_pred/4.jpg"),
+    ],
+)
+def test_of_doubled_folders_the_inner_one_is_to_be_given(tmp_path: Path, names: tuple[str, ...]) -> None:
+    root = tree(tmp_path, *names)
+    with pytest.raises(
+        InvalidRequest, match=r"lie in a folder of the same name, in 2 folders: A, B; give (\S+);"
+    ) as found:
+        Source(root)
+    assert "split/class" not in str(found.value)
+    top = names[0].partition("/")[0]
+    assert f"give {root}/{top}/{top};" in str(found.value)
+    assert Source(root / top / top).schema["label"].classes == ("A", "B")
+
+
+def test_no_layout_is_said_where_a_split_has_no_classes(tmp_path: Path) -> None:
+    """Tiny ImageNet."""
+    root = tree(tmp_path, "train/n01/images/1.jpg", "train/n02/images/2.jpg", "val/images/3.jpg", "test/images/4.jpg")
+    with pytest.raises(InvalidRequest, match=r"give \S+/train, .*val, test hold no class folders") as found:
+        Source(root)
+    assert "split/class" not in str(found.value)
+    assert Source(root / "train").schema["label"].classes == ("n01", "n02")
+
+
+def test_masks_beside_splits_become_no_split(tmp_path: Path) -> None:
+    """MVTec."""
+    good = [f"train/good/{number}.png" for number in range(10, 20)]
+    root = tree(tmp_path / "set", *good, "test/good/1.png", "test/bad/2.png", "ground_truth/bad/2_mask.png")
+    with pytest.raises(InvalidRequest, match="ground_truth beside them .* would become a split: move it out"):
+        Source(root)
+    (root / "ground_truth").rename(tmp_path / "ground_truth")
+    assert Source(root, layout="split/class").schema["split"].classes == ("train", "test")
+
+
+def test_text_beside_pictures_in_splits_is_said(tmp_path: Path) -> None:
+    """Roboflow."""
+    root = tree(tmp_path, *(f"{s}/{kind}" for s in ("train", "valid") for kind in ("images/1.jpg", "labels/1.txt")))
+    with pytest.raises(InvalidRequest) as found:
+        Source(root)
+    assert "say --layout split --sidecar 'labels={top}/labels/{stem}.txt:text', which" in str(found.value)
+    source, _ = SourceSpec("folder", {"layout": "split"}, ("labels={top}/labels/{stem}.txt:text",)).open(root)
+    assert [source[row]["labels"] for row in range(2)] == ["x", "x"]

@@ -18,9 +18,11 @@ CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SPLITS = (
     ("train", "training", "tr", "trn"),
-    ("val", "valid", "validation", "dev"),
-    ("test", "testing", "eval", "evaluation"),
+    ("val", "valid", "validation", "va", "dev"),
+    ("test", "testing", "tst", "te", "eval", "evaluation"),
 )
+_SPLIT_WORDS = frozenset(word for names in _SPLITS for word in names) | {"fold", "folds"}
+_BESIDE_SPLITS = frozenset(("holdout", "unlabeled", "unlabelled", "background", "query", "gallery"))
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
 _PICTURES_TEXT = """
 image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs frames input inputs
@@ -97,9 +99,54 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str], *, may_
         _check_roles(root, listing, pictures, filled)
     shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
     splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
+    _check_doubled(root, pictures, filled)
     if len(splits) > 1 or (splits and splits == filled):
-        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(ordered_splits(splits), pictures)}")
+        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, listing, ordered_splits(splits), pictures)}")
+    are_roles = may_have_roles and any(map(is_companion, filled))
+    if (not are_roles and _all_hold_split_words(filled)) or any(_holds_classes(name, pictures) for name in splits):
+        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, listing, ordered_splits(filled), pictures)}")
     _check_depth(root, pictures, filled)
+
+
+def _all_hold_split_words(names: Sequence[str]) -> bool:
+    """Whether all names hold a word of splits, as `trainA` and `testB`, or `fold1` and `fold2`, do."""
+    found = [{word.lower() for word in _WORD.findall(name)} for name in names]
+    return (
+        len(names) > 1
+        and all(one & (_SPLIT_WORDS | _BESIDE_SPLITS) for one in found)
+        and any(one & _SPLIT_WORDS for one in found)
+    )
+
+
+def _holds_classes(top: str, pictures: Sequence[str]) -> bool:
+    """Whether a folder holds several folders of pictures and none directly, which would become one class."""
+    inside = [name for name in pictures if name.startswith(f"{top}/")]
+    return all(name.count("/") > 1 for name in inside) and len({name.split("/")[1] for name in inside}) > 1
+
+
+def _check_doubled(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    """Raise InvalidRequest where a folder holds nothing but one of its own name, as some archives are unpacked."""
+    inner: dict[str, set[str]] = {top: set() for top in filled}
+    deeper: dict[str, set[str]] = {top: set() for top in filled}
+    for name in pictures:
+        top, *parts = name.split("/")
+        if parts:
+            inner[top].add(parts[0])
+            deeper[top].update(parts[1:2] if len(parts) > 2 else ())
+    doubled = [top for top in filled if inner[top] == {top}]
+    if not doubled:
+        return
+    first = max(doubled, key=lambda top: len(deeper[top]))
+    classes = f", in {counted(len(deeper[first]), 'folder')}: {_some(sorted(deeper[first]))}" if deeper[first] else ""
+    more = (
+        "; each such folder makes a pack of its own, and --classes-from PACK numbers the classes as in the first"
+        if len(filled) > 1 and classes
+        else ""
+    )
+    raise InvalidRequest(
+        f"{shown(str(root))}: all images of {shown(first)} lie in a folder of the same name{classes}; give "
+        f"{shown(str(root / first / first))}{more}; or --layout class, if {_some(filled)} are the classes"
+    )
 
 
 def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
@@ -133,24 +180,72 @@ def check_inner_classes(root: Path, names: Sequence[str]) -> None:
         )
 
 
-def _about_splits(splits: Sequence[str], pictures: Sequence[str]) -> str:
+def _about_splits(root: Path, listing: Listing, splits: Sequence[str], pictures: Sequence[str]) -> str:
     found = []
-    deep = False
+    of_classes: list[str] = []
+    of_roles: list[str] = []
     for split in splits:
         inside = [name for name in pictures if name.startswith(f"{split}/")]
         classes = sorted({name.split("/")[1] for name in inside if name.count("/") > 1})
-        roles = bool(classes) and all(is_role(name) for name in classes)
-        deep = deep or (bool(classes) and not roles)
+        if classes:
+            (of_roles if all(map(is_role, classes)) else of_classes).append(split)
         folders = f" in {counted(len(classes), 'folder')}: {_some(classes)}" if classes else ""
         found.append(f"{shown(split)} ({counted(len(inside), 'image')}{folders})")
-    if deep:
-        say = "--layout split/class, which makes one pack with the field split and classes that all splits share"
-    else:
-        say = "--layout split, which makes one pack with the field split and no labels"
     return (
-        f"folders named as splits, not as classes: {', '.join(found)}; say {say}; "
-        "or --layout class, if these are classes"
+        f"folders named as splits, not as classes: {', '.join(found)}; "
+        f"{_way_out(root, listing, splits, pictures, of_classes, of_roles)}; or --layout class, if these are classes"
     )
+
+
+def _way_out(
+    root: Path,
+    listing: Listing,
+    splits: Sequence[str],
+    pictures: Sequence[str],
+    of_classes: Sequence[str],
+    of_roles: Sequence[str],
+) -> str:
+    """What to do with folders that are splits. of_classes, of_roles: those that hold classes, and roles of files."""
+    if of_classes and of_roles:
+        return (
+            f"give {shown(str(root / of_classes[0]))}, whose folders are the classes; {_some(of_roles)} hold no class "
+            "folders, so that no layout labels them: sort their images into class folders first"
+        )
+    others = sorted({name.partition("/")[0] for name in pictures if "/" in name} - set(splits))
+    if of_classes and others:
+        belonging = [name for name in others if is_companion(name)]
+        what = "what belongs to pictures" if belonging else "something else"
+        return (
+            f"{_some(belonging or others)} beside them seems to be {what}, and would become a split: move it out of "
+            f"{shown(str(root))}, and then say --layout split/class"
+        )
+    if of_classes:
+        flat = [name for name in splits if name not in of_classes]
+        loose = f"; it leaves out the images of {_some(flat)}, which lie in no class folder" if flat else ""
+        alone = f"; or give {shown(str(root / of_classes[0]))}, for its classes alone" if flat else ""
+        return (
+            "say --layout split/class, which makes one pack with the field split and classes that all splits share"
+            f"{loose}{alone}"
+        )
+    labels = "".join(map(shown, _text_sidecars(listing, splits))) if of_roles else ""
+    if labels:
+        return f"say --layout split{labels}, which makes one pack with the field split and no classes"
+    alone = "" if all(split_rank(name) is not None for name in splits) else "; or give one of them as FOLDER"
+    return f"say --layout split, which makes one pack with the field split and no labels{alone}"
+
+
+def _text_sidecars(listing: Listing, splits: Sequence[str]) -> list[str]:
+    """The options for files beside the pictures' folders in splits, such as `train/labels/1.txt`."""
+    found = set()
+    for name in listing.names:
+        parts = name.split("/")
+        suffix = PurePosixPath(name).suffix
+        if len(parts) == 3 and parts[0] in splits and is_companion(parts[1]) and suffix.lower() in _KINDS:
+            found.add((parts[1], suffix))
+    return [
+        f" --sidecar '{_field_name(folder)}={{top}}/{folder}/{{stem}}{suffix}:{_KINDS[suffix.lower()]}'"
+        for folder, suffix in sorted(found)
+    ]
 
 
 def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: Sequence[str]) -> None:
