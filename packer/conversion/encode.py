@@ -173,6 +173,8 @@ class SampleEncoder(Encoder):
                 f"{field.name} is {width}x{height}, its picture {here[1]}x{here[0]}: another shape, which geometries "
                 "stretch over it"
             )
+        elif (height, width) != here:
+            picture.findings.extend(suspect_labels.of_size(field.name))
 
     def _look(self, value: bytes) -> Header:
         return images.sniff(value, self._plan.options.pixel_limit)
@@ -192,18 +194,31 @@ class SampleEncoder(Encoder):
         header = picture.header if field.name == self._main and picture.header else self._look(value)
         self._look_at_sidecar(field, header.height, header.width, picture)
         if field.kind == "mask":
-            picture.findings.extend(suspect_labels.of_mask(field.name, header))
+            picture.findings.extend(suspect_labels.of_mask(field.name, value, header))
+        if field.kind == "depth":
+            _check_invalid(field, header)
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
+        depth = self._depth(field, value, header, picture)
         if codec.keeps_files and view is None:
-            images.validate(value, field.kind, full=self._full, header=header)
+            images.validate(value, field.kind, full=self._full and depth is None, header=header)
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
-        array = codec.pixels(value, view, header=header)
+        array = codec.pixels(value, view, header=header) if depth is None else _shown(depth, view)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
+
+    def _depth(self, field: Field, value: bytes, header: Header, picture: _Picture) -> Any:
+        """The pixels of a depth beside the sample, looked at for holes; None where nothing is to be looked for."""
+        if field.kind != "depth" or field.name not in self._source.sidecars or field.invalid is not None:
+            return None
+        if not self._full:
+            return None
+        depth = images.decode(value, "depth", header=header)
+        picture.findings.extend(suspect_labels.of_depth(field.name, depth))
+        return depth
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
@@ -213,6 +228,26 @@ class SampleEncoder(Encoder):
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
+
+
+def _shown(depth: Any, view: View | None) -> Any:
+    """The pixels that a view shows."""
+    if view is None:
+        return depth
+    from packer.geometry.warp import warp  # as above
+
+    return warp(depth, view, "depth")
+
+
+def _check_invalid(field: Field, header: Header) -> None:
+    """Raise BadInput where the samples of a file cannot hold the value that means none."""
+    if field.invalid is not None and np.dtype(header.dtype).kind in "iu":
+        bounds = np.iinfo(header.dtype)
+        if field.invalid != int(field.invalid) or not bounds.min <= field.invalid <= bounds.max:
+            raise BadInput(
+                f"its samples are {header.dtype}, which have no {field.invalid:g} for a missing pixel; name the value "
+                "that they have for it, or none"
+            )
 
 
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:

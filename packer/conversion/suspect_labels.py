@@ -1,4 +1,4 @@
-"""Suspect labels: masks of 1 bit, boxes outside of their pictures and the like, counted and said at the end.
+"""Suspect labels: masks of 1 bit, depth with holes, boxes outside of their pictures, counted and said at the end.
 
 A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
 """
@@ -6,17 +6,45 @@ A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts t
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packer.images import Header
+import numpy as np
+
+from packer.files.terminal_output import shell_word
+from packer.images import Header, loses_alpha
+from packer.schema import Buffer
 from packer.sources._parse.listing import counted, shown
 
-_ONE_BIT, _BOXED, _SHARES, _OUTSIDE = "one-bit", "boxed", "shares", "outside"
+_ONE_BIT, _MASKS, _ALPHA = "one-bit", "masks", "alpha"
+_BOXED, _SHARES, _OUTSIDE = "boxed", "shares", "outside"
+_HOLES, _OTHER_SIZE = "holes", "other-size"
+_HOLE_SHARE = 0.01  # of a float depth's pixels that are 0: fewer may be measured, such as the least of a scaled one
 _TOLERANCE_PX = 1.0  # boxes are rounded
 
 
-def of_mask(name: str, header: Header) -> Iterator[str]:
-    """A mask whose two values are decoded as 0 and 255, and not as 0 and 1."""
-    if header.bits == 1 and header.channels == 1:
+def of_mask(name: str, file: Buffer, header: Header) -> Iterator[str]:
+    """A mask whose two values are decoded as 0 and 255, and not as 0 and 1; one whose alpha is dropped and says more.
+
+    Raises BadInput where alpha alone says anything.
+    """
+    yield f"{_MASKS}:{name}"
+    if header.bits == 1 and header.channels == 1 and not header.palette:
         yield f"{_ONE_BIT}:{name}"
+    if loses_alpha(file, header):
+        yield f"{_ALPHA}:{name}"
+
+
+def of_depth(name: str, depth: Any) -> Iterator[str]:
+    """A depth, of which nobody said what a missing pixel is, with 0 or -1 beside other values. depth: (H, W)."""
+    least = 0 if depth.dtype.kind in "iu" else _HOLE_SHARE * depth.size
+    for value, at_least in ((0, least), (-1, 0)):
+        if depth.dtype.kind != "u" or value >= 0:
+            count = int(np.count_nonzero(depth == value))
+            if at_least < count < depth.size:
+                yield f"{_HOLES}{value}:{name}"
+
+
+def of_size(name: str) -> Iterator[str]:
+    """A picture of the shape of the sample's first, in another size."""
+    yield f"{_OTHER_SIZE}:{name}"
 
 
 def of_boxes(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
@@ -30,16 +58,32 @@ def of_boxes(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
         yield f"{_OUTSIDE}:{name}"
 
 
-def notes(counts: Mapping[str, int]) -> list[str]:
-    """A line for each finding that is worth one."""
+def notes(counts: Mapping[str, int], sidecars: Mapping[str, str]) -> list[str]:
+    """A line for each finding that is worth one. sidecars: name -> what was typed for it, NAME=SUFFIX:KIND."""
     lines = []
     for finding, count in sorted(counts.items()):
         what, _, field = finding.partition(":")
         name, boxed = shown(field), counts.get(f"{_BOXED}:{field}", 0)
         if what == _ONE_BIT:
+            lines.append(_about_one_bit(name, count, counts.get(f"{_MASKS}:{field}", count)))
+        elif what == _ALPHA:
             lines.append(
-                f"{name}: 1-bit pictures, values 0 and 255 ({counted(count, 'sample')}), where Pillow's array has "
-                "False and True; divide by 255 for classes 0 and 1"
+                f"{name}: alpha channels are dropped, and in {counted(count, 'sample')} of "
+                f"{counts.get(f'{_MASKS}:{field}', count)} pixels of one gray differ in it; where it says what they "
+                "are, save it as a gray PNG"
+            )
+        elif what.startswith(_HOLES):
+            value = what.removeprefix(_HOLES)
+            typed = shell_word(f"{sidecars[field]}:{value}") if field in sidecars else f"NAME=SUFFIX:depth:{value}"
+            lines.append(
+                f"{name}: {counted(count, 'sample')} with pixels of {value} beside others: geometries and --resize mix "
+                f"them in as a distance; where {value} is no measurement, say --sidecar {typed}"
+            )
+        elif what == _OTHER_SIZE:
+            lines.append(
+                f"{name}: of another size than its picture in {counted(count, 'sample')}: geometries (a flip too) and "
+                "--resize give all fields of a sample one size; where the sizes are to differ, as in super resolution, "
+                "use neither, and crop in a transform"
             )
         elif what == _SHARES and count == boxed:
             lines.append(
@@ -51,3 +95,16 @@ def notes(counts: Mapping[str, int]) -> list[str]:
                 f"{name}: boxes reach out of their pictures in {counted(count, 'sample')} of {boxed} with boxes"
             )
     return lines
+
+
+def _about_one_bit(name: str, count: int, masks: int) -> str:
+    pillow = "where Pillow's array has False and True"
+    if count == masks:
+        return (
+            f"{name}: 1-bit pictures, values 0 and 255 ({counted(count, 'sample')}), {pillow}; divide by 255 for "
+            "classes 0 and 1"
+        )
+    return (
+        f"{name}: 1-bit pictures, values 0 and 255, in {count} of {counted(masks, 'sample')}, {pillow}; the others are "
+        "of more bits with values of their own, which a division by 255 would make 0: convert them to one form first"
+    )

@@ -23,6 +23,7 @@ from packer.images.decode import (
     DecoderName,
     decode,
     describe,
+    loses_alpha,
     validate,
 )
 from packer.images.field_decoder import Decoder, StoredPicture
@@ -46,6 +47,7 @@ __all__ = [
     "decode",
     "describe",
     "file_suffixes",
+    "loses_alpha",
     "sniff",
     "validate",
 ]

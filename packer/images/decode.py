@@ -11,6 +11,7 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images.backends import strict_jpeg
+from packer.images.dropped_alpha import says_alpha_more
 from packer.images.headers import check_end, jpeg, npy, sniff
 from packer.images.headers._header_record import Buffer, Header
 from packer.images.strict_check import check_data as check_all_data
@@ -81,7 +82,7 @@ def decode(
 
     kind: image gives uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
       depth gives (H, W) in the stored dtype, every value and NaN as it is.
-      mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette PNG as its indices, 2 and 4 bit gray scaled
+      mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette as its indices, 2 and 4 bit gray scaled
       to 0-255, three channels only if they are equal.
     header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
@@ -154,7 +155,7 @@ def _other(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, 
             pixels = pixels.copy()
     elif kind == "image":
         pixels = _opencv().colour(buffer, found)
-    elif kind == "mask" and found.palette and found.format == "png":
+    elif kind == "mask" and found.palette:
         pixels = _opencv().indices(buffer, found)
     else:
         pixels = _opencv().stored(buffer, found)
@@ -179,6 +180,20 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
 
 
 # ---- whether a file is what it announces
+
+
+def loses_alpha(buffer: Buffer, found: Header) -> bool:
+    """Whether a mask's alpha, which is dropped, says more than its grays: two pixels of one gray differ in it.
+
+    Raises BadInput where it alone says anything: all colours are one. It reads all of a file that has alpha.
+    """
+    if found.channels not in (2, 4) or found.palette or found.format == "jpeg":
+        return False
+    check_end(buffer, found)
+    pixels = npy.decode(buffer, found) if found.format == "npy" else _opencv().stored(buffer, found)
+    if pixels.ndim != 3 or pixels.shape[2] not in (2, 4):
+        return False
+    return says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
 
 
 def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:

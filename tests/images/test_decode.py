@@ -4,6 +4,7 @@ import io
 import struct
 import threading
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -51,6 +52,31 @@ def test_a_palette_png_is_indices_as_a_mask_and_colours_as_an_image(bits: int) -
     with Image.open(io.BytesIO(file)) as picture:
         assert np.array_equal(np.asarray(picture), indices)
         assert np.array_equal(decode(file, "image"), np.asarray(picture.convert("RGB")))
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("make", [picture_files.palette_bmp, picture_files.palette_tiff])
+@pytest.mark.parametrize("colours", ["colours", "grays"])
+def test_a_palette_bmp_or_tiff_is_indices_as_a_mask_too(make: Callable[..., bytes], bits: int, colours: str) -> None:
+    """Pillow's array holds the same: a palette of grays is one unless each entry is its own number."""
+    random = np.random.default_rng(bits)
+    indices = random.integers(0, 1 << bits, (33, 37), np.uint8)
+    table = random.integers(1, 255, (1 << bits, 3), np.uint8)
+    file = make(indices, table if colours == "colours" else np.repeat(table[:, :1], 3, axis=1), bits=bits)
+    with Image.open(io.BytesIO(file)) as picture:
+        assert np.array_equal(np.asarray(picture), indices)
+        assert np.array_equal(decode(file, "image"), np.asarray(picture.convert("RGB")))
+    assert sniff(file).palette
+    assert np.array_equal(decode(file, "mask"), indices)
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+def test_a_bmp_whose_table_is_the_plain_grays_is_no_palette(bits: int) -> None:
+    values = np.arange(256) if bits == 8 else np.array([0, 255])
+    indices = np.random.default_rng(bits).integers(0, 1 << bits, (33, 37), np.uint8)
+    file = picture_files.palette_bmp(indices, np.repeat(values[:, None], 3, axis=1), bits=bits)
+    assert not sniff(file).palette
+    assert np.array_equal(decode(file, "mask"), values[indices])
 
 
 @pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM"])

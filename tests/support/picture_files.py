@@ -101,6 +101,35 @@ def with_orientation(tiff: bytes, orientation: int) -> bytes:
     return padded[:4] + struct.pack("<I", len(padded)) + padded[8:] + directory
 
 
+def palette_bmp(indices: Pixels, table: Pixels, *, bits: int) -> bytes:
+    """A palette BMP of that many bits; table: (colours, 3), RGB. Pillow writes 8 bit only."""
+    rows = _packed(indices[::-1], bits)
+    rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))
+    colours = np.pad(table[:, ::-1], ((0, 0), (0, 1))).astype(np.uint8).tobytes()
+    start, (height, width) = 54 + len(colours), indices.shape
+    head = struct.pack("<2sIIIIiiHH6I", b"BM", start + rows.size, 0, start, 40, width, height, 1, bits, *[0] * 4,
+                       len(table), 0)  # fmt: skip
+    return head + colours + rows.tobytes()
+
+
+def palette_tiff(indices: Pixels, table: Pixels, *, bits: int) -> bytes:
+    """A palette TIFF of that many bits, not compressed; table: (2**bits, 3), RGB. Pillow writes 8 bit only."""
+    rows, (height, width) = _packed(indices, bits), indices.shape
+    colours = (table.T.astype("<u2") * 257).tobytes()
+    start = 8 + 2 + 12 * 9 + 4
+    tags = [(256, 3, 1, width), (257, 3, 1, height), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, 3),
+            (273, 4, 1, start + len(colours)), (278, 3, 1, height), (279, 4, 1, rows.size),
+            (320, 3, 3 << bits, start)]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + colours + rows.tobytes()
+
+
+def _packed(indices: Pixels, bits: int) -> Pixels:
+    """Rows of bytes, the first pixel in the high bits."""
+    each = np.unpackbits(indices.astype(np.uint8)[:, :, None], axis=2)[:, :, 8 - bits :]
+    return np.packbits(each.reshape(indices.shape[0], -1), axis=1)
+
+
 def palette_png(indices: Pixels, *, bits: int = 8, seed: int = 3) -> bytes:
     """A palette PNG whose entries are colours, one of them transparent."""
     count = 1 << bits

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import OutOfMemory
-from packer.images.headers import jpeg, png, tiff
+from packer.images.headers import bmp, jpeg, png, tiff
 from packer.images.headers._header_record import Buffer, Header, damaged
 from packer.schema import Value
 
@@ -33,7 +33,10 @@ def stored(buffer: Buffer, found: Header) -> Pixels:
 
 
 def indices(buffer: Buffer, found: Header) -> Pixels:
-    """uint8 (H, W): the palette indices of a PNG, which OpenCV itself gives as colours only; raises DamagedImage."""
+    """uint8 (H, W): the palette indices, which OpenCV itself gives as colours only; raises DamagedImage."""
+    if found.format in ("bmp", "tiff"):
+        changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
+        return np.ascontiguousarray(_decode(changed, _RGB, found)[:, :, 0])
     pixels = _decode(png.bare(buffer, as_gray=True), _STORED, found)
     return pixels // (255 // ((1 << found.bits) - 1)) if found.bits < 8 else pixels
 

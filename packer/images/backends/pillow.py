@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import DamagedImage
+from packer.errors import BadInput, DamagedImage
+from packer.images.dropped_alpha import says_alpha_more
 from packer.images.headers._header_record import MAX_PIXELS
 from packer.registry import import_or_explain
 
@@ -88,6 +89,12 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
 
 
 def _mask(picture: Any) -> npt.NDArray[np.uint8]:
+    if picture.mode in ("LA", "RGBA"):
+        try:
+            pixels = np.asarray(picture)
+            says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
+        except BadInput as error:
+            raise DamagedImage(error.message) from error
     if picture.mode in ("P", "PA", "L", "LA"):
         return np.asarray(picture.getchannel(0))
     if picture.mode == "1":

@@ -54,7 +54,8 @@ class Header(NamedTuple):
     dtype: NumPy name of one stored sample; 1, 2 and 4 bit samples are uint8.
     orientation: EXIF value 1-8; 1 where absent or out of range.
     lossy: whether the format threw information away; packing it again as JPEG loses little more.
-    palette: whether the stored samples are palette indices. bits: of one stored sample.
+    palette: whether the stored samples are palette indices; not for a BMP whose table is the plain grays, as for a
+      1-bit one black and white. bits: of one stored sample.
     cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data. scan: that one, where a part of it
       can be decoded.
     """

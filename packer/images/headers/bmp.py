@@ -18,21 +18,41 @@ def header(buffer: Buffer) -> Header:
     (size,) = struct.unpack_from("<I", buffer, 14)
     if size == 12:
         width, height, planes, bits = struct.unpack_from("<HHHH", buffer, 18)
-        compression, colours, entry = _PLAIN, 0, 3
+        compression = _PLAIN
     elif 40 <= size <= 124:
         width, height, planes, bits, compression = struct.unpack_from("<iiHHI", buffer, 18)
-        (colours,) = struct.unpack_from("<I", buffer, 46)
-        entry = 4
     else:
         raise damaged("bmp", f"its info header has {size} bytes, expected 12 or 40 to 124")
     if planes != 1 or bits not in _BITS or compression not in (_PLAIN, _FIELDS):
         raise damaged("bmp", f"{planes} planes of {bits} bit with compression {compression} are not supported")
-    channels, palette = (4 if bits == 32 else 3), bits <= 8
-    if palette:
-        count = colours if 0 < colours <= 1 << bits else 1 << bits
-        table = bytes(buffer[14 + size : 14 + size + count * entry])
-        channels = 1 if table[0::entry] == table[1::entry] == table[2::entry] else 3
+    channels, palette = (4 if bits == 32 else 3), False
+    if bits <= 8:
+        at, count, entry = _table(buffer)
+        table = bytes(buffer[at : at + count * entry])
+        is_gray = table[0::entry] == table[1::entry] == table[2::entry]
+        channels = 1 if is_gray else 3
+        palette = not is_gray or table[0::entry] != (b"\0\xff" if bits == 1 else bytes(range(count)))
     return Header("bmp", abs(height), width, channels, palette=palette, bits=min(bits, 8))
+
+
+def _table(buffer: Buffer) -> tuple[int, int, int]:
+    """Where the colour table of a picture of up to 8 bit is, its entries, and the bytes of each."""
+    (size,) = struct.unpack_from("<I", buffer, 14)
+    (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)
+    colours = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0
+    (start,) = struct.unpack_from("<I", buffer, 10)
+    at, entry = 14 + size, 3 if size == 12 else 4
+    count = colours if 0 < colours <= 1 << bits else 1 << bits
+    return at, min(count, max(0, start - at) // entry), entry  # what is behind `start` are pixels
+
+
+def with_indices(buffer: Buffer) -> Buffer:
+    """The file with a table in which each entry is the gray of its own number, so that a decoder returns indices."""
+    at, count, entry = _table(buffer)
+    changed = bytearray(buffer)
+    for part in range(3):
+        changed[at + part : at + count * entry : entry] = bytes(range(count))
+    return changed
 
 
 def check_end(buffer: Buffer, found: Header) -> None:

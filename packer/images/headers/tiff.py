@@ -25,6 +25,7 @@ _MAX_TILE_SIDE = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
 _PALETTE, YCBCR = 3, 6
+_COLOURS, _OF_8_BIT = 320, 257  # the palette's 16 bit values; what one of 8 bit is times
 _LAB = (8, 9, 10)  # CIELab, ICCLab, ITULab
 _SUBFILE, _NO_PAGES = 254, 0b101  # bits of NewSubfileType: a smaller version of another picture, a mask of one
 _ASSOCIATED, _UNASSOCIATED = 1, 2
@@ -144,6 +145,17 @@ def check_end(buffer: Buffer, found: Header) -> None:
     subsampled = values(buffer, order, tags.get(PHOTOMETRIC)) == (YCBCR,)
     if plain and sum(sizes) < needed and not subsampled and TILE_OFFSETS not in tags:
         raise damaged("tiff", f"its strips hold {sum(sizes)} bytes, expected {needed}")
+
+
+def with_indices(buffer: Buffer) -> Buffer:
+    """The file of a palette picture whose entries are the grays of their own number: its colours are its indices."""
+    order, tags = directory(buffer)
+    code, number, at = tags.get(_COLOURS, ("", 0, 0))
+    if code != "H" or number % 3:
+        raise damaged("tiff", f"its palette has {number} values of the wrong type, expected 3 of 16 bit for each entry")
+    changed = bytearray(as_stored(buffer))
+    struct.pack_into(f"{order}{number}H", changed, at, *[_OF_8_BIT * index for index in range(number // 3)] * 3)
+    return changed
 
 
 def as_stored(buffer: Buffer) -> Buffer:

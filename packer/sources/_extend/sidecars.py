@@ -2,6 +2,7 @@
 
 The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
 placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.sidecar_pattern).
+Of a depth, `depth=_d.png:depth:0` also says which value is no measurement: it is never mixed into others.
 Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
 the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
 `x0 y0 x1 y1` in px of the picture, a number is a file that holds one: int64 where all samples have whole ones.
@@ -46,11 +47,15 @@ _SIMILAR = 5  # names that a message offers
 
 @dataclass(frozen=True)
 class Sidecar:
-    """One added field: its name, the suffix or pattern of its files, its kind."""
+    """One added field: its name, the suffix or pattern of its files, its kind.
+
+    invalid: of a depth, the value of a pixel without a measurement.
+    """
 
     name: str
     suffix: str
     kind: str
+    invalid: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _CODECS:
@@ -65,7 +70,7 @@ class Sidecar:
 
     @classmethod
     def parse(cls, text: str) -> "Sidecar":
-        """From what the user types, `NAME=SUFFIX:KIND`; raises InvalidRequest."""
+        """From what the user types, `NAME=SUFFIX:KIND` or `NAME=SUFFIX:depth:INVALID`; raises InvalidRequest."""
         name, equals, rest = text.partition("=")
         suffix, colon, kind = rest.rpartition(":")
         if not (equals and colon):
@@ -73,7 +78,19 @@ class Sidecar:
                 f"sidecar {text!r}: expected NAME=SUFFIX:KIND, such as depth=_d.tiff:depth or "
                 "mask=masks/{stem}.png:mask"
             )
-        return cls(name, suffix, kind)
+        front, _, before = suffix.rpartition(":")
+        if kind in _CODECS or not front or before not in _CODECS:
+            return cls(name, suffix, kind)
+        if before != "depth":
+            raise InvalidRequest(
+                f"sidecar {text!r}: {kind!r} behind {before}: only a depth has a value for missing pixels; leave it out"
+            )
+        try:
+            return cls(name, front, before, float(kind))
+        except ValueError:
+            raise InvalidRequest(
+                f"sidecar {text!r}: expected behind depth the value of a missing pixel, such as 0 or -1, found {kind!r}"
+            ) from None
 
     @property
     def field(self) -> Field:
@@ -83,7 +100,7 @@ class Sidecar:
             return Field(self.name, self.kind, codec, dtype="float32", shape=(None, 4))
         if self.kind == "number":
             return Field(self.name, self.kind, codec, dtype="float64", shape=())
-        return Field(self.name, self.kind, codec)
+        return Field(self.name, self.kind, codec, invalid=self.invalid)
 
     @cached_property
     def pattern(self) -> Pattern | None:
