@@ -7,13 +7,15 @@ filled slice by slice, then finished.
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from packer.errors import InvalidRequest
 
-_JOIN_S = 10.0  # for a thread that is in the middle of a slice
+_LEAVE_S = 10.0  # for threads that are in the middle of a slice
+_JOIN_S = 0.1  # for a thread that has left its loop: all that is left of it is what `threading` does
 _LOCK_S = 1.0  # the lock is held for an instant, but a finalizer may run in the thread that holds it
 _NAP_S = 1.0  # a thread without work looks whether it was stopped by such a finalizer
 
@@ -67,6 +69,8 @@ class ThreadEngine:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._ready = threading.Condition(self._lock)
+        self._left = threading.Condition(self._lock)
+        self._running = 0  # threads that have not left their loop
         self._entries: deque[_QueuedJob] = deque()
         self._beginning = False
         self._ended = False
@@ -79,9 +83,19 @@ class ThreadEngine:
         ]
         try:
             for thread in self._threads:
-                thread.start()
+                self._start(thread)
         except BaseException:  # the system gives no more threads, or Ctrl-C: those that run must not stay
             self.stop()
+            raise
+
+    def _start(self, thread: threading.Thread) -> None:
+        with self._lock:
+            self._running += 1
+        try:
+            thread.start()
+        except BaseException:
+            with self._lock:
+                self._running -= 1
             raise
 
     # ---- the consumer's side
@@ -130,7 +144,8 @@ class ThreadEngine:
         """End all threads and let go of all batches; may be called twice, also by a thread of the engine itself.
 
         The garbage collector may call this at any point, even in a thread that holds the engine's lock: then it only
-        leaves word, and the threads end by themselves within a second.
+        leaves word, and the threads end by themselves within a second. It may also hold the lock of `threading`, which
+        a thread needs to end: so what is waited for is that the threads leave their loop, not that they are gone.
         """
         self._stopped = True
         if os.getpid() != self.pid or not self._lock.acquire(timeout=_LOCK_S):  # a child has none of the threads
@@ -141,15 +156,30 @@ class ThreadEngine:
             self._entries.clear()
             self._work.notify_all()
             self._ready.notify_all()
+            others = [thread for thread in self._threads if thread is not threading.current_thread()]
+            staying = len(self._threads) - len(others)
+            until = time.monotonic() + _LEAVE_S
+            while self._running > staying and (left := until - time.monotonic()) > 0:
+                self._left.wait(left)
         finally:
             self._lock.release()
-        for thread in self._threads:
-            if thread is not threading.current_thread() and thread.ident is not None:  # started
+        for thread in others:
+            if thread.ident is not None:  # started
                 thread.join(_JOIN_S)
+                if thread.is_alive():
+                    return
 
     # ---- the threads' side
 
     def _run(self) -> None:
+        try:
+            self._make_batches()
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._left.notify_all()
+
+    def _make_batches(self) -> None:
         while True:
             with self._lock:
                 while not self._stopped and not self._has_slice() and not self._may_begin():

@@ -121,6 +121,17 @@ def test_the_garbage_collector_may_end_an_epoch_anywhere(dataset: PackDataset) -
     wait_until_no_thread_is_left()
 
 
+def test_threads_end_though_the_lock_that_they_need_to_end_is_held(dataset: PackDataset) -> None:
+    """As in a collection inside of `threading.enumerate`: what waited for each thread to be gone took 10 s for each."""
+    batches = iter(Loader(dataset, 2, threads=12))
+    next(batches)
+    begun = time.monotonic()
+    with threading._active_limbo_lock:  # type: ignore[attr-defined]
+        del batches
+    assert time.monotonic() - begun < LONG_S, "it hung"
+    wait_until_no_thread_is_left()
+
+
 def test_a_kept_batch_stays_what_it_was(dataset: PackDataset) -> None:
     loader = Loader(dataset, 4, threads=2)
     kept = [batch["image"][1] for epoch in range(3) for batch in loader]
