@@ -116,7 +116,8 @@ class Source(base.Source):
             )
         pictures = [*images, *unread]
         is_checked = pairs == "refuse" and layout != folder_layout.UNCHECKED
-        paired_notes = paired.check(self.folder, images, unread) if is_checked else []
+        by_habit = layout == classes == "auto"
+        paired_notes = paired.check(self.folder, images, unread, may_be_classes=by_habit) if is_checked else []
         layout = _settled(root, listing, pictures, layout=layout, classes=classes, may_have_roles=pairs == "samples")
         meant = _Names(root, listing, pictures, layout)
         if layout in ("class", "split/class"):

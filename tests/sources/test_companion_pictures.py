@@ -59,6 +59,29 @@ SETS: dict[str, tuple[str, ...]] = {
     "u2net": ("=data/test_images/{n}.jpg", "mask=data/u2net_results/{n}.png"),
     "u2net, soft": ("=data/test_images/{n}.jpg", "mask=data/u2net_results/{n}.png:soft"),
     "rgb and depth": ("=rgb/{n}.png", "depth=depth/{n}.tiff"),
+    "CHASE": ("=Im_{n}.jpg", "stho=Im_{n}_1stHO.png", "ndho=Im_{n}_2ndHO.png"),
+    "ending with a digit": ("=Im_{n}.jpg", "mask=Im_{n}_1stHO.png"),
+    "a word and a digit": ("=Im_{n}.jpg", "mask=Im_{n}_mask0.png"),
+    "a letter and a digit": ("=Im_{n}.jpg", "mask=Im_{n}_P2.png"),
+    "a digit": ("=Im_{n}.jpg", "mask=Im_{n}_2.png"),
+    "Montgomery": ("=CXR_png/a{n}.png", "mask=masks/a{n}_mask.png"),
+    "jpg and mask": ("=jpg/a{n}.jpg", "mask=mask/a{n}_mask.png"),
+    "Montgomery, left and right": ("=CXR/{n}.png", "leftmask=leftMask/{n}.png", "rightmask=rightMask/{n}.png"),
+    "a folder per sample, t1 and seg": ("={n}/t1.png", "mask={n}/seg.png"),
+    "folders and endings that say nothing": ("=im/Im_{n}.jpg", "mask=xx/Im_{n}_b.png"),
+    "folders and first words that say nothing": ("=im/Im_{n}.jpg", "mask=xx/b_{n}.png"),
+    "mattes": ("=fgr/{n}.jpg", "mask=pha/{n}.png:soft"),
+    "LEVIR-CD": ("={s}/A/{n}.png", "b={s}/B/{n}.png", "mask={s}/label/{n}.png"),
+    "CamVid of Kaggle": ("={s}/{n}.png", "mask={s}_labels/{n}_L.png"),
+    "images and masks in classes": ("={c}/images/{n}.png", "mask={c}/masks/{n}.png"),
+    "images and masks of splits": ("={s}_images/{n}.jpg", "mask={s}_masks/{n}.png"),
+    "padded numbers": ("=images/{n}.png", "mask=masks/000{n}.png"),
+    "color, depth and mask": ("={n}_color.png", "depth={n}_depth.tiff", "mask={n}_mask.png"),
+    "DRIVE": (
+        "=training/images/2{n}_training.png",
+        "mask=training/mask/2{n}_training_mask.png",
+        "manual=training/1st_manual/2{n}_manual1.png",
+    ),
     "pairs in classes": ("={c}/{n}.jpg", "mask={c}/{n}_mask.png"),
     "pairs in splits of classes": ("={s}/{c}/{n}.jpg", "mask={s}/{c}/{n}_mask.png"),
 }
@@ -100,7 +123,7 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
         pairs = dict(text.partition(":")[0].split("=") for text in others)
         expected[main] = pairs
         for number, (field, path) in enumerate(pairs.items()):
-            is_photo = field in ("lr", "color")
+            is_photo = field in ("lr", "color", "b")
             data = depth(n) if field == "depth" else smooth(9 + n, ".png") if is_photo else labels(n + number)
             soft = picture_of_many_values(n) if others[number].endswith(":soft") else data
             write(root, {path: soft})
@@ -130,7 +153,7 @@ def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
             path = next(path for path in expected if path.endswith(sample["key"]))
             for field, companion in expected[path].items():
                 kind = dataset.schema[field].kind
-                assert kind == (field if field == "depth" else "image" if field in ("lr", "color") else "mask")
+                assert kind == (field if field == "depth" else "image" if field in ("lr", "color", "b") else "mask")
                 stored = packer.images.decode((root / companion).read_bytes(), kind)
                 assert np.array_equal(np.squeeze(sample[field]), stored), (path, companion)
         if "{s}" in SETS[name][0] or "{t}" in SETS[name][0]:
@@ -174,6 +197,83 @@ def test_a_false_alarm_ends_with_one_option(tmp_path: Path, name: str) -> None:
     built(tmp_path, name)
     source = Source(tmp_path, pairs="samples", layout="class" if "{s}" in SETS[name][0] else "auto")
     assert len(source) == 6 * len(SETS[name])
+
+
+def wide(seed: int) -> bytes:
+    """Ids of objects, of 16 bit."""
+    return encoded(".png", np.asarray([0, 24001, 26002], np.uint16)[np.arange(48 * 64).reshape(48, 64) // 9 % 3 - seed])
+
+
+def test_label_maps_of_16_bit_are_never_depth(tmp_path: Path) -> None:
+    """Cityscapes as it is downloaded."""
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    for n in range(3):
+        write(root, {
+            f"leftImg8bit/train/bonn/c{n}_leftImg8bit.png": smooth(n, ".png"),
+            f"gtFine/train/bonn/c{n}_gtFine_labelIds.png": labels(n),
+            f"gtFine/train/bonn/c{n}_gtFine_instanceIds.png": wide(n % 2),
+        })  # fmt: skip
+    with pytest.raises(InvalidRequest, match=r"more than 8 bit, such as \S+_instanceIds\.png, are no masks") as caught:
+        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+    assert ":depth" not in str(caught.value)
+    pasted(root, pack, str(caught.value))
+    with packer.open(pack) as dataset:
+        assert [field.name for field in dataset.schema if field.kind == "mask"] == ["mask"]
+        assert len(dataset) == 3
+
+
+@pytest.mark.parametrize("names", [("{n}.jpg", "{n}_instances.png"), ("images/{n}.jpg", "labels/{n}.png")])
+def test_label_maps_of_16_bit_among_pictures_are_kept_as_bytes(tmp_path: Path, names: tuple[str, str]) -> None:
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    first, second = names
+    for n in range(3):
+        write(root, {first.format(n=n): smooth(n, ".jpg"), second.format(n=n): wide(n % 2)})
+    with pytest.raises(InvalidRequest, match="convert them to 8 bit .* or keep the files as they are") as caught:
+        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+    pasted(root, pack, str(caught.value))
+    with packer.open(pack, output="numpy") as dataset:
+        (field,) = (field.name for field in dataset.schema if field.kind == "bytes")
+        assert [bytes(dataset[n][field]) for n in range(3)] == [wide(n % 2) for n in range(3)]
+
+
+def test_depth_in_16_bit_stays_depth(tmp_path: Path) -> None:
+    for n in range(3):
+        write(tmp_path, {f"rgb/{n}.jpg": smooth(n, ".jpg"), f"depth/{n}.png": wide(n % 2)})
+    with pytest.raises(InvalidRequest, match=r"--sidecar 'depth=depth/\{stem\}\.png:depth'"):
+        Source(tmp_path)
+
+
+def test_numbers_that_are_padded_to_one_length_have_no_pattern(tmp_path: Path) -> None:
+    for n in range(20):
+        write(tmp_path, {f"images/{n}.png": smooth(n, ".png"), f"masks/{n:04}.png": labels(n % 9)})
+    with pytest.raises(InvalidRequest, match="no --sidecar pattern pairs them, .*such as masks/0.png"):
+        Source(tmp_path)
+
+
+def test_classes_of_the_same_names_are_asked_about(tmp_path: Path) -> None:
+    for n in range(6):
+        write(tmp_path / "set", {f"{side}/{n}.png": smooth(n, ".png") for side in ("left", "right")})
+    note = (
+        "the folders left, right hold pictures of the same names: classes? or, if they are parts of one sample: "
+        "--classes none --sidecar 'right=right/{stem}.png:image'"
+    )
+    assert note in Source(tmp_path / "set").notes
+    assert note not in Source(tmp_path / "set", layout="class").notes
+    options = shlex.split(note.partition("one sample: ")[2])
+    main.main(["convert", str(tmp_path / "set"), str(tmp_path / "a.pack"), *options], standalone_mode=False)
+    with packer.open(tmp_path / "a.pack") as dataset:
+        assert (len(dataset), dataset.schema["right"].kind) == (6, "image")
+
+
+def test_names_with_one_ending_more_are_asked_about(tmp_path: Path) -> None:
+    for n in range(6):
+        write(tmp_path / "set", {f"{n}.png": smooth(n, ".png"), f"{n}_2.png": smooth(n + 9, ".png")})
+    (note,) = (note for note in Source(tmp_path / "set").notes if "one ending more" in note)
+    assert note.startswith("6 of 12 pictures are named as another with one ending more, such as 0_2.png and 0.png: ")
+    options = shlex.split(note.partition("belong to these: ")[2])
+    main.main(["convert", str(tmp_path / "set"), str(tmp_path / "a.pack"), *options], standalone_mode=False)
+    with packer.open(tmp_path / "a.pack") as dataset:
+        assert len(dataset) == 6
 
 
 def test_what_cannot_be_opened_is_no_evidence(tmp_path: Path) -> None:

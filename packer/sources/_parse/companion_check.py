@@ -9,9 +9,11 @@ Without a word each would become a sample of its own, or their folders classes. 
 | two folders of the same names, named as a usual pair            | `hr/1.png`, `lr/1.png`                       |
 | names with one difference, or two folders of the same names:    | `1.jpg`, `1_b.png`; `A/1.jpg`, `B/1.png`     |
 | photographs in the one, flat areas of one channel in the other  |                                              |
+| several folders of the same names, or the same names in every   | `A/1.png`, `B/1.png`, `label/1.png`;         |
+| folder: flat areas in one that is named as a companion          | `1/t1.png`, `1/seg.png`                      |
 
 A set is refused where a quarter of its pictures, or more, are such companions, with the `--sidecar` that pairs them;
-`pairs="samples"` says that each is a sample all the same.
+`pairs="samples"` says that each is a sample all the same. Where names alone hint at it, a note says so.
 """
 
 import re
@@ -25,6 +27,7 @@ import numpy as np
 from packer import images
 from packer.errors import InvalidRequest, PackerError
 from packer.files.terminal_output import shell_word
+from packer.images.backends import pillow
 from packer.sources._parse.folder_layout import (
     COMPANION_WITHIN,
     is_companion,
@@ -51,7 +54,18 @@ _USUAL_PAIRS = (
     ("sharp", "blur"),
     ("sharp", "blurred"),
     ("clear", "hazy"),
+    ("fgr", "pha"),
 )
+_MOST_FOLDERS = 6  # of the same names, or names in a folder per sample
+_NEARLY_ALL = 0.9
+_LEAST_TOLD = 6  # pictures of the same names, or of one ending, that a note tells
+_LABEL_WORDS_TEXT = """
+mask masks seg segs segmentation segmentations label labels lbl lbls annotation annotations annot annots anno annos gt
+gts groundtruth truth lab labs trimap trimaps instance instances id ids panoptic semantic
+"""
+_LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
+_OWN_NAMES = ("key", "image", "label", "split", "files")  # of the fields of a folder's samples
+_DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
 _FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
 _LAST_WORD = re.compile(r"(?<=.)[_\-. ]+[A-Za-z]+$")
@@ -65,31 +79,87 @@ class Pair:
     main: str
     companion: str
     word: str = "mask"
+    is_fixed: bool = False  # whether every folder has a file of the companion's name
 
 
-def check(folder: SourceRoot, pictures: Sequence[str], unread: Iterable[str] = ()) -> list[str]:
+def check(
+    folder: SourceRoot, pictures: Sequence[str], unread: Iterable[str] = (), *, may_be_classes: bool = False
+) -> list[str]:
     """Notes on pictures that seem to be companions of others; raises InvalidRequest where many are.
 
     pictures: relative paths of all samples. unread: of pictures that are no samples, since nobody reads them.
+    may_be_classes: whether folders are taken for classes by habit, which a note asks about.
     """
     everything = [*pictures, *unread]
     notes = []
     for find in (_by_roles, _by_suffix, _by_role_folders, _by_usual_folders):
         found = find(pictures if find is _by_suffix else everything)
         if found and (find is _by_role_folders or len(found) >= _LEAST_SHARE * len(everything)):
-            raise InvalidRequest(_refusal(folder, found, len(everything)))
+            rest = _left_over(folder, everything, found)
+            raise InvalidRequest(_refusal(folder, [*found, *rest], len(everything)))
         if found:
             notes.append(
                 f"{counted(len(found), 'picture')} of {len(everything)} may belong to others, such as "
                 f"{shown(found[0].companion)} to {shown(found[0].main)}; each is a sample"
             )
+    by_ending = _by_ending(pictures)
+    by_labels = [pair for pairs in by_ending for pair in _that_show_labels(folder, pairs)]
+    if by_labels and len(by_labels) >= _LEAST_SHARE * len(everything):
+        raise InvalidRequest(_refusal(folder, by_labels, len(everything)))
+    for found in (*_by_equal_folders(pictures), _by_equal_files(pictures)):
+        named = [pair for pair in found if _says_labels(pair.companion)]
+        if named and all(_is_labels(folder, pair.companion) for pair in _few(named)):
+            raise InvalidRequest(_refusal(folder, found, len(everything)))
     for found in _alike(pictures):
         if len(found) >= _LEAST_SHARE * len(everything) and (shown_pairs := _that_show_labels(folder, found)):
             raise InvalidRequest(_refusal(folder, shown_pairs, len(everything)))
-    return notes
+    return [*notes, *(_hints(folder, pictures, by_ending, may_be_classes=may_be_classes) if not notes else ())]
+
+
+def _hints(
+    folder: SourceRoot, pictures: Sequence[str], by_ending: Sequence[Sequence[Pair]], *, may_be_classes: bool
+) -> list[str]:
+    """Notes on names alone: one ending behind the names of nearly all others, classes of the same names."""
+    most = max(by_ending, key=len, default=())
+    if len(most) >= _LEAST_TOLD and 2 * len(most) >= _NEARLY_ALL * len(pictures):
+        return [
+            f"{len(most)} of {len(pictures)} pictures are named as another with one ending more, such as "
+            f"{shown(most[0].companion)} and {shown(most[0].main)}: samples? or, if they belong to these:"
+            f"{_sidecars(folder, most, most)}"
+        ]
+    tops = sorted({name.partition("/")[0] for name in pictures})
+    if not may_be_classes or not 2 <= len(tops) <= _MOST_FOLDERS or any(name.count("/") != 1 for name in pictures):
+        return []
+    there: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in pictures:
+        top, _, file = name.partition("/")
+        there[_without_suffix(file)][top] = name
+    full = [one for one in there.values() if len(one) == len(tops)]
+    if len(full) < max(_LEAST_TOLD, _NEARLY_ALL * len(there)):
+        return []
+    pairs = [Pair(one[tops[0]], one[top], top) for one in full for top in tops[1:]]
+    said = _sidecars(folder, pairs, pairs)
+    return (
+        [
+            f"the folders {', '.join(map(shown, tops))} hold pictures of the same names: classes? or, if they are "
+            f"parts of one sample: --classes none{said}"
+        ]
+        if said
+        else []
+    )
 
 
 def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
+    wide = next((pair.companion for pair in _few(pairs, _LOOKED_AT) if _is_wide_labels(folder, pair.companion)), "")
+    about_wide = (
+        f"; label maps of more than 8 bit, such as {shown(wide)}, are no masks, which have 8 bit, and no depth, which "
+        "is interpolated: convert them to 8 bit and take them as mask, or keep the files as they are with kind bytes, "
+        "which no geometry moves"
+    )
+    return _refused_pairs(folder, pairs, count) + (about_wide if wide else "")
+
+
+def _refused_pairs(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
     return (
         f"{shown(str(folder.root))}: {counted(len(pairs), 'picture')} of {count} seem to belong to others, such as "
         f"{shown(pairs[0].companion)} to {shown(pairs[0].main)}: {_say(folder, pairs)}; "
@@ -187,7 +257,7 @@ def _in_places(names: Sequence[_Name], place: Callable[[_Name], _Words]) -> list
     mains = {key: _main(group) for key, group in groups.items()}
     found = []
     for name in names:
-        for stem in (name.stem, name.short_stem):
+        for stem in (name.stem, name.short_stem, *_without_last_word(name)):
             main = mains.get((place(name), stem))
             if main is not None and int(name.rank + 0.5) > int(main.rank + 0.5):
                 found.append(Pair(main.path, name.path, name.word))
@@ -195,11 +265,17 @@ def _in_places(names: Sequence[_Name], place: Callable[[_Name], _Words]) -> list
     return found
 
 
+def _without_last_word(name: _Name) -> list[_Words]:
+    """Of `train_labels/1_L.png`, whose folder says the role, the stem without the word that says it again."""
+    is_said = name.rank >= 1 and not name.in_stem and len(name.stem) > 1 and name.stem[-1].isalpha()
+    return [name.stem[:-1]] if is_said else []
+
+
 def _by_stem_roles(names: Sequence[_Name]) -> list[Pair]:
     """The same for files in folders of any names: `a/img_1.jpg`, `b/mask_1.png`; one folder for each role."""
     groups: dict[tuple[int, tuple[str, ...]], list[_Name]] = defaultdict(list)
     for name in names:
-        groups[len(name.folders), name.stem].append(name)
+        groups[name.path.count("/"), name.stem].append(name)
     found, places = [], set()
     for group in groups.values():
         mains = [name for name in group if not name.in_stem]
@@ -259,8 +335,101 @@ def _folders(pictures: Iterable[str]) -> set[str]:
     return {name.rpartition("/")[0] for name in pictures}
 
 
-def _by_two_folders(pictures: Sequence[str]) -> Iterator[tuple[list[str], list[dict[str, str]]]]:
-    """For each level of folders with two names: these, and folder -> path of the pictures that only differ in it."""
+def _by_ending(pictures: Sequence[str]) -> list[list[Pair]]:
+    """For each ending that names have behind another's in their folder, such as `_1stHO` or `_2`, the pairs."""
+    stems: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in pictures:
+        place, _, stem = _without_suffix(name).rpartition("/")
+        stems[place].setdefault(stem, name)
+    found: dict[str, list[Pair]] = defaultdict(list)
+    for there in stems.values():
+        for stem, name in there.items():
+            cut = next((at for at in range(len(stem) - 1, 0, -1) if stem[at] in "_-. " and stem[:at] in there), 0)
+            if cut:
+                ending = stem[cut:]
+                found[ending].append(Pair(there[stem[:cut]], name, ending.strip("_-. ") or "mask"))
+    least = len(pictures) // 20
+    return [pairs for pairs in sorted(found.values(), key=len, reverse=True) if len(pairs) > least][:_OPENED]
+
+
+def _by_equal_folders(pictures: Sequence[str]) -> Iterator[list[Pair]]:
+    """For each level of folders that hold the same names and of which one is named as a companion, the pairs."""
+    folders = [name.split("/") for name in _folders(pictures) if name]
+    for level in range(max(map(len, folders), default=0)):
+        names = sorted({parts[level] for parts in folders if len(parts) > level})
+        mains = [name for name in names if not is_companion(name)]
+        if not 2 <= len(names) <= _MOST_FOLDERS or not mains or len(mains) == len(names):
+            continue
+        places: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for name in pictures:
+            parts = _without_suffix(name).split("/")
+            if len(parts) > level + 1:
+                places["/".join(parts[:level]), "/".join(parts[level + 1 :])][parts[level]] = name
+        full = [there for there in places.values() if len(there) == len(names)]
+        if full and len(full) >= _NEARLY_ALL * len(places):
+            yield [Pair(there[mains[0]], there[name], name) for there in full for name in names if name != mains[0]]
+
+
+def _by_equal_files(pictures: Sequence[str]) -> list[Pair]:
+    """`1/t1.png` and `1/seg.png`: the same few names in every folder, of which one is named as a companion."""
+    folders: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in pictures:
+        place, _, file = name.rpartition("/")
+        folders[place][file] = name
+        if len(folders[place]) > _MOST_FOLDERS:
+            return []
+    files = sorted(set.union(*map(set, folders.values()))) if folders else []
+    mains = [file for file in files if not is_companion(PurePosixPath(file).stem)]
+    full = [there for there in folders.values() if len(there) == len(files)]
+    if len(folders) < 3 or not mains or len(mains) == len(files) or len(full) < _NEARLY_ALL * len(folders):
+        return []
+    return [
+        Pair(there[mains[0]], there[file], PurePosixPath(file).stem, is_fixed=True)
+        for there in full
+        for file in files
+        if file != mains[0]
+    ]
+
+
+def _left_over(folder: SourceRoot, pictures: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
+    """More pairs, by the numbers in names, of a folder of labels beside that of the pictures: `21_manual1.png`."""
+    mains = {pair.main for pair in pairs}
+    taken = mains | {pair.companion for pair in pairs}
+    numbered = {(name.rpartition("/")[0], number): name for name in mains if (number := _number_in(name)) is not None}
+    places: dict[str, list[str]] = defaultdict(list)
+    for name in pictures:
+        if name not in taken:
+            places[name.rpartition("/")[0]].append(name)
+    found = []
+    for place, names in places.items():
+        above, _, last = place.rpartition("/")
+        if is_picture_role(last) or any(split_rank(word) is not None for word in words(last)):
+            continue
+        beside = {main.rpartition("/")[0] for main in mains} - {place}
+        for other in sorted(one for one in beside if one.rpartition("/")[0] == above):
+            fit = [Pair(numbered[key], name, last) for name in names if (key := (other, _number_in(name))) in numbered]
+            if len(fit) >= _NEARLY_ALL * len(names) and len({pair.main for pair in fit}) == len(fit):
+                show = all(
+                    pillow.is_readable(pair.companion) or _is_labels(folder, pair.companion) for pair in _few(fit)
+                )
+                found += fit if show else []
+                break
+    return found
+
+
+def _number_in(name: str) -> int | None:
+    """The first number in a file's stem."""
+    match = re.search("[0-9]+", PurePosixPath(name).stem)
+    return int(match[0]) if match else None
+
+
+def _by_two_folders(
+    pictures: Sequence[str], cut: Callable[[str], str]
+) -> Iterator[tuple[list[str], list[dict[str, str]]]]:
+    """For each level of folders with two names: these, and folder -> path of the pictures that only differ in it.
+
+    cut: what is compared of a stem.
+    """
     folders = [name.split("/") for name in _folders(pictures) if name]
     for level in range(max(map(len, folders), default=0)):
         names = sorted({parts[level] for parts in folders if len(parts) > level})
@@ -270,14 +439,14 @@ def _by_two_folders(pictures: Sequence[str]) -> Iterator[tuple[list[str], list[d
         for name in pictures:
             parts = _without_suffix(name).split("/")
             if len(parts) > level + 1:
-                key = "/".join(parts[:level]), "/".join(parts[level + 1 : -1]), parts[-1]
+                key = "/".join(parts[:level]), "/".join(parts[level + 1 : -1]), cut(parts[-1])
                 places[key].setdefault(parts[level], name)
         yield names, [there for there in places.values() if len(there) == 2]
 
 
 def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
     """`hr/1.png` and `lr/1.png`: all pictures in two folders that are named as a usual pair."""
-    for folders, both in _by_two_folders(pictures):
+    for folders, both in _by_two_folders(pictures, str):
         named = {folder.lower(): folder for folder in folders}
         for main, other in _USUAL_PAIRS:
             if named.keys() == {main, other}:
@@ -290,9 +459,10 @@ def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
 
 def _alike(pictures: Sequence[str]) -> Iterator[list[Pair]]:
     """Pairs that may be: two folders of the same names, or names with the same difference; either order."""
-    for folders, both in _by_two_folders(pictures):
-        for main, other in (folders, folders[::-1]):
-            yield [Pair(there[main], there[other]) for there in both]
+    for cut in (str, _without_last, _without_first):
+        for folders, both in _by_two_folders(pictures, cut):
+            for main, other in (folders, folders[::-1]):
+                yield [Pair(there[main], there[other]) for there in both]
     differences: dict[tuple[str, str, bool], list[Pair]] = defaultdict(list)
     for is_ending in (True, False):
         groups: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -318,10 +488,39 @@ def _parted(stem: str, *, is_ending: bool) -> tuple[str, str]:
     )
 
 
+def _without_last(stem: str) -> str:
+    return _parted(stem, is_ending=True)[0]
+
+
+def _without_first(stem: str) -> str:
+    return _parted(stem, is_ending=False)[0]
+
+
+def _few(pairs: Sequence[Pair], most: int = _OPENED) -> Sequence[Pair]:
+    """At most so many of them, from all over."""
+    return pairs[:: max(1, len(pairs) // most)][:most]
+
+
+def _says_labels(name: str) -> bool:
+    """Whether a folder or the name of a file says a companion."""
+    return any(map(is_companion, _without_suffix(name).split("/")))
+
+
+def _is_wide_labels(folder: SourceRoot, name: str) -> bool:
+    """Whether a file has more than 8 bit and is named as labels, as `gtFine/1_instanceIds.png` is."""
+    said = set(words(_without_suffix(name)))
+    if not said & _LABEL_WORDS or said & _DEPTH_WORDS:
+        return False
+    try:
+        header = images.sniff(folder.read(name))
+    except PackerError:
+        return False
+    return header.dtype != "uint8" and header.channels == 1
+
+
 def _that_show_labels(folder: SourceRoot, pairs: Sequence[Pair]) -> Sequence[Pair]:
     """The pairs, where the first of each is a photograph and the other one flat areas; few are opened."""
-    step = max(1, len(pairs) // _OPENED)
-    few = pairs[::step][:_OPENED]
+    few = _few(pairs)
     return (
         pairs
         if few and all(_is_labels(folder, pair.companion) and _is_photo(folder, pair.main) for pair in few)
@@ -353,6 +552,8 @@ def _is_photo(folder: SourceRoot, name: str) -> bool:
 
 def _say(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
     """The options that pack the set, or why none does."""
+    needs_pillow = any(pillow.is_readable(name) for pair in pairs for name in (pair.main, pair.companion))
+    decode = " --decode-with pillow" if needs_pillow else ""
     tops = {pair.main.partition("/")[0] for pair in pairs}
     top = tops.pop() if len(tops) == 1 else ""
     inner = {pair.main.split("/")[1] for pair in pairs} if all(pair.main.count("/") > 1 for pair in pairs) else set()
@@ -361,13 +562,13 @@ def _say(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
         seen = [Pair(pair.main.removeprefix(f"{top}/"), _seen_from(top, pair.companion), pair.word) for pair in pairs]
         layout = " --layout split" if all(split_rank(name) is not None for name in inner) else ""
         if sidecars := _sidecars(folder, pairs, seen):
-            below = f"packer convert {shown(shell_word(str(folder.root / top)))} PACK{layout}{sidecars}"
+            below = f"packer convert {shown(shell_word(str(folder.root / top)))} PACK{layout}{sidecars}{decode}"
         if below and layout:
             return f"say {below}, with the field split"
     sidecars = _sidecars(folder, pairs, pairs)
     if not sidecars:
         return _no_pattern(pairs)
-    return f"say {f'{_layout(pairs)}{sidecars}'.strip()}" + (
+    return f"say {f'{_layout(pairs)}{sidecars}{decode}'.strip()}" + (
         f"; or {below}, if the folders in {shown(top)} are classes" if below else ""
     )
 
@@ -395,9 +596,15 @@ def _layout(pairs: Sequence[Pair]) -> str:
     if len(tops) > 1 and all(split_rank(name) is not None for name in tops):
         beside = all(name.count("/") > 1 for name in mains) and not any(_is_elsewhere(pair) for pair in pairs)
         return "--layout split/class" if beside else "--layout split"
-    if len(tops) == 1 or max(tops.values()) == 1 or all(map(_is_elsewhere, pairs)):
+    if len(tops) == 1 or max(tops.values()) == 1 or not all(map(_is_in_class, pairs)):
         return "--classes none"
     return ""
+
+
+def _is_in_class(pair: Pair) -> bool:
+    """Whether both lie in one folder that may be a class: `cat/1.jpg`, or `cat/images/1.jpg`, and its mask."""
+    in_one = pair.main.count("/") > 1 and pair.main.partition("/")[0] == pair.companion.partition("/")[0]
+    return in_one or not _is_elsewhere(pair)
 
 
 def _is_elsewhere(pair: Pair) -> bool:
@@ -411,10 +618,17 @@ def _sidecars(folder: SourceRoot, pairs: Sequence[Pair], seen: Sequence[Pair]) -
     pairs, seen = pairs[::step], seen[::step]
     patterns = _patterns(seen)
     said, taken = "", list[str]()
-    for text in patterns:
-        fit = [pair for pair, one in zip(pairs, seen, strict=True) if text in _candidates(one)]
-        kind = _kind(folder, fit)
-        name = kind if kind != "image" and len(patterns) == 1 else _field_name(_last_word(text) or fit[0].word)
+    fits = {
+        text: [pair for pair, one in zip(pairs, seen, strict=True) if text in _candidates(one)] for text in patterns
+    }
+    kinds = {text: _kind(folder, fit) for text, fit in fits.items()}
+    if set(kinds.values()) != {"bytes"}:  # label maps of 16 bit: no samples by themselves where they lie outside
+        kinds = {text: kind for text, kind in kinds.items() if kind != "bytes" or not text.startswith("../")}
+    for text, kind in kinds.items():
+        is_sole = kind not in ("image", "bytes") and len(kinds) == 1
+        name = kind if is_sole else _field_name(_last_word(text) or fits[text][0].word)
+        if name in _OWN_NAMES:
+            name = kind
         taken.append(name)
         name += str(taken.count(name)) if taken.count(name) > 1 else ""
         said += shown(f" --sidecar '{name}={text}:{kind}'")
@@ -444,6 +658,12 @@ def _patterns(pairs: Sequence[Pair]) -> list[str]:
             break
         chosen.append(text)
         left = {number for number in left if text not in offered[number]}
+    if len(chosen) > 1:  # of which each names the files of other pictures: one field, and no pattern for it
+        mains_of = [
+            {pair.main for pair, texts in zip(pairs, offered, strict=True) if text in texts} for text in chosen[:2]
+        ]
+        if not mains_of[0] & mains_of[1]:
+            return []
     return chosen if 2 * len(left) < len(pairs) else []
 
 
@@ -458,6 +678,8 @@ def _candidates(pair: Pair) -> list[str]:
     stem = PurePosixPath(main_file).stem
     other, suffix = PurePosixPath(file).stem, PurePosixPath(file).suffix
     found = []
+    if pair.is_fixed and folder == main_folder:
+        found.append(f"{{folder}}/{file}")
     if folder == main_folder and other.startswith(stem):
         found.append(other.removeprefix(stem) + suffix)
     for place in _folder_patterns(main_folder, folder):
@@ -495,13 +717,24 @@ def _folder_patterns(main: str, other: str) -> Iterator[str]:
     if len(parts) == len(others):
         differing = [(old, new) for old, new in zip(parts, others, strict=True) if old != new]
         if len(differing) == 1:
-            yield f"{{folder:{differing[0][0]}={differing[0][1]}}}/"
+            old, new = differing[0]
+            if inner := _inner_difference(old, new):
+                yield f"{{folder:{inner[0]}={inner[1]}}}/"
+            yield f"{{folder:{old}={new}}}/"
+
+
+def _inner_difference(old: str, new: str) -> tuple[str, str] | None:
+    """What tells `train_images` from `train_masks`: images, masks; None where it is all or cannot be replaced."""
+    pieces, others = _PIECE.findall(old), _PIECE.findall(new)
+    if len(pieces) != len(others) or len(pieces) < 2:
+        return None
+    different = [(one, other) for one, other in zip(pieces, others, strict=True) if one != other]
+    return different[0] if len(different) == 1 else None
 
 
 def _stem_patterns(stem: str, other: str) -> Iterator[str]:
-    if stem in other:
-        before, _, behind = other.partition(stem)
-        yield f"{before}{{stem}}{behind}"
+    for match in re.finditer(f"(?={re.escape(stem)})", other):  # 0 in 0000 is at four places
+        yield f"{other[: match.start()]}{{stem}}{other[match.start() + len(stem) :]}"
     pieces, others = _PIECE.findall(stem), _PIECE.findall(other)
     first = 0
     while first < min(len(pieces), len(others)) and pieces[first] == others[first]:
@@ -520,14 +753,19 @@ def _stem_patterns(stem: str, other: str) -> Iterator[str]:
 
 
 def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
-    """mask, depth or image, by the word and by the files; mask where none can be read."""
-    is_depth = bool({"depth", "depths"} & {word for pair in pairs for word in words(pair.word)})
+    """mask, depth or image, by the word and by the files, bytes for label maps of 16 bit; mask where none can be read.
+
+    Depth is interpolated by a geometry, which makes other labels of labels.
+    """
+    is_depth = bool(_DEPTH_WORDS & {word for pair in pairs for word in words(pair.word)})
     for pair in pairs[:_OPENED]:
         try:
             data = folder.read(pair.companion)
             header = images.sniff(data)
             if header.dtype != "uint8":
-                return "depth" if header.channels == 1 else "image"
+                if header.channels > 1:
+                    return "image"
+                return "bytes" if not is_depth and _is_wide_labels(folder, pair.companion) else "depth"
             if is_depth and header.channels == 1:
                 return "depth"
             images.decode(data, "mask")

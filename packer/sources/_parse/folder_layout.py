@@ -25,14 +25,15 @@ _SPLIT_WORDS = frozenset(word for names in _SPLITS for word in names) | {"fold",
 _BESIDE_SPLITS = frozenset(("holdout", "unlabeled", "unlabelled", "background", "query", "gallery"))
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
 _PICTURES_TEXT = """
-image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs frames input inputs
+image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs color colour frames
+input inputs
 """
 PICTURES = frozenset(_PICTURES_TEXT.split())
 _COMPANIONS_TEXT = """
 mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels lbl lbls annotation
 annotations annot annots anno annos gt gts groundtruth truth truths trimap trimaps depth depths matte mattes
 alpha result results output outputs prediction predictions pred preds bbox bboxes boxes target targets edges
-normals lab labs xml xmls json jsons txt csv
+normals instance instances ids lab labs xml xmls json jsons txt csv
 """
 _COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
 COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
