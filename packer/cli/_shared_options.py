@@ -226,7 +226,7 @@ class ProgressBar:
         """Show it; the first call begins to count the time."""
         if not now.samples:
             self._started = self._shown = time.monotonic()
-            if not self._quiet and sys.stderr.isatty():
+            if self._bar is None and not self._quiet and sys.stderr.isatty():  # a second one would move the cursor
                 self._bar = _bar(now.total)
             return
         time_now = time.monotonic()
