@@ -42,6 +42,7 @@ from packer.sources._parse.listing import counted
 from packer.sources.base import Source
 from packer.system.parallel import usable_cores
 from packer.system.progress_counter import ProgressCallback, ProgressCounter
+from packer.system.switch_arguments import check_switches
 
 _SOURCE_OPTIONS = (
     "depth_from",
@@ -207,6 +208,7 @@ def convert_source(
 
     progress: told of samples and source bytes that are done.
     """
+    check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
     check_target(source.root, target, overwrite=overwrite)
     return _build(
@@ -335,6 +337,16 @@ class ConversionRequest:
     max_pixels: int | None = None
     overwrite: bool = False
     restart: bool = False
+
+    def __post_init__(self) -> None:
+        check_switches(
+            {
+                "allow_empty": self.allow_empty,
+                "follow_links": self.follow_links,
+                "overwrite": self.overwrite,
+                "restart": self.restart,
+            }
+        )
 
     def plan(self, on_note: Callable[[str], object] | None) -> Plan:
         """The plan of the conversion, once its target is checked; raises InvalidRequest, PackExists, BadInput."""

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-_OF_IMAGE_FOLDER = ("target_transform", "loader")  # attributes of torchvision's that have no effect here
+_OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")  # attributes of torchvision's without effect here
+_SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
+_CHOSEN_BY_CONVERT = ("find_classes", "make_dataset", "is_valid_file")  # methods of ImageFolder's that list a folder
+_OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
 _LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
@@ -140,7 +143,7 @@ class PackDataset(Dataset[Any]):
     @classmethod
     def _check_overrides(cls) -> None:
         """Raise WrongType for an attribute of a subclass that would have no effect."""
-        for name in ("transform", "geometry", "output", "as_tuple", "fields", "split"):
+        for name in (*_SET_BY_OPENING, "fields", "split"):
             if name in vars(cls):
                 raise WrongType(
                     f"{cls.__name__}.{name}: opening a data set sets it, so that the class's own would be passed over; "
@@ -151,6 +154,17 @@ class PackDataset(Dataset[Any]):
                 f"{cls.__name__}.__getitems__ without __getitem__: packer.Loader and dataset[i] would pass it over; "
                 "override __getitem__, through which all of them read then"
             )
+        if not cls.decodes_batches():
+            return  # whose own __getitem__ may use them
+        for name in (*_OF_IMAGE_FOLDER, *_CHOSEN_BY_CONVERT):
+            if hasattr(cls, name):
+                raise WrongType(f"{cls.__name__}.{name}: {_nothing_calls(name)}")
+        for name in _OF_THE_PACK:
+            if getattr(cls, name) is not getattr(PackDataset, name):
+                raise WrongType(
+                    f"{cls.__name__}.{name}: it says what samples and batches do not have, which are the pack's; "
+                    "override __getitem__ as well"
+                )
 
     def __init__(
         self,
@@ -192,6 +206,12 @@ class PackDataset(Dataset[Any]):
                 raise WrongType(f'{name}={names!r}: expected field names, such as ("image", "label")')
         if transform is not None and not callable(transform):
             raise WrongType(f"transform={transform!r}: expected a function of a sample")
+        for name in _SET_BY_OPENING:
+            if name in vars(self) and "_count" not in vars(self):
+                raise WrongType(
+                    f"{type(self).__name__}.{name}: it is set before super().__init__, which sets it too; give {name}= "
+                    "to super().__init__, or set it behind that"
+                )
         self.path = Path(path).absolute()
         self.geometry = geometry
         self.transform = transform
@@ -223,10 +243,7 @@ class PackDataset(Dataset[Any]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():
-            raise AttributeError(
-                f"{type(self).__name__}.{name}: nothing here would call it, unlike in torchvision's ImageFolder; give "
-                "transform= a function of the sample, or override __getitem__"
-            )
+            raise AttributeError(f"{type(self).__name__}.{name}: {_nothing_calls(name)}")
         super().__setattr__(name, value)
 
     # ---- opening: per process, on first use
@@ -483,6 +500,14 @@ class PackDataset(Dataset[Any]):
 
 
 PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
+
+
+def _nothing_calls(name: str) -> str:
+    """What to do in the place of a hook of torchvision's ImageFolder."""
+    instead = "give transform= a function of the sample, or"
+    if name in _CHOSEN_BY_CONVERT:
+        instead = "samples and classes were chosen when the pack was made (packer convert);"
+    return f"nothing here would call it, unlike in torchvision's ImageFolder; {instead} override __getitem__"
 
 
 class LMDBDataset(PackDataset):

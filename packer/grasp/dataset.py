@@ -42,6 +42,7 @@ from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
+from packer.system.switch_arguments import check_switches
 
 Pixels = Literal["float32", "uint8"]
 PIXELS: tuple[Pixels, ...] = get_args(Pixels)
@@ -114,6 +115,14 @@ class GraspDataset(PackDataset):
         None: of torch's generator. transform: called with the item. decoder, dct, verify: as of PackDataset.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
+        check_switches(
+            {
+                "include_depth": include_depth,
+                "include_rgb": include_rgb,
+                "random_rotate": random_rotate,
+                "random_zoom": random_zoom,
+            }
+        )
         if not (include_depth or include_rgb):
             raise InvalidRequest("include_depth=False, include_rgb=False: expected at least one of them")
         if pixels not in PIXELS:
@@ -129,11 +138,13 @@ class GraspDataset(PackDataset):
         self.output_size = output_size
         self.style = style
         self.seed = seed
-        self.include_depth, self.include_rgb = include_depth, include_rgb
+        self.include_depth, self.include_rgb = bool(include_depth), bool(include_rgb)
         self.random_rotate, self.random_zoom = random_rotate, random_zoom
         self._rule = split if not isinstance(split, str) else None
         limit = max_width(style, output_size)
-        self._form = ItemForm(output_size, limit, depth=include_depth, rgb=include_rgb, as_bytes=pixels == "uint8")
+        self._form = ItemForm(
+            output_size, limit, depth=self.include_depth, rgb=self.include_rgb, as_bytes=pixels == "uint8"
+        )
         self._epoch = torch.zeros((), dtype=torch.int64)
         if seed is not None:
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
@@ -275,8 +286,8 @@ class GGCNNDataset(GraspDataset):
         super().__init__(
             file_path,
             output_size,
-            include_depth=bool(include_depth),
-            include_rgb=bool(include_rgb),
+            include_depth=include_depth,  # type: ignore[arg-type]  # GG-CNN gives 0 and 1
+            include_rgb=include_rgb,  # type: ignore[arg-type]
             random_rotate=random_rotate,
             random_zoom=random_zoom,
             style="ggcnn",
@@ -305,8 +316,8 @@ class GRConvNetDataset(GraspDataset):
         super().__init__(
             file_path,
             output_size,
-            include_depth=bool(include_depth),
-            include_rgb=bool(include_rgb),
+            include_depth=include_depth,  # type: ignore[arg-type]  # GG-CNN gives 0 and 1
+            include_rgb=include_rgb,  # type: ignore[arg-type]
             random_rotate=random_rotate,
             random_zoom=random_zoom,
             style="grconvnet",

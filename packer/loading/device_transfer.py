@@ -27,6 +27,7 @@ import torch
 from packer.errors import InvalidRequest
 from packer.loading.nested_tensors import mapped, tensors
 from packer.system.buffer_pool import PooledBuffer
+from packer.system.switch_arguments import check_switches
 
 MeanStd = tuple[Sequence[float], Sequence[float]]
 
@@ -50,6 +51,7 @@ class PostProcessing:
         channels_last: the memory format of all pictures; False leaves it. skip: keys that are left alone.
         Raises InvalidRequest.
         """
+        check_switches({"channels_last": channels_last})
         if dtype is not None and not dtype.is_floating_point:
             raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
         self._normalize = _checked(normalize) if normalize is not None else None

@@ -21,6 +21,7 @@ import torch
 
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
+from packer.system.switch_arguments import check_switches
 
 Indices = npt.NDArray[np.int64]
 
@@ -66,10 +67,8 @@ class Order:
                 isinstance(value, (int, np.integer)) and value >= 1
             ):
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number, at least 1")
-        for name in ("shuffle", "drop_last"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, (int, np.bool_)):
-                raise InvalidRequest(f"{name}={value!r}: expected True or False")
+        given = {"shuffle": self.shuffle, "drop_last": self.drop_last}
+        check_switches({name: value for name, value in given.items() if value is not None})  # torch's default
         if not isinstance(self.seed, (int, np.integer)):
             raise InvalidRequest(f"seed={self.seed!r}: expected a whole number")
         if not 0 <= self.rank < self.world_size:

@@ -26,6 +26,7 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.schema import Buffer, StoredForm
 from packer.system.progress_counter import ProgressCallback, ProgressCounter
+from packer.system.switch_arguments import check_switches
 
 _NUMBERS = (".npy",)  # of values that are no file of their own
 _SHOWN = 20
@@ -80,6 +81,7 @@ def extract(
     progress: called with a packer.system.progress_counter.Progress after each sample; its bytes are those written.
     Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked.
     """
+    check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
     folder, target = Path(pack), Path(target)
     _check_target(folder, target)
     opened = Pack(folder, apart=True)

@@ -200,7 +200,7 @@ def test_a_transform_that_is_set_later_is_called(pack: Path) -> None:
         assert min(batch[0].tolist()) >= 100
 
 
-@pytest.mark.parametrize("name", ["target_transform", "loader"])
+@pytest.mark.parametrize("name", ["target_transform", "transforms", "loader"])
 def test_an_attribute_of_image_folder_that_nothing_would_call_is_refused(pack: Path, name: str) -> None:
     with pytest.raises(AttributeError, match=rf"LMDBDataset\.{name}: .*transform=.*__getitem__"):
         setattr(packer.open(pack), name, lambda label: label)
@@ -259,6 +259,39 @@ def test_letters_are_no_data_set(dataset: Any) -> None:
 def test_an_attribute_that_opening_sets_is_refused_in_a_class(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Own\.{name}: opening a data set sets it"):
         type("Own", (LMDBDataset,), {name: None})
+
+
+_HOOKS = ("target_transform", "transforms", "loader", "find_classes", "make_dataset", "is_valid_file")
+_OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
+
+
+@pytest.mark.parametrize("name", [*_HOOKS, *_OF_THE_PACK])
+def test_what_image_folders_users_override_is_refused_where_nothing_would_ask_for_it(pack: Path, name: str) -> None:
+    said = "nothing here would call it.*override __getitem__" if name in _HOOKS else "samples and batches do not have"
+    own = property(lambda self: []) if name in _OF_THE_PACK else lambda *given: given
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{said}"):
+        type("Own", (LMDBDataset,), {name: own})
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{said}"):
+        type("Own", (type("AMixin", (), {name: own}), LMDBDataset), {})
+    kept = type("Kept", (Normalised,), {name: own})  # whose own __getitem__ may use it
+    assert len(kept(pack)) == _COUNT
+
+
+@pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple"])
+def test_what_is_set_before_opening_is_not_reset(pack: Path, name: str) -> None:
+    class Before(LMDBDataset):
+        def __init__(self, path: Path) -> None:
+            setattr(self, name, None)
+            super().__init__(path)
+
+    class Behind(LMDBDataset):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            self.transform = len
+
+    with pytest.raises(TypeError, match=rf"Before\.{name}: it is set before super\(\).__init__.*give {name}="):
+        Before(pack)
+    assert Behind(pack).transform is len
 
 
 def test_a_batch_door_alone_is_refused() -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from packer.geometry.base import Geometry, as_range, as_size
 from packer.geometry.view import View, resized_crop
+from packer.system.switch_arguments import check_switches
 
 _TRIES = 10
 
@@ -32,6 +33,7 @@ class RandomResizedCrop(Geometry):
         as_size(self.size, "RandomResizedCrop")
         as_range(self.scale, "RandomResizedCrop: scale", least=1e-6, most=1.0)
         as_range(self.ratio, "RandomResizedCrop: ratio", least=1e-3, most=1e3)
+        check_switches({"antialias": self.antialias})
 
     @cached_property
     def _constants(self) -> tuple[tuple[int, int], float, float, float]:
