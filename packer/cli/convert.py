@@ -123,7 +123,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "sidecars",
     multiple=True,
     metavar="NAME=SUFFIX:KIND",
-    help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask.",
+    help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask; "
+    "depth=_d.png:depth:0 where 0 is no measurement.",
 )
 @click.option(
     "--sidecar-frame",

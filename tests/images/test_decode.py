@@ -70,6 +70,25 @@ def test_a_palette_bmp_or_tiff_is_indices_as_a_mask_too(make: Callable[..., byte
     assert np.array_equal(decode(file, "mask"), indices)
 
 
+@pytest.mark.parametrize("entries", [2, 300])
+def test_a_tiff_whose_palette_is_not_of_its_bits_is_damaged(entries: int) -> None:
+    indices = np.zeros((5, 7), np.uint8)
+    file = bytearray(picture_files.palette_tiff(indices, np.zeros((300, 3), np.uint8), bits=8))
+    at = file.index(struct.pack("<HHI", 320, 3, 3 << 8))
+    struct.pack_into("<I", file, at + 4, 3 * entries)
+    with pytest.raises(DamagedImage, match=f"its palette has {3 * entries} values, expected 3 of 16 bit"):
+        decode(bytes(file), "mask", options=DecodeOptions(check_data=False))
+
+
+def test_a_bmp_that_ends_in_its_palette_is_damaged() -> None:
+    table = np.random.default_rng(0).integers(0, 256, (256, 3), np.uint8)
+    file = picture_files.palette_bmp(np.zeros((5, 7), np.uint8), table, bits=8)
+    for length in (60, 61, 500):
+        for strict in (True, False):
+            with pytest.raises(DamagedImage):
+                decode(file[:length], "mask", options=DecodeOptions(strict=strict))
+
+
 @pytest.mark.parametrize("bits", [1, 8])
 def test_a_bmp_whose_table_is_the_plain_grays_is_no_palette(bits: int) -> None:
     values = np.arange(256) if bits == 8 else np.array([0, 255])

@@ -43,7 +43,7 @@ def _table(buffer: Buffer) -> tuple[int, int, int]:
     (start,) = struct.unpack_from("<I", buffer, 10)
     at, entry = 14 + size, 3 if size == 12 else 4
     count = colours if 0 < colours <= 1 << bits else 1 << bits
-    return at, min(count, max(0, start - at) // entry), entry  # what is behind `start` are pixels
+    return at, min(count, max(0, min(start, len(buffer)) - at) // entry), entry  # what is behind `start` are pixels
 
 
 def with_indices(buffer: Buffer) -> Buffer:

@@ -151,8 +151,9 @@ def with_indices(buffer: Buffer) -> Buffer:
     """The file of a palette picture whose entries are the grays of their own number: its colours are its indices."""
     order, tags = directory(buffer)
     code, number, at = tags.get(_COLOURS, ("", 0, 0))
-    if code != "H" or number % 3:
-        raise damaged("tiff", f"its palette has {number} values of the wrong type, expected 3 of 16 bit for each entry")
+    bits = values(buffer, order, tags.get(BITS), limit=1) or (1,)
+    if code != "H" or bits[0] > 8 or number != 3 << bits[0]:
+        raise damaged("tiff", f"its palette has {number} values, expected 3 of 16 bit for each value of {bits[0]} bit")
     changed = bytearray(as_stored(buffer))
     struct.pack_into(f"{order}{number}H", changed, at, *[_OF_8_BIT * index for index in range(number // 3)] * 3)
     return changed
