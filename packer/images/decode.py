@@ -121,6 +121,12 @@ def check_kind(found: Header, kind: str) -> None:
         raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
     if kind != "depth" and found.dtype != "uint8":
         as_depth = ", or pack it as depth beside pictures: --sidecar NAME=SUFFIX:depth" if found.channels == 1 else ""
+        if kind == "mask" and not found.dtype.startswith(
+            "float"
+        ):  # whose values depth, which a geometry interpolates, would mix
+            as_depth = (
+                ", or keep the file as it is beside pictures, which no geometry moves: --sidecar NAME=SUFFIX:bytes"
+            )
         raise BadInput(
             f"a {what} is no {kind}: expected 8 bit, which packer never makes by narrowing; convert it to 8 "
             f"bit{as_depth}"

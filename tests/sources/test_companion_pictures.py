@@ -199,6 +199,16 @@ def test_a_false_alarm_ends_with_one_option(tmp_path: Path, name: str) -> None:
     assert len(source) == 6 * len(SETS[name])
 
 
+def test_a_second_mask_of_one_picture_goes_to_no_other_class(tmp_path: Path) -> None:
+    """BUSI: `benign (1)_mask_1.png` is no mask of `malignant (1).png`."""
+    for n in range(4):
+        for c in ("benign", "malignant"):
+            write(tmp_path, {f"{c}/{c} ({n}).png": smooth(n, ".png"), f"{c}/{c} ({n})_mask.png": labels(n)})
+    write(tmp_path, {"benign/benign (1)_mask_1.png": labels(7)})
+    with pytest.raises(InvalidRequest, match=r"8 pictures of 17 .*: say --sidecar 'mask=_mask\.png:mask'; or"):
+        Source(tmp_path)
+
+
 def wide(seed: int) -> bytes:
     """Ids of objects, of 16 bit."""
     return encoded(".png", np.asarray([0, 24001, 26002], np.uint16)[np.arange(48 * 64).reshape(48, 64) // 9 % 3 - seed])

@@ -325,8 +325,15 @@ def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, .
 
 def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "DIV2K_train_HR/1.png", "DIV2K_train_LR_bicubic/X2/1x2.png")
-    with pytest.raises(InvalidRequest, match="named as splits, not as classes"):
+    with pytest.raises(InvalidRequest, match="named as splits, not as classes: .*; say --layout split, "):
         Source(root)
+
+
+def test_splits_inside_classes_are_no_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{top}/{split}/1.jpg" for top in ("cat", "dog") for split in ("train", "test")))
+    with pytest.raises(InvalidRequest, match="named as splits: test, train; move these above the classes, as test/cat"):
+        Source(root)
+    assert Source(root, layout="class").schema["label"].classes == ("cat", "dog")
 
 
 @pytest.mark.parametrize("other", ["unlabeled", "misc"])

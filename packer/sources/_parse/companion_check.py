@@ -67,6 +67,7 @@ _LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 _OWN_NAMES = ("key", "image", "label", "split", "files")  # of the fields of a folder's samples
 _DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
+_SEPARATOR = re.compile(r"[_\-. ]")
 _FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
 _LAST_WORD = re.compile(r"(?<=.)[_\-. ]+[A-Za-z]+$")
 _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
@@ -344,7 +345,8 @@ def _by_ending(pictures: Sequence[str]) -> list[list[Pair]]:
     found: dict[str, list[Pair]] = defaultdict(list)
     for there in stems.values():
         for stem, name in there.items():
-            cut = next((at for at in range(len(stem) - 1, 0, -1) if stem[at] in "_-. " and stem[:at] in there), 0)
+            places = [match.start() for match in _SEPARATOR.finditer(stem, 1)]
+            cut = next((at for at in reversed(places) if stem[:at] in there), 0)
             if cut:
                 ending = stem[cut:]
                 found[ending].append(Pair(there[stem[:cut]], name, ending.strip("_-. ") or "mask"))
@@ -396,6 +398,7 @@ def _left_over(folder: SourceRoot, pictures: Sequence[str], pairs: Sequence[Pair
     mains = {pair.main for pair in pairs}
     taken = mains | {pair.companion for pair in pairs}
     numbered = {(name.rpartition("/")[0], number): name for name in mains if (number := _number_in(name)) is not None}
+    folders = _folders(mains)
     places: dict[str, list[str]] = defaultdict(list)
     for name in pictures:
         if name not in taken:
@@ -403,10 +406,9 @@ def _left_over(folder: SourceRoot, pictures: Sequence[str], pairs: Sequence[Pair
     found = []
     for place, names in places.items():
         above, _, last = place.rpartition("/")
-        if is_picture_role(last) or any(split_rank(word) is not None for word in words(last)):
+        if place in folders or is_picture_role(last) or any(split_rank(word) is not None for word in words(last)):
             continue
-        beside = {main.rpartition("/")[0] for main in mains} - {place}
-        for other in sorted(one for one in beside if one.rpartition("/")[0] == above):
+        for other in sorted(one for one in folders if one.rpartition("/")[0] == above):
             fit = [Pair(numbered[key], name, last) for name in names if (key := (other, _number_in(name))) in numbered]
             if len(fit) >= _NEARLY_ALL * len(names) and len({pair.main for pair in fit}) == len(fit):
                 show = all(

@@ -162,6 +162,12 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
             "--layout class, if all are one class"
         )
     common = set.intersection(*inner.values())
+    if len(filled) > 1 and len(common) > 1 and all(split_rank(name) is not None for name in common):
+        raise InvalidRequest(
+            f"{shown(str(root))}: {_some(filled)} hold the same folders, named as splits: {_some(sorted(common))}; "
+            f"move these above the classes, as {shown(min(common))}/{shown(filled[0])}, and say --layout split/class; "
+            f"or --layout class, if {_some(filled)} are the classes and the splits make no difference"
+        )
     if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
         raise InvalidRequest(
             f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
@@ -185,13 +191,17 @@ def _about_splits(root: Path, listing: Listing, splits: Sequence[str], pictures:
     found = []
     of_classes: list[str] = []
     of_roles: list[str] = []
+    most = 0
     for split in splits:
         inside = [name for name in pictures if name.startswith(f"{split}/")]
         classes = sorted({name.split("/")[1] for name in inside if name.count("/") > 1})
+        most = max(most, len(classes))
         if classes:
             (of_roles if all(map(is_role, classes)) else of_classes).append(split)
         folders = f" in {counted(len(classes), 'folder')}: {_some(classes)}" if classes else ""
         found.append(f"{shown(split)} ({counted(len(inside), 'image')}{folders})")
+    if most == 1 and len(of_classes) < len(splits) and not of_roles:  # DIV2K_train_HR/1.png, ..._LR_bicubic/X2/1x2.png
+        of_classes = []
     return (
         f"folders named as splits, not as classes: {', '.join(found)}; "
         f"{_way_out(root, listing, splits, pictures, of_classes, of_roles)}; or --layout class, if these are classes"
