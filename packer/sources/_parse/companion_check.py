@@ -67,6 +67,7 @@ _LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 _OWN_NAMES = ("key", "image", "label", "split", "files")  # of the fields of a folder's samples
 _DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 _SEPARATOR = re.compile(r"[_\-. ]")
 _FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
 _LAST_WORD = re.compile(r"(?<=.)[_\-. ]+[A-Za-z]+$")
@@ -241,7 +242,8 @@ def _cut_behind_role(file: str) -> tuple[str, ...]:
 
 def _by_roles(pictures: Sequence[str]) -> list[Pair]:
     """Names that are equal but for words that say what a file is."""
-    if not any(map(COMPANION_WITHIN.search, pictures)):  # as of most sets, which is quickly said
+    distinct = {name.translate(_NO_DIGITS) for name in pictures}  # few, where names are numbered
+    if not any(map(COMPANION_WITHIN.search, distinct)):  # as of most sets, which is quickly said
         return []
     names = list(map(_Name.of, pictures))
     found = max(_in_places(names, lambda name: name.folders), _in_places(names, lambda name: name.outer), key=len)
