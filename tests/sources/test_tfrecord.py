@@ -207,10 +207,12 @@ def test_an_index_that_splits_records_elsewhere_is_found_out(tmp_path: Path) -> 
         Source(root)
 
 
-def test_a_tail_that_a_killed_writer_left_is_listed_wherever_it_is_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.full)])
+def test_a_tail_that_a_killed_writer_left_is_listed_wherever_it_is_cut(tmp_path: Path, step: int) -> None:
+    """Cut within the checksum of the data and within the length of the record at every byte, elsewhere at some."""
     data = tfrecord(records(3))
     last = len(tfrecord_frame(records(3)[2]))
-    for missing in range(1, last):
+    for missing in sorted({*range(1, last, step), *range(1, 6), *range(last - 13, last)}):
         root = write(tmp_path, {"a.tfrecord": data[:-missing]})
         source = Source(root)
         assert len(source) == 2
