@@ -103,9 +103,9 @@ def best(run: Callable[[], Any], *, calls: int = 1000, rounds: int = 15) -> floa
     return least / calls * 1e6
 
 
-def without_decoding(library: strict_jpeg.Library) -> Any:
+def without_decoding(library: strict_jpeg.JPEGLibrary) -> Any:
     """A patch that takes libjpeg-turbo's work out of a library."""
-    if isinstance(library, turbojpeg.Library):
+    if isinstance(library, turbojpeg.PyTurboJPEG):
         # abs(0) of the C library is 0, which means success; further arguments of a C call do not matter to it
         nothing = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.c_void_p] * 8)(("abs", ctypes.CDLL(None)))
         return mock.patch.object(library, "_decompress", lambda handle, *rest: nothing(0, *rest))
@@ -118,14 +118,14 @@ def without_decoding(library: strict_jpeg.Library) -> Any:
     return mock.patch.object(simplejpeg.simplejpeg, "decode_jpeg", decode_tiny)
 
 
-def libraries() -> dict[str, strict_jpeg.Library]:
+def libraries() -> dict[str, strict_jpeg.JPEGLibrary]:
     """Each way to call libjpeg-turbo that works here; PyTurboJPEG needs the system's library."""
-    found: dict[str, strict_jpeg.Library] = {}
+    found: dict[str, strict_jpeg.JPEGLibrary] = {}
     try:
-        found["PyTurboJPEG"] = turbojpeg.Library()
+        found["PyTurboJPEG"] = turbojpeg.PyTurboJPEG()
     except (RuntimeError, OSError) as error:
         print(f"without PyTurboJPEG: {error}")
-    return {**found, "simplejpeg": simplejpeg_backend.Library()}
+    return {**found, "simplejpeg": simplejpeg_backend.SimpleJPEG()}
 
 
 def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]:

@@ -14,10 +14,12 @@ import crops
 from packer.images.backends import strict_jpeg
 
 
-def runs(size: tuple[int, int], made: dict[str, list[crops.File]]) -> dict[str, Callable[[strict_jpeg.Library], float]]:
+def runs(
+    size: tuple[int, int], made: dict[str, list[crops.File]]
+) -> dict[str, Callable[[strict_jpeg.JPEGLibrary], float]]:
     """What is decoded -> microseconds per picture with a library."""
 
-    def timed(library: strict_jpeg.Library, name: str, area: float) -> float:
+    def timed(library: strict_jpeg.JPEGLibrary, name: str, area: float) -> float:
         with mock.patch.object(strict_jpeg, "library", lambda: library):
             return crops.once(made[name], crops.boxes(size, area))
 

@@ -398,7 +398,6 @@ INTERFACES = {
     "Reader": ("formats/",),
     "Writer": ("formats/",),
     "Source": ("sources/",),
-    "Library": ("images/backends/",),
     "_Studio": ("synthetic/",),  # what the samples of a set share
 }
 # a module there has the name of the format, data set or command that it is for

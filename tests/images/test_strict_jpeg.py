@@ -195,7 +195,7 @@ def test_without_the_system_library_simplejpeg_steps_in(monkeypatch: pytest.Monk
 def test_a_library_that_decodes_wrong_pixels_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, choosing_again: None
 ) -> None:
-    monkeypatch.setattr(turbojpeg_backend.Library, "decode", lambda self, buffer, pixels: None)
+    monkeypatch.setattr(turbojpeg_backend.PyTurboJPEG, "decode", lambda self, buffer, pixels: None)
     assert describe().startswith("simplejpeg ")
 
 
@@ -218,7 +218,7 @@ def test_the_description_names_package_and_library() -> None:
         assert version[:1].isdigit() or (library.binary.startswith("_pylibjxl") and not version)  # which does not tell
 
 
-def fails(library: strict_jpeg.Library, file: bytes) -> tuple[bool, bool]:
+def fails(library: strict_jpeg.JPEGLibrary, file: bytes) -> tuple[bool, bool]:
     """Whether the full decode raises, and whether the quick check does."""
     found = sniff(file)
     results = []

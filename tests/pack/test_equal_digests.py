@@ -104,7 +104,7 @@ def test_every_codec_decoder_and_thread_gives_one_digest(
 def test_simplejpeg_gives_it_too(
     packs: Packs, wanted: Mapping[str, list[str]], format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strict_jpeg, "library", simplejpeg.Library)  # as where the system has no libjpeg-turbo
+    monkeypatch.setattr(strict_jpeg, "library", simplejpeg.SimpleJPEG)  # as where the system has no libjpeg-turbo
     for name in CODECS:
         assert one_by_one(PackDataset(packs[format, name])) == wanted[name], name
 

@@ -29,29 +29,29 @@ def bundled() -> Path | None:
     return next((path for place in places or () for path in Path(place).glob("_pylibjxl*.so")), None)
 
 
-def _pyturbojpeg() -> strict_jpeg.Library:
+def _pyturbojpeg() -> strict_jpeg.JPEGLibrary:
     """On the library that PyTurboJPEG finds, else on the bundled one; RuntimeError or OSError without either."""
     path = bundled()
     try:
-        found = turbojpeg_backend.Library()
+        found = turbojpeg_backend.PyTurboJPEG()
     except (RuntimeError, OSError):
         if path is None:
             raise
         with mock.patch.object(turbojpeg, "TurboJPEG", partial(turbojpeg.TurboJPEG, str(path))):
-            found = turbojpeg_backend.Library()
+            found = turbojpeg_backend.PyTurboJPEG()
     if path is not None and str(path) in Path("/proc/self/maps").read_text():
         found.binary = path.name
     return found
 
 
-def _working() -> dict[str, strict_jpeg.Library]:
-    found: dict[str, strict_jpeg.Library] = {}
+def _working() -> dict[str, strict_jpeg.JPEGLibrary]:
+    found: dict[str, strict_jpeg.JPEGLibrary] = {}
     try:
         found["PyTurboJPEG"] = _pyturbojpeg()
     except (RuntimeError, OSError) as error:
         cause = str(error).splitlines()[0]
         ABSENT["PyTurboJPEG"] = f"{cause}, nor pylibjxl's, which needs Python 3.11; install libturbojpeg0"
-    found["simplejpeg"] = simplejpeg_backend.Library()
+    found["simplejpeg"] = simplejpeg_backend.SimpleJPEG()
     return found
 
 
@@ -68,7 +68,7 @@ class Noted:
     It stands in for the library as `libjpeg.library` gives it out.
     """
 
-    def __init__(self, library: strict_jpeg.Library, note: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, library: strict_jpeg.JPEGLibrary, note: Callable[[str, dict[str, Any]], None]) -> None:
         self.name, self.binary = library.name, library.binary
         self._library = library
         self._note = note

@@ -8,8 +8,8 @@ from packer.images.backends.strict_jpeg import is_trailing_data
 from packer.images.headers._header_record import Buffer, Header, damaged
 
 
-class Library:
-    """simplejpeg, as packer.images.backends.strict_jpeg.Library."""
+class SimpleJPEG:
+    """simplejpeg, as packer.images.backends.strict_jpeg.JPEGLibrary."""
 
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"

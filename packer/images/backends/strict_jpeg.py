@@ -25,11 +25,11 @@ _TINY = bytes.fromhex(
     "0000000000000000000000000005ffc40014100100000000000000000000000000000000ffda0008010100003f0015ffd9"
 )
 _TINY_GRAY = 76
-_MODULES = ("packer.images.backends.turbojpeg", "packer.images.backends.simplejpeg")
+_CLASSES = {"packer.images.backends.turbojpeg": "PyTurboJPEG", "packer.images.backends.simplejpeg": "SimpleJPEG"}
 _VERSION = re.compile(rb"libjpeg-turbo version (\d[\d.]*)")
 
 
-class Library(Protocol):
+class JPEGLibrary(Protocol):
     """One way to call libjpeg-turbo, shared by all threads. Raises DamagedImage where libjpeg fails or warns."""
 
     name: str  # package and version
@@ -61,7 +61,7 @@ class Library(Protocol):
 
 
 @functools.cache
-def library() -> Library:
+def library() -> JPEGLibrary:
     """The first library that decodes a test picture; raises MissingPackage where none does."""
     reasons = []
     for found in attempts():
@@ -71,11 +71,11 @@ def library() -> Library:
     raise MissingPackage(f"no JPEG library works: {'; '.join(reasons)}; pip install simplejpeg")
 
 
-def attempts() -> Iterator[Library | str]:
+def attempts() -> Iterator[JPEGLibrary | str]:
     """The libraries in order of preference; for one that does not decode here, the reason as a text."""
-    for module in _MODULES:
+    for module, name in _CLASSES.items():
         try:
-            found: Library = import_or_explain(module, "decoding JPEG").Library()
+            found: JPEGLibrary = getattr(import_or_explain(module, "decoding JPEG"), name)()
             pixels = np.zeros((8, 8, 1), np.uint8)
             found.decode(_TINY, pixels)
         except (MissingPackage, RuntimeError, OSError, AttributeError, KeyError, DamagedImage) as error:
@@ -84,7 +84,7 @@ def attempts() -> Iterator[Library | str]:
         yield found if (pixels == _TINY_GRAY).all() else f"{found.name} decodes wrong pixels"
 
 
-def describe(found: Library) -> str:
+def describe(found: JPEGLibrary) -> str:
     """Package and libjpeg-turbo version; the latter is read from the shared object that the process has mapped."""
     maps = Path("/proc/self/maps")
     paths = {line.split()[-1] for line in maps.read_text().splitlines()} if maps.exists() else set()
@@ -109,7 +109,7 @@ def decode(
 ) -> None:
     """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where this raises.
 
-    eighths, fast_dct: see Library.decode.
+    eighths, fast_dct: see JPEGLibrary.decode.
     """
     try:
         library().decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)

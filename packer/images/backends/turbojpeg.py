@@ -66,8 +66,8 @@ def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool) -> _
     return source, len(buffer), target, width, 0, height, form, turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
 
 
-class Library:
-    """PyTurboJPEG, as packer.images.backends.strict_jpeg.Library; RuntimeError or OSError where it cannot work."""
+class PyTurboJPEG:
+    """PyTurboJPEG, as packer.images.backends.strict_jpeg.JPEGLibrary; RuntimeError or OSError where it cannot work."""
 
     name = f"PyTurboJPEG {turbojpeg.__version__}"
     binary = "libturbojpeg"
