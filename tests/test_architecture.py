@@ -24,6 +24,7 @@ ROOMS = (
     "files",
     "geometry",
     "images",
+    "layouts",
     "codecs",
     "formats",
     "sources",

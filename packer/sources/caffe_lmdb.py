@@ -3,13 +3,11 @@
 Fields: key (as in the LMDB, such as `00000012_cat/a.jpg`), image and label (int64), where the records have labels.
 The order is that of the keys, as Caffe and DALI read them. Encoded pictures keep their bytes; raw ones, uint8 in planes
 of blue, green and red, or of gray, are given as RGB pixels.
-Layout of a value (caffe.proto, message Datum), field numbers:
-    1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false)
+Of the values see packer.layouts.datum.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +15,14 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.images import file_suffixes
+from packer.layouts.datum import Datum, parse
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._parse.listing import counted
-from packer.sources._records import protobuf
 from packer.sources._records.lmdb_source import LMDBSource
 from packer.sources._records.record_source import is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
-_CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 _NUMBERED = re.compile(r"[0-9]{8}_(.+)", re.DOTALL)
 _GRAY, _COLOUR = 1, 3
 
@@ -33,19 +30,6 @@ _GRAY, _COLOUR = 1, 3
 def recognise(names: Sequence[str]) -> str | None:
     """None: the content tells, see recognise_content."""
     return None
-
-
-@dataclass(frozen=True)
-class Datum:
-    """One value. data: empty where there are floats instead. label: None where there is none."""
-
-    channels: int
-    height: int
-    width: int
-    data: bytes
-    label: int | None
-    is_encoded: bool
-    has_floats: bool
 
 
 class Source(LMDBSource):
@@ -117,27 +101,6 @@ class Source(LMDBSource):
         value = values["image"]
         suffixes = (file_suffixes(value) if isinstance(value, bytes) else (".png",)) or (".bin",)
         return {"image": stem if stem.lower().endswith(suffixes) else f"{stem}{suffixes[0]}"}
-
-
-def parse(value: bytes) -> Datum:
-    """Raises BadInput for bytes that are no Datum."""
-    numbers: dict[int, int] = {}
-    data, has_floats = b"", False
-    for number, kind, content in protobuf.fields(memoryview(value)):
-        if number == _DATA and isinstance(content, memoryview) and kind == protobuf.BYTES:
-            data = bytes(content)
-        elif number == _FLOATS and kind in (protobuf.BYTES, protobuf.FIXED32):
-            has_floats = True
-        elif number in (_CHANNELS, _HEIGHT, _WIDTH, _LABEL, _ENCODED) and isinstance(content, int):
-            numbers[number] = protobuf.signed(content, 32)
-        elif number <= _ENCODED:
-            raise BadInput(f"no Datum: field {number} has wire type {kind}")
-    channels, height, width = (numbers.get(number, 0) for number in (_CHANNELS, _HEIGHT, _WIDTH))
-    is_encoded = bool(numbers.get(_ENCODED, 0))
-    if _ENCODED not in numbers and channels * height * width != len(data):
-        is_encoded = bool(file_suffixes(data))  # Caffe would fail, DALI takes it for a file
-    label = numbers.get(_LABEL)
-    return Datum(channels, height, width, data, label, is_encoded=is_encoded, has_floats=has_floats)
 
 
 def pixels(datum: Datum) -> npt.NDArray[np.uint8]:

@@ -1,7 +1,7 @@
 """Efficient-PyTorch LMDB: pickled pairs of picture and label under numbers, as folder2lmdb and its kin write them.
 
 Fields: key (the number), image (its bytes as they are) and label (int64), in the order of the numbers, which is that of
-ImageFolder when they were written. The values are read without `pickle` (packer.sources._records.pickled): nothing in
+ImageFolder when they were written. The values are read without `pickle` (packer.layouts.pickled): nothing in
 them is imported or called.
 Layout: key = the number in decimal digits; value = the pickle of (bytes, int), of [uint8 array, int], or of ([bytes],
 array of one int), the batch of one that thecml/pytorch-lmdb stores; `__keys__` and `__len__` pickled besides.
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
+from packer.layouts import pickled
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
-from packer.sources._records import pickled
 from packer.sources._records.lmdb_source import LMDBSource
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures

@@ -3,11 +3,7 @@
 Fields: key (the path that a .lst beside the file gives the record, else its number in the .idx, else in the file),
 image (its bytes as they are) and label: int64 where every label is one whole number, float32 where not, an array where
 records have several. Of InsightFace's records those that are images; label is the first of theirs, label_vector all.
-Layout (dmlc-core, include/dmlc/recordio.h; python/mxnet/recordio.py), little-endian, records at multiples of 4:
-    u32 0xced7230a, u32 part << 29 | length, the bytes, zeros up to a multiple of 4
-    part: 0 a whole record; 1 first, 2 middle, 3 last of one that was cut where it holds the magic at a multiple of 4,
-    which is left out there
-    the record: u32 flag, f32 label, u64 id, u64 id2; flag float32 labels instead, where it is not 0; the image
+Of the layout see packer.layouts.recordio_frames.
 An .idx beside the file has a line `number<TAB>offset` for each record; those that it does not name are left out.
 """
 
@@ -23,6 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
+from packer.layouts.recordio_frames import (
+    FIRST,
+    HEADER,
+    KEY,
+    LAST,
+    LENGTH,
+    MAGIC,
+    MIDDLE,
+    OLD_MAGIC,
+    WHOLE,
+    unframed,
+    unpacked,
+)
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, shown
@@ -32,12 +41,6 @@ from packer.sources._records.record_source import RecordSource
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _SUFFIX = ".rec"
-_MAGIC = 0xCED7230A
-_OLD_MAGIC = 0x3ED7230A
-_KEY = struct.pack("<I", _MAGIC)
-_WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
-_LENGTH = (1 << 29) - 1
-_HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
 _START_BYTES = 64
 _MOST_BYTES = 1 << 30  # of one record
 _EXACT_FLOAT = 1 << 24  # float32 holds every whole number up to it
@@ -95,7 +98,7 @@ class Source(RecordSource):
         for name in chosen:
             start = folder.start(name, _START_BYTES)
             named = name.lower().endswith(_SUFFIX)
-            if start.startswith(_KEY) or (named and (is_pointer(start) or _is_old(start))):
+            if start.startswith(KEY) or (named and (is_pointer(start) or _is_old(start))):
                 return f"RecordIO: {counted(len(chosen), 'file')}"
         return None
 
@@ -141,15 +144,15 @@ class Source(RecordSource):
         while at < size:
             start, head, part = at, b"", -1
             where = f"record {records} at byte {at}"
-            while part not in (_WHOLE, _LAST):
+            while part not in (WHOLE, LAST):
                 frame = file.read(at, 8)
                 if len(frame) < 8:
                     self._end(name, start, f"{where} is cut", is_cut=True)
                     return
                 magic, word = struct.unpack("<II", frame)
-                before, part, length = part, word >> 29, word & _LENGTH
-                follows = part in (_MIDDLE, _LAST)
-                if magic != _MAGIC or part > _LAST or follows != (before in (_FIRST, _MIDDLE)):
+                before, part, length = part, word >> 29, word & LENGTH
+                follows = part in (MIDDLE, LAST)
+                if magic != MAGIC or part > LAST or follows != (before in (FIRST, MIDDLE)):
                     self._end(
                         name, start, f"{where} is none: {frame.hex(' ')} where a frame should begin", is_cut=False
                     )
@@ -158,7 +161,7 @@ class Source(RecordSource):
                     self._end(name, start, f"{where} is cut: it goes on behind the end of the file", is_cut=True)
                     return
                 if len(head) < _START_BYTES:
-                    head += (_KEY if follows else b"") + file.read(at + 8, min(length, _START_BYTES))
+                    head += (KEY if follows else b"") + file.read(at + 8, min(length, _START_BYTES))
                 at += 8 + (length + 3 & ~3)
                 if at - start > _MOST_BYTES:
                     self._end(name, start, f"{where} has more than a GiB", is_cut=False)
@@ -259,63 +262,32 @@ class Source(RecordSource):
         return np.int64(first) if self._dtype == "int64" else first
 
 
-def unframed(record: bytes) -> bytes:
-    """The bytes of a record out of its frames, whose magic stands where it was cut; raises BadInput."""
-    pieces: list[bytes] = []
-    at = 0
-    while True:
-        if at + 8 > len(record):
-            raise BadInput("damaged: a frame is missing; get the file again")
-        magic, word = struct.unpack_from("<II", record, at)
-        part, length = word >> 29, word & _LENGTH
-        piece = record[at + 8 : at + 8 + length]
-        if magic != _MAGIC or len(piece) < length or (part in (_MIDDLE, _LAST)) != bool(pieces) or part > _LAST:
-            raise BadInput("damaged: no frame begins where one should; get the file again")
-        pieces += [_KEY, piece] if pieces else [piece]
-        at += 8 + (length + 3 & ~3)
-        if part in (_WHOLE, _LAST):
-            return b"".join(pieces) if len(pieces) > 1 else piece
-
-
-def unpacked(data: bytes) -> tuple[npt.NDArray[np.float32], bytes]:
-    """Labels and image of a record; raises BadInput."""
-    if len(data) < _HEADER.size:
-        raise BadInput(f"the record has {len(data)} bytes, expected a header of 24 and an image")
-    flag, label, _, _ = _HEADER.unpack_from(data)
-    end = _HEADER.size + 4 * flag
-    if end > len(data):
-        raise BadInput(f"the record has {len(data)} bytes, its {flag} labels would take {end}")
-    if not flag:
-        return np.frombuffer(data, "<f4", 1, 4).astype(np.float32), data[_HEADER.size :]
-    return np.frombuffer(data, "<f4", flag, _HEADER.size).astype(np.float32), data[end:]
-
-
 def _is_old(start: bytes) -> bool:
-    return start.startswith(struct.pack("<I", _OLD_MAGIC))
+    return start.startswith(struct.pack("<I", OLD_MAGIC))
 
 
 def _faces(head: bytes) -> int | None:
     """Of InsightFace's first record, which is labels alone, the number behind that of the last image; else None."""
-    if len(head) < _HEADER.size + 4 or len(head) >= _START_BYTES:
+    if len(head) < HEADER.size + 4 or len(head) >= _START_BYTES:
         return None
-    flag = _HEADER.unpack_from(head)[0]
-    if len(head) != _HEADER.size + 4 * flag:
+    flag = HEADER.unpack_from(head)[0]
+    if len(head) != HEADER.size + 4 * flag:
         return None
-    (first,) = struct.unpack_from("<f", head, _HEADER.size)
+    (first,) = struct.unpack_from("<f", head, HEADER.size)
     return int(first) if math.isfinite(first) and first >= 1 and first == int(first) else None
 
 
 def _note_label(head: bytes, seen: _LabelsSeen) -> None:
     """Take the labels that a record begins with into account."""
-    if len(head) < _HEADER.size:
+    if len(head) < HEADER.size:
         return  # reading it says what it lacks
-    flag, label, _, _ = _HEADER.unpack_from(head)
+    flag, label, _, _ = HEADER.unpack_from(head)
     seen.widths.add(flag)
     value = float(label)
     if flag:
-        if len(head) < _HEADER.size + 4:
+        if len(head) < HEADER.size + 4:
             return
-        (value,) = struct.unpack_from("<f", head, _HEADER.size)
+        (value,) = struct.unpack_from("<f", head, HEADER.size)
     if math.isfinite(value) and value == int(value):
         seen.largest = max(seen.largest, abs(value))
     else:

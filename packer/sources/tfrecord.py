@@ -3,15 +3,13 @@
 Fields: key (the number of the record in its file, behind the file's name where there are several), and one for each
 feature that `features` names, else for those that a few records suggest, which are shown as such an option: pictures,
 texts and bytes as they are, one number or a list of them (`image/encoded` is called image, `image/class/label` label).
-Layout of a record (tensorflow/core/lib/io/record_writer.h), little-endian:
-    u64 length, u32 masked crc32c of these 8 bytes, the Example, u32 masked crc32c of it
+Of the layout see packer.layouts.tfrecord_frames and packer.layouts.example.
 The first checksum is compared when files are listed, the second whenever a record is read. An index beside a file
 (`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is taken where it covers the file without a gap;
 otherwise the records are walked. A file that is compressed with gzip or zlib is walked unpacked.
 """
 
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -21,11 +19,11 @@ import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
+from packer.layouts import example
+from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import example
-from packer.sources._records.crc32c import masked_crc32c
 from packer.sources._records.record_fields import (
     RecordField,
     decoded,
@@ -49,8 +47,6 @@ _NAME = re.compile(
     r"\.(?:tfrecords?|tfrec|records?)(?:[-._]\d+(?:-of-\d+)?)?(?:\.(?:gz|gzip|zlib))?$|-\d{5}-of-\d{5}(?:\.gz)?$", re.I
 )
 _INDEXES = (".idx", ".tfindex", ".index")
-_HEAD = struct.Struct("<QI")
-_FRAME_BYTES = 16  # of a record, besides its data
 _MOST_BYTES = 1 << 30  # of one record
 _START_BYTES = 64
 _USUAL = {"image/encoded": "image", "image/class/label": "label", "image_raw": "image", "jpg": "image", "png": "image"}
@@ -103,11 +99,7 @@ class Source(RecordSource):
         chosen = names if len(names) == 1 else [name for name in names if _NAME.search(name)]
         for name in chosen:
             start = folder.start(name, _START_BYTES)
-            if (
-                (is_pointer(start) and _NAME.search(name))
-                or _begins(start)
-                or (is_packed(start) and _NAME.search(name))
-            ):
+            if (is_pointer(start) and _NAME.search(name)) or begins(start) or (is_packed(start) and _NAME.search(name)):
                 return f"TFRecord: {counted(len(chosen), 'file')}"
             if start:
                 return None
@@ -118,7 +110,7 @@ class Source(RecordSource):
     def _list(self, name: str, number: int, names: Sequence[str]) -> RecordFile:
         start = self.folder.start(name, _START_BYTES)
         check_no_pointer(start, self.folder.root / name)
-        packed = is_packed(start) and not _begins(start)
+        packed = is_packed(start) and not begins(start)
         on_disk, file = open_records(self.folder, name, is_packed=packed)
         for index in _index_names(name):
             if (
@@ -144,7 +136,7 @@ class Source(RecordSource):
             pairs = []
         at = 0
         for offset, length in pairs:
-            if offset != at or not _FRAME_BYTES <= length <= _MOST_BYTES:
+            if offset != at or not FRAME_BYTES <= length <= _MOST_BYTES:
                 break
             at += length
         if at != size or not pairs:
@@ -158,16 +150,16 @@ class Source(RecordSource):
     def _walk(self, file: HeaderReader, name: str, number: int, *, size: int | None) -> None:
         """Find the records of a file up to its end, or to the first bytes that are none. size: None where unknown."""
         at = records = 0
-        while head := file.read(at, _HEAD.size):
+        while head := file.read(at, HEAD.size):
             where = f"record {records} at byte {at}"
-            if len(head) < _HEAD.size:
+            if len(head) < HEAD.size:
                 self._end(name, at, f"{where} is cut", is_cut=True)
                 return
-            length, crc = _HEAD.unpack(head)
-            if masked_crc32c(head[:8]) != crc or length > _MOST_BYTES - _FRAME_BYTES:
+            length, _ = HEAD.unpack(head)
+            if not is_head(head) or length > _MOST_BYTES - FRAME_BYTES:
                 self._end(name, at, f"{where} does not begin as one: its length is damaged", is_cut=False)
                 return
-            after = at + _FRAME_BYTES + length
+            after = at + FRAME_BYTES + length
             if len(file.read(after - 4, 4)) < 4 if size is None else after > size:
                 self._end(
                     name, at, f"{where} is cut: it has {length} bytes of data, which go on behind the end", is_cut=True
@@ -236,17 +228,15 @@ class Source(RecordSource):
 
     def _data(self, index: int, record: bytes) -> bytes:
         """The Example of a frame; raises BadInput where its checksums say that it is damaged."""
-        length, crc = _HEAD.unpack_from(record)
-        if length != len(record) - _FRAME_BYTES or masked_crc32c(record[:8]) != crc:
+        if not begins(record) or HEAD.unpack_from(record)[0] != len(record) - FRAME_BYTES:
             raise BadInput(f"{self.where(index)}: no record begins there; the file changed or its index is another's")
-        data = record[_HEAD.size : -4]
-        (stored,) = struct.unpack_from("<I", record, len(record) - 4)
-        if masked_crc32c(data) != stored:
+        found, stored = checksums(record)
+        if found != stored:
             raise BadInput(
-                f"{self.where(index)}: damaged: masked crc32c {masked_crc32c(data):08x}, the file says {stored:08x}; "
+                f"{self.where(index)}: damaged: masked crc32c {found:08x}, the file says {stored:08x}; "
                 "get the file again, or --on-error skip leaves the record out"
             )
-        return data
+        return record[HEAD.size : -4]
 
     def _values(self, index: int, record: bytes) -> base.Sample:
         try:
@@ -255,13 +245,6 @@ class Source(RecordSource):
         except BadInput as error:
             where = self.where(index)
             raise BadInput(error.message if error.message.startswith(where) else f"{where}: {error.message}") from error
-
-
-def _begins(start: bytes) -> bool:
-    """Whether a file begins with a record."""
-    if len(start) < _HEAD.size:
-        return False
-    return bool(masked_crc32c(start[:8]) == _HEAD.unpack_from(start)[1])
 
 
 def _index_names(name: str) -> list[str]:

@@ -5,7 +5,7 @@ suffix: pictures are called image where a sample has one, cls label (int64); txt
 everything else its bytes. Pickled members (pkl, pth ...) are refused unless `features` names them as bytes, or leaves
 them out.
 The members of a sample follow each other; the name ends at the first dot behind the last slash. Source: webdataset
-e0953f9 (base_plus_ext, group_by_keys). Of tar see packer.sources._records.tar.
+e0953f9 (base_plus_ext, group_by_keys). Of tar see packer.layouts.tar.
 """
 
 import re
@@ -19,10 +19,10 @@ import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
+from packer.layouts import tar
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import tar
 from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
 from packer.sources._records.record_files import (
     HeaderReader,

@@ -12,10 +12,11 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
+from packer.layouts import lmdb_file
+from packer.layouts.datum import parse
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import lmdb_file
 from packer.sources._records.record_files import OpenFile
-from packer.sources.caffe_lmdb import Source, parse
+from packer.sources.caffe_lmdb import Source
 from tests.support.conversions import packed
 from tests.support.foreign_files import datum, delimited, lmdb_environment, varint
 from tests.support.source_trees import caffe_lmdb, encoded, picture, tree, write

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput
-from packer.sources._records.pickled import loads
+from packer.layouts.pickled import loads
 
 VALUES: list[Any] = [
     (b"\xff\xd8" + bytes(range(256)), 7),
@@ -187,6 +187,6 @@ def test_twenty_thousand_changed_pickles_end_in_a_value_or_an_error_and_import_n
 
 def test_the_machine_of_pickle_itself_is_not_there() -> None:
     """`pickletools` takes pickles apart; that it imports pickle does not make anyone unpickle."""
-    assert not hasattr(sys.modules["packer.sources._records.pickled"], "pickle")
+    assert not hasattr(sys.modules["packer.layouts.pickled"], "pickle")
     with pytest.raises(BadInput):
         loads(io.BytesIO(b"cos\nsystem\n.").getvalue())

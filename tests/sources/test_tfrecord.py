@@ -16,10 +16,10 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.layouts import example as examples
+from packer.layouts.crc32c import crc32c, masked_crc32c
 from packer.pack import manifest
-from packer.sources._records import example as examples
 from packer.sources._records import record_files
-from packer.sources._records.crc32c import crc32c, masked_crc32c
 from packer.sources.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child

@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from packer.sources._records.crc32c import masked_crc32c
+from packer.layouts.crc32c import masked_crc32c
 
 
 def varint(number: int) -> bytes:

@@ -6,19 +6,23 @@ keys and its first values; each says so in `layout`, so that one that is read as
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
+from packer.layouts import lmdb_file
+from packer.layouts.lmdb_file import MAGIC, MAGIC_AT
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import lmdb_file
-from packer.sources._records.record_files import OpenFile, RecordFile, check_no_pointer
+from packer.sources._records.record_files import OpenFile, RecordFile, check_no_pointer, is_pointer
 from packer.sources._records.record_source import RecordSource
 
 _LOOKED_AT = 2  # entries
 _START_BYTES = 64
 _KEYS = b"__keys__"
+_SUFFIXES = (".lmdb", ".mdb")
+_LOCKS = ("lock.mdb", "-lock")
 
 
 class LMDBSource(RecordSource):
@@ -42,12 +46,12 @@ class LMDBSource(RecordSource):
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """How many LMDBs there are, if the first one has this layout."""
-        chosen = names if len(names) == 1 else lmdb_file.environments(names)
+        chosen = names if len(names) == 1 else environments(names)
         for name in chosen:
-            if not lmdb_file.may_be_one(folder, name):
+            if not may_be_one(folder, name):
                 continue
             try:
-                found = lmdb_file.first_entries(folder, name, _LOOKED_AT)
+                found = first_entries(folder, name, _LOOKED_AT)
             except BadInput:
                 return None  # the source that the user names says so
             if found is None or (found and all(cls._fits(key, value) for key, value in found)):
@@ -57,7 +61,7 @@ class LMDBSource(RecordSource):
     def _list_all(self, root: Path, *, follow_links: bool, layout: str) -> list[RecordFile]:
         """Find every entry of every LMDB; raises InvalidRequest, BadInput."""
         names = self._open(root, follow_links=follow_links, layout=layout)
-        chosen = names if root.is_file() else lmdb_file.environments(names)
+        chosen = names if root.is_file() else environments(names)
         files, keys = [], list[bytes]()
         self._metadata: dict[tuple[int, bytes], bytes] = {}
         for number, name in enumerate(chosen):
@@ -76,12 +80,12 @@ class LMDBSource(RecordSource):
             raise self._none_found(names, "data.mdb, or a name that ends in .lmdb")
         self._raw_keys = keys
         taken = set(chosen)
-        self._others = [name for name in names if name not in taken and not lmdb_file.is_lock(name)]
+        self._others = [name for name in names if name not in taken and not is_lock(name)]
         return files
 
     def _check_layout(self, name: str) -> None:
         """Raise InvalidRequest for an LMDB of another tool, saying whose it seems to be."""
-        found = lmdb_file.first_entries(self.folder, name, _LOOKED_AT)
+        found = first_entries(self.folder, name, _LOOKED_AT)
         path = shown(str(self.folder.root / name))
         if found is None:
             raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
@@ -93,10 +97,35 @@ class LMDBSource(RecordSource):
                 )
 
 
+def environments(names: Sequence[str]) -> list[str]:
+    """Those of some files that are LMDBs by their names: data.mdb in a folder, or a file that ends in .lmdb."""
+    return [name for name in names if PurePosixPath(name).suffix.lower() in _SUFFIXES and not is_lock(name)]
+
+
+def is_lock(name: str) -> bool:
+    """Whether a file only says who has an LMDB open."""
+    return name.endswith(_LOCKS)
+
+
+def first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
+    """The first keys and values; None where the file is no LMDB. Raises BadInput for a damaged one."""
+    start = folder.start(name, MAGIC_AT + len(MAGIC))
+    if start[MAGIC_AT:] != MAGIC:
+        return None
+    file = OpenFile(folder, name)
+    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(lmdb_file.entries(file), count)]
+
+
+def may_be_one(folder: SourceRoot, name: str) -> bool:
+    """Whether a file begins as an LMDB, or as what git-lfs leaves in the place of one."""
+    start = folder.start(name, 64)
+    return start[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC or (bool(environments([name])) and is_pointer(start))
+
+
 def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
     """What to say of an LMDB whose layout no source reads; None where there is no LMDB. Raises BadInput."""
-    for name in names if len(names) == 1 else lmdb_file.environments(names):
-        found = lmdb_file.first_entries(folder, name, 1)
+    for name in names if len(names) == 1 else environments(names):
+        found = first_entries(folder, name, 1)
         if found:
             ((key, value),) = found
             guess = _guess(folder, name, key, value)

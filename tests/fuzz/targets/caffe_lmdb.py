@@ -7,10 +7,11 @@ from pathlib import Path
 
 from packer.errors import PackerError
 from packer.formats.lmdb import BTree
+from packer.layouts import lmdb_file
+from packer.layouts.datum import parse
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import lmdb_file
 from packer.sources._records.record_files import OpenFile
-from packer.sources.caffe_lmdb import Source, parse, pixels
+from packer.sources.caffe_lmdb import Source, pixels
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._records.pickled import loads
+from packer.layouts.pickled import loads
 from packer.sources.efficient_lmdb import pair
 from tests.fuzz.target import Disagreement
 

@@ -4,7 +4,8 @@ import struct
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources.recordio import Source, unframed
+from packer.layouts.recordio_frames import unframed
+from packer.sources.recordio import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources._records import tar
+from packer.layouts import tar
 from packer.sources.webdataset import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement

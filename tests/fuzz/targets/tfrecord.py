@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.errors import BadInput, PackerError
-from packer.sources._records import example, protobuf
+from packer.layouts import example, protobuf
 from packer.sources.tfrecord import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement

@@ -1,4 +1,4 @@
-"""LMDB file: the entries of another tool's LMDB in the order of their keys, each by the place of its value in the file.
+"""LMDB file: the entries of an LMDB in the order of their keys, each by the place of its value in the file.
 
 The tree is walked once, page by page, and nothing that a page says is believed; the layout is that of
 packer.formats.lmdb, which looks up single values in mapped parts of packer's own. Here nothing is mapped, so that a
@@ -6,15 +6,12 @@ file that is cut meanwhile is an error and no signal, and the library is not use
 lock, and opens no file twice in a process.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from packer.errors import BadInput
-from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_files import OpenFile, is_pointer
 
 MAGIC = b"\xde\xc0\xef\xbe\x01\0\0\0"  # with the data version, 16 bytes into a meta page
 MAGIC_AT = 16
@@ -27,8 +24,6 @@ _PAGE_BYTES = frozenset(1 << power for power in range(9, 17))
 _MOST_KEY_BYTES = 511
 _MOST_DEPTH = 32
 _NO_ROOT = (1 << 64) - 1
-_SUFFIXES = (".lmdb", ".mdb")
-_DATA, _LOCKS = "data.mdb", ("lock.mdb", "-lock")
 
 _page = Struct("<QHHH").unpack_from  # number, pad, flags, end of the node pointers
 _overflow = Struct("<QHHI").unpack_from  # number, pad, flags, how many pages
@@ -46,32 +41,16 @@ class Entry(NamedTuple):
     size: int
 
 
-def environments(names: Sequence[str]) -> list[str]:
-    """Those of some files that are LMDBs by their names: data.mdb in a folder, or a file that ends in .lmdb."""
-    return [name for name in names if PurePosixPath(name).suffix.lower() in _SUFFIXES and not is_lock(name)]
+class FileByOffset(Protocol):
+    """A file that is read by offset: fewer bytes at its end; raises BadInput."""
+
+    path: Path
+    size: int
+
+    def read(self, offset: int, size: int) -> bytes: ...
 
 
-def is_lock(name: str) -> bool:
-    """Whether a file only says who has an LMDB open."""
-    return name.endswith(_LOCKS)
-
-
-def first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
-    """The first keys and values; None where the file is no LMDB. Raises BadInput for a damaged one."""
-    start = folder.start(name, MAGIC_AT + len(MAGIC))
-    if start[MAGIC_AT:] != MAGIC:
-        return None
-    file = OpenFile(folder, name)
-    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(entries(file), count)]
-
-
-def may_be_one(folder: SourceRoot, name: str) -> bool:
-    """Whether a file begins as an LMDB, or as what git-lfs leaves in the place of one."""
-    start = folder.start(name, 64)
-    return start[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC or (bool(environments([name])) and is_pointer(start))
-
-
-def entries(file: OpenFile) -> Iterator[Entry]:
+def entries(file: FileByOffset) -> Iterator[Entry]:
     """Every entry of the main database; raises BadInput where a page is not what it should be."""
     walk = _TreeWalk(file)
     yield from walk.entries()
@@ -80,7 +59,7 @@ def entries(file: OpenFile) -> Iterator[Entry]:
 class _TreeWalk:
     """One walk through the tree."""
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: FileByOffset) -> None:
         self._file = file
         first = self._meta(0)
         second = self._meta(first[0])

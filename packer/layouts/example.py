@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources._records import protobuf
+from packer.layouts import protobuf
 
 Numbers = npt.NDArray[np.float32] | npt.NDArray[np.int64]
 Values = list[bytes] | Numbers

@@ -1,4 +1,6 @@
-"""protobuf: the fields of one encoded message, without a schema compiler; unknown fields are the caller's to skip.
+"""protobuf: the fields of one encoded message, read and written without a schema compiler.
+
+Unknown fields are the caller's to skip.
 
 Wire format: a tag, varint `number << 3 | type`, then a varint (type 0), 8 bytes (1), a length and as many bytes (2), or
 4 bytes (5). Source: protobuf.dev/programming-guides/encoding. Groups (3, 4) are in no message that is read here.
@@ -70,3 +72,32 @@ def packed_varints(content: memoryview) -> npt.NDArray[np.int64]:
     places = (np.arange(len(data)) - np.repeat(starts, ends - starts + 1)).astype(np.uint64)
     parts = (data & 127).astype(np.uint64) << (places * np.uint64(7))
     return np.add.reduceat(parts, starts).astype(np.int64)
+
+
+# ---- writing
+
+
+def number(value: int) -> bytes:
+    """A varint; a negative number in two's complement of 64 bits, as int32 and int64 fields have it."""
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def integer(field: int, value: int) -> bytes:
+    """A field that is a varint."""
+    return number(field << 3 | VARINT) + number(value)
+
+
+def head(field: int, size: int) -> bytes:
+    """What stands before the bytes of a field that has so many: text, bytes or a message."""
+    return number(field << 3 | BYTES) + number(size)
+
+
+def delimited(field: int, content: bytes) -> bytes:
+    """A field of text, bytes or a message."""
+    return head(field, len(content)) + content

@@ -1,0 +1,60 @@
+"""Datum: Caffe's message of a picture and its label, the value under each key of a Caffe LMDB.
+
+Layout (caffe.proto, message Datum), field numbers:
+    1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false)
+"""
+
+from dataclasses import dataclass
+
+from packer.errors import BadInput
+from packer.images import file_suffixes
+from packer.layouts import protobuf
+
+_CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
+
+
+@dataclass(frozen=True)
+class Datum:
+    """One value. data: empty where there are floats instead. label: None where there is none."""
+
+    channels: int
+    height: int
+    width: int
+    data: bytes
+    label: int | None
+    is_encoded: bool
+    has_floats: bool
+
+
+def parse(value: bytes) -> Datum:
+    """Raises BadInput for bytes that are no Datum."""
+    numbers: dict[int, int] = {}
+    data, has_floats = b"", False
+    for number, kind, content in protobuf.fields(memoryview(value)):
+        if number == _DATA and isinstance(content, memoryview) and kind == protobuf.BYTES:
+            data = bytes(content)
+        elif number == _FLOATS and kind in (protobuf.BYTES, protobuf.FIXED32):
+            has_floats = True
+        elif number in (_CHANNELS, _HEIGHT, _WIDTH, _LABEL, _ENCODED) and isinstance(content, int):
+            numbers[number] = protobuf.signed(content, 32)
+        elif number <= _ENCODED:
+            raise BadInput(f"no Datum: field {number} has wire type {kind}")
+    channels, height, width = (numbers.get(number, 0) for number in (_CHANNELS, _HEIGHT, _WIDTH))
+    is_encoded = bool(numbers.get(_ENCODED, 0))
+    if _ENCODED not in numbers and channels * height * width != len(data):
+        is_encoded = bool(file_suffixes(data))  # Caffe would fail, DALI takes it for a file
+    label = numbers.get(_LABEL)
+    return Datum(channels, height, width, data, label, is_encoded=is_encoded, has_floats=has_floats)
+
+
+def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
+    """A value around a picture file, as protobuf itself writes it, and where the file's bytes begin in it.
+
+    label: an int32. size: channels, height and width of the picture; None leaves them out, as Caffe does for files
+    that it does not decode. label and encoded are written always: without them DALI leaves its label unset, and Caffe
+    takes the bytes for pixels.
+    """
+    sizes = zip((_CHANNELS, _HEIGHT, _WIDTH), size or (), strict=False)
+    before = b"".join(protobuf.integer(number, value) for number, value in sizes) + protobuf.head(_DATA, len(data))
+    after = protobuf.integer(_LABEL, label) + protobuf.integer(_ENCODED, 1)
+    return before + data + after, len(before)

@@ -1,0 +1,90 @@
+"""RecordIO frames: what stands around each record of a .rec file, and im2rec's header of a picture's record.
+
+Layout (dmlc-core, include/dmlc/recordio.h; python/mxnet/recordio.py), little-endian, records at multiples of 4:
+    u32 0xced7230a, u32 part << 29 | length, the bytes, zeros up to a multiple of 4
+    part: 0 a whole record; 1 first, 2 middle, 3 last of one that was cut where it holds the magic at a multiple of 4,
+    which is left out there
+    the record: u32 flag, f32 label, u64 id, u64 id2; flag float32 labels instead, where it is not 0; the image
+A line of the index is `number<TAB>offset`, one of the list `number<TAB>label ...<TAB>path`.
+"""
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+
+MAGIC = 0xCED7230A
+OLD_MAGIC = 0x3ED7230A
+KEY = struct.pack("<I", MAGIC)
+WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
+LENGTH = (1 << 29) - 1
+HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
+MOST_BYTES = LENGTH  # of one record, header included
+
+
+def unframed(record: bytes) -> bytes:
+    """The bytes of a record out of its frames, whose magic stands where it was cut; raises BadInput."""
+    pieces: list[bytes] = []
+    at = 0
+    while True:
+        if at + 8 > len(record):
+            raise BadInput("damaged: a frame is missing; get the file again")
+        magic, word = struct.unpack_from("<II", record, at)
+        part, length = word >> 29, word & LENGTH
+        piece = record[at + 8 : at + 8 + length]
+        if magic != MAGIC or len(piece) < length or (part in (MIDDLE, LAST)) != bool(pieces) or part > LAST:
+            raise BadInput("damaged: no frame begins where one should; get the file again")
+        pieces += [KEY, piece] if pieces else [piece]
+        at += 8 + (length + 3 & ~3)
+        if part in (WHOLE, LAST):
+            return b"".join(pieces) if len(pieces) > 1 else piece
+
+
+def unpacked(data: bytes) -> tuple[npt.NDArray[np.float32], bytes]:
+    """Labels and image of a record; raises BadInput."""
+    if len(data) < HEADER.size:
+        raise BadInput(f"the record has {len(data)} bytes, expected a header of 24 and an image")
+    flag, label, _, _ = HEADER.unpack_from(data)
+    end = HEADER.size + 4 * flag
+    if end > len(data):
+        raise BadInput(f"the record has {len(data)} bytes, its {flag} labels would take {end}")
+    if not flag:
+        return np.frombuffer(data, "<f4", 1, 4).astype(np.float32), data[HEADER.size :]
+    return np.frombuffer(data, "<f4", flag, HEADER.size).astype(np.float32), data[end:]
+
+
+# ---- writing
+
+
+def frames(data: bytes) -> bytes:
+    """A record in its frames, byte for byte as dmlc-core writes it; raises ValueError for more than MOST_BYTES."""
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a record of {len(data)} bytes, RecordIO holds at most {MOST_BYTES}")
+    out, start = bytearray(), 0
+    cuts = magic_places(data)
+    for cut in cuts:
+        out += struct.pack("<II", MAGIC, (MIDDLE if start else FIRST) << 29 | cut - start) + data[start:cut]
+        start = cut + len(KEY)
+    out += struct.pack("<II", MAGIC, (LAST if cuts else WHOLE) << 29 | len(data) - start) + data[start:]
+    return bytes(out) + bytes(-len(data) % 4)
+
+
+def magic_places(data: bytes) -> list[int]:
+    """Where a record is cut: at each magic that stands at a multiple of 4."""
+    cuts, end, at = [], len(data) & ~3, data.find(KEY)
+    while 0 <= at < end:
+        if at % 4 == 0:
+            cuts.append(at)
+        at = data.find(KEY, at + (4 if at % 4 == 0 else 1))
+    return cuts
+
+
+def image_header(labels: float | Sequence[float], number: int) -> bytes:
+    """What stands before the picture of a record: one label, or some. number: its id in the index."""
+    if isinstance(labels, (int, float)):
+        return HEADER.pack(0, labels, number, 0)
+    vector = np.asarray(labels, "<f4")
+    return HEADER.pack(len(vector), 0, number, 0) + vector.tobytes()
