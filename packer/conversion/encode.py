@@ -98,6 +98,11 @@ class SampleEncoder(Encoder):
         super().__init__(plan)
         self._source = plan.source
         self._full = plan.options.validate == "full"
+        self._may_have_holes = {
+            field.name
+            for field in plan.source.schema
+            if field.kind == "depth" and field.invalid is None and plan.source.invalid_option(field.name, "0")
+        }
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
@@ -211,10 +216,11 @@ class SampleEncoder(Encoder):
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
 
     def _depth(self, field: Field, value: bytes, header: Header, picture: _Picture) -> Any:
-        """The pixels of a depth beside the sample, looked at for holes; None where nothing is to be looked for."""
-        if field.kind != "depth" or field.name not in self._source.sidecars or field.invalid is not None:
+        """The pixels of a depth whose holes the user may name, looked at for some; None where nothing is looked for."""
+        if field.name not in self._may_have_holes:
             return None
         if not self._full:
+            picture.findings.append(suspect_labels.of_unread_depth(field.name))
             return None
         depth = images.decode(value, "depth", header=header)
         picture.findings.extend(suspect_labels.of_depth(field.name, depth))

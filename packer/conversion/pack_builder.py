@@ -287,8 +287,7 @@ class PackBuilder:
         total: Counter[str] = Counter()
         for done in self.journal.finished.values():
             total.update(done.findings)
-        asked = self.plan.options.source.get("sidecars", ())
-        return suspect_labels.notes(total, {str(text).partition("=")[0]: str(text) for text in asked})
+        return suspect_labels.notes(total, self.plan.source.invalid_option)
 
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.extras.left

@@ -3,18 +3,18 @@
 A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from packer.files.terminal_output import shell_word
 from packer.images import Header, loses_alpha
 from packer.schema import Buffer
 from packer.sources._parse.listing import counted, shown
 
 _ONE_BIT, _MASKS, _ALPHA = "one-bit", "masks", "alpha"
 _BOXED, _SHARES, _OUTSIDE = "boxed", "shares", "outside"
+_UNREAD = "unread-depth"
 _HOLES, _OTHER_SIZE = "holes", "other-size"
 _HOLE_SHARE = 0.01  # of a float depth's pixels that are 0: fewer may be measured, such as the least of a scaled one
 _TOLERANCE_PX = 1.0  # boxes are rounded
@@ -42,6 +42,11 @@ def of_depth(name: str, depth: Any) -> Iterator[str]:
                 yield f"{_HOLES}{value}:{name}"
 
 
+def of_unread_depth(name: str) -> str:
+    """A depth, of which nobody said what a missing pixel is, whose pixels were not looked at."""
+    return f"{_UNREAD}:{name}"
+
+
 def of_size(name: str) -> Iterator[str]:
     """A picture of the shape of the sample's first, in another size."""
     yield f"{_OTHER_SIZE}:{name}"
@@ -58,8 +63,8 @@ def of_boxes(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
         yield f"{_OUTSIDE}:{name}"
 
 
-def notes(counts: Mapping[str, int], sidecars: Mapping[str, str]) -> list[str]:
-    """A line for each finding that is worth one. sidecars: name -> what was typed for it, NAME=SUFFIX:KIND."""
+def notes(counts: Mapping[str, int], invalid_option: Callable[[str, str], str | None]) -> list[str]:
+    """A line for each finding that is worth one. invalid_option: what to type for a field's value, as of a source."""
     lines = []
     for finding, count in sorted(counts.items()):
         what, _, field = finding.partition(":")
@@ -74,10 +79,17 @@ def notes(counts: Mapping[str, int], sidecars: Mapping[str, str]) -> list[str]:
             )
         elif what.startswith(_HOLES):
             value = what.removeprefix(_HOLES)
-            typed = shell_word(f"{sidecars[field]}:{value}") if field in sidecars else f"NAME=SUFFIX:depth:{value}"
+            typed = invalid_option(field, value)
+            say = f"; where {value} is no measurement, say {typed}" if typed else ""
             lines.append(
                 f"{name}: {counted(count, 'sample')} with pixels of {value} beside others: geometries and --resize mix "
-                f"them in as a distance; where {value} is no measurement, say --sidecar {typed}"
+                f"them in as a distance{say}"
+            )
+        elif what == _UNREAD:
+            typed = invalid_option(field, "0")
+            lines.append(
+                f"{name}: not looked at for holes (--validate header); geometries and --resize mix a value for missing "
+                f"pixels in as a distance, unless it is named, such as 0 by {typed}"
             )
         elif what == _OTHER_SIZE:
             lines.append(

@@ -138,6 +138,10 @@ class Source(ABC):
         """What lies in the source where a pack's field `files` names `path` for a field, to compare with; BadInput."""
         return self.read(path)
 
+    def invalid_option(self, name: str, value: str) -> str | None:
+        """What to type so that this value of a depth field is no measurement; None where nothing can be typed."""
+        return None
+
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """As `recognise` of the module, by the first bytes of the files; for those that hold records."""

@@ -97,7 +97,7 @@ class Source(base.Source):
             for name in listing.names
             if not name.endswith(ignored) and not any(pattern.matches(name) for pattern in patterns)
         ]
-        listing = _without_folders(listing, {pattern.top for pattern in patterns} - {None})
+        listing = _without_folders(listing, _companion_folders(listing, patterns))
         images = [name for name in names if _is_image(name)]
         rest = [name for name in names if not _is_image(name)]
         unread = unread_formats.unread_pictures(self.folder, rest)
@@ -280,7 +280,18 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(map(shown, names[:_SHOWN_CLASSES])) + more
 
 
-def _without_folders(listing: Listing, tops: Container[str | None]) -> Listing:
+def _companion_folders(listing: Listing, patterns: Sequence[Pattern]) -> set[str]:
+    """The folders directly in the root that only hold files of sidecars: what a pattern names, and `cat_mask`."""
+    beside = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
+    is_beside: dict[str, bool] = {}
+    for name in listing.names if beside else ():
+        top, slash, _ = name.partition("/")
+        if slash:
+            is_beside[top] = is_beside.get(top, True) and any(pattern.matches(name) for pattern in beside)
+    return {pattern.top for pattern in beside if pattern.top} | {top for top, is_one in is_beside.items() if is_one}
+
+
+def _without_folders(listing: Listing, tops: Container[str]) -> Listing:
     """The listing without the folders below these directly in the root: the files there belong to a sidecar."""
     return replace(listing, folders=[name for name in listing.folders if name.partition("/")[0] not in tops])
 

@@ -274,7 +274,7 @@ def _with_kind(field: RecordField, values: Sequence[Any], looked: int) -> Record
     first = values[0]
     if isinstance(first, list):
         kind = field.kind or kind_of_bytes([data for value in values for data in value[:1]])
-        return RecordField(field.name, field.entries, kind)
+        return replace(field, kind=kind)
     dtypes = {value.dtype.name for value in values}
     is_one = len(values) == looked and all(len(value) == 1 for value in values)
     kind = field.kind or ("number" if is_one else "numbers")

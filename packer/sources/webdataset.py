@@ -12,6 +12,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,7 @@ def _with_kind(field: RecordField, values: Sequence[bytes]) -> RecordField:
         kind = found if found == "depth" else kind or "bytes"
     if kind == "numbers":
         raise InvalidRequest(f"option features: {field.shown()}: a member of a tar holds one number, or is json")
-    return RecordField(field.name, field.entries, kind, "int64" if kind == "number" else None)
+    return replace(field, kind=kind, dtype="int64" if kind == "number" else None)
 
 
 def _number(data: bytes) -> np.int64:

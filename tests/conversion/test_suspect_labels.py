@@ -12,6 +12,7 @@ import packer
 from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, Interrupted, InvalidRequest
 from packer.system.progress_counter import Progress
+from tests.support import foreign_files
 from tests.support.command_line import run
 from tests.support.source_trees import mask, picture, write
 
@@ -176,6 +177,39 @@ def test_depth_without_holes_is_not_told(
         Image.fromarray(depth).save(root / f"{n}_d.tif")
     made = packer.convert(root, tmp_path / "a.pack", sidecars={"d": "_d.tif:depth"})
     assert not any(note.startswith("d: ") for note in made.notes)
+
+
+def test_what_was_not_looked_at_for_holes_is_told(tmp_path: Path) -> None:
+    root = _depth_tree(tmp_path / "in", 0, "uint16")
+    made = packer.convert(root, tmp_path / "a.pack", sidecars={"d": "_d.tif:depth"}, validate="header")
+    (note,) = (note for note in made.notes if note.startswith("d: "))
+    assert note.startswith("d: not looked at for holes (--validate header)")
+    assert note.endswith("such as 0 by --sidecar d=_d.tif:depth:0")
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "webdataset"])
+def test_holes_of_a_depth_in_records_are_told_with_the_features_to_type(tmp_path: Path, kind: str) -> None:
+    tree = _depth_tree(tmp_path / "files", 0, "uint16")
+    pairs = [((tree / f"{n}.jpg").read_bytes(), (tree / f"{n}_d.tif").read_bytes()) for n in range(3)]
+    if kind == "tfrecord":
+        records = [
+            foreign_files.example({"i": foreign_files.bytes_list(image), "d": foreign_files.bytes_list(depth)})
+            for image, depth in pairs
+        ]
+        data = {"a.tfrecord": foreign_files.tfrecord(records)}
+    else:
+        members = {f"{n}.{end}": data for n, pair in enumerate(pairs) for end, data in zip("id", pair, strict=True)}
+        data = {"a.tar": foreign_files.tar_archive(members)}
+    root = write(tmp_path / "in", data)
+    made = packer.convert(root, tmp_path / "a.pack", features=["image=i:image", "d=d:depth"])
+    (note,) = (note for note in made.notes if note.startswith("d: "))
+    assert note.endswith("where 0 is no measurement, say --features image=i:image,d=d:depth:0")
+    features = note.rpartition(" ")[2].split(",")
+    named = packer.convert(root, tmp_path / "a.pack", features=features, overwrite=True)
+    assert not any(note.startswith("d: ") for note in named.notes)
+    with packer.open(tmp_path / "a.pack", output="numpy", geometry=packer.geometry.Resize((33, 51))) as dataset:
+        assert dataset.schema["d"].invalid == 0
+        assert set(np.unique(dataset[0]["d"])) == {0, 1000}
 
 
 def test_a_value_that_the_files_cannot_have_is_refused(tmp_path: Path) -> None:

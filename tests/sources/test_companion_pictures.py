@@ -42,6 +42,9 @@ SETS: dict[str, tuple[str, ...]] = {
     "A and B": ("=A/{n}.jpg", "mask=B/{n}.png"),
     "super resolution": ("=hr/{n}.png", "lr=lr/{n}.png:image"),
     "super resolution in splits": ("={s}/hr/{n}.png", "lr={s}/lr/{n}.png:image"),
+    "DIV2K": ("=DIV2K_train_HR/000{n}.png", "lr=DIV2K_train_LR_bicubic/X2/000{n}x2.png:image"),
+    "DIV2K in splits": ("=DIV2K_{s}_HR/000{n}.png", "lr=DIV2K_{s}_LR_bicubic/X2/000{n}x2.png:image"),
+    "Flickr2K": ("=Flickr2K_HR/000{n}.png", "lr=Flickr2K_LR_bicubic/X4/000{n}x4.png:image"),
     "a folder per sample": ("={n}/image.jpg", "mask={n}/mask.png"),
     "Carvana": ("=train/{n}.jpg", "mask=train_masks/{n}_mask.png"),
     "CamVid": ("={s}/{n}.png", "mask={s}annot/{n}.png"),
@@ -83,6 +86,7 @@ SETS: dict[str, tuple[str, ...]] = {
         "manual=training/1st_manual/2{n}_manual1.png",
     ),
     "pairs in classes": ("={c}/{n}.jpg", "mask={c}/{n}_mask.png"),
+    "masks in folders named after classes": ("={c}/{n}.jpg", "mask={c}_mask/{n}.png"),
     "pairs in splits of classes": ("={s}/{c}/{n}.jpg", "mask={s}/{c}/{n}_mask.png"),
 }
 

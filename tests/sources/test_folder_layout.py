@@ -324,7 +324,7 @@ def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, .
 
 
 def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, "DIV2K_train_HR/1.png", "DIV2K_train_LR_bicubic/X2/1x2.png")
+    root = tree(tmp_path, "set_train_big/1.png", "set_train_small/X2/1x2.png")
     with pytest.raises(InvalidRequest, match="named as splits, not as classes: .*; say --layout split, "):
         Source(root)
 

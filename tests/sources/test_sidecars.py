@@ -97,6 +97,17 @@ def test_the_files_of_a_grasp_set_are_extended(tmp_path: Path) -> None:
     assert source.stem(0) == inner.stem(0)
 
 
+def test_a_sample_whose_name_lacks_what_is_replaced_is_named(tmp_path: Path) -> None:
+    names = ["training/1_training.png", "training/1_manual.png", "test/1_test.png"]
+    root = write(tmp_path, {name: picture(seed) for seed, name in enumerate(names)})
+    sidecar = Sidecar.parse("m={folder}/{stem:training=manual}.png:mask")
+    said = "1 sample of 2 lack a sidecar file: a file of test/1_test.png, where 'training' is not found; get them"
+    with pytest.raises(BadInput, match=said):
+        add_sidecars(
+            folder.Source(root, classes="none", ignore_suffixes=["{folder}/{stem:training=manual}.png"]), [sidecar]
+        )
+
+
 def test_a_missing_partner_is_an_error_naming_all(root: Path) -> None:
     (root / "x/a_d.tiff").unlink()
     (root / "x/b.c.txt").unlink()

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
 from packer.schema import Field
 from packer.sources import base
@@ -124,6 +125,12 @@ class Sidecar:
             return stem + self.suffix
         return self.pattern.path(_relative(source.files(row)[0], source.root), stem.rpartition("/")[2])
 
+    def expected(self, source: base.Source, row: int) -> str:
+        """What a message says of a file that is not there: its path, or which text the sample's path lacks."""
+        stem = _relative(source.stem(row), source.root).rpartition("/")[2]
+        unmet = self.pattern.unmet(_relative(source.files(row)[0], source.root), stem) if self.pattern else None
+        return self.path(source, row) if unmet is None else f"a file of {source.key(row)}, where {unmet!r} is not found"
+
 
 def add_sidecars(
     source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error", decode_with: str = "none"
@@ -145,10 +152,10 @@ def add_sidecars(
     lacking: dict[int, str] = {}
     absent_of: Counter[str] = Counter()
     for row in range(len(source)):
-        absent = [(sidecar, path) for sidecar in sidecars if (path := sidecar.path(source, row)) not in there]
+        absent = [sidecar for sidecar in sidecars if sidecar.path(source, row) not in there]
         if absent:
-            lacking[row] = ", ".join(path for _, path in absent)
-            absent_of.update(sidecar.name for sidecar, _ in absent)
+            lacking[row] = ", ".join(sidecar.expected(source, row) for sidecar in absent)
+            absent_of.update(sidecar.name for sidecar in absent)
     for sidecar in sidecars:
         if len(source) and absent_of[sidecar.name] == len(source):
             raise InvalidRequest(f"{shown(str(source.root))}: {_matches_nothing(source, sidecar, there)}")
@@ -228,7 +235,7 @@ def _matches_nothing(source: base.Source, sidecar: Sidecar, there: Iterable[str]
     like = f"files like these are there: {listed(offered[:_SIMILAR])}" if offered else "no file is named like it"
     return (
         f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
-        f"such a file, for {shown(source.key(0))} expected {shown(expected)}; {like}"
+        f"such a file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; {like}"
     )
 
 
@@ -284,6 +291,10 @@ class _Files(AddedFields):
             if sidecar.name == name:
                 return self._value(source, row, sidecar)
         return super().value(source, row, name)
+
+    def invalid_option(self, name: str, value: str) -> str | None:
+        typed = (f"{sidecar.name}={sidecar.suffix}:depth:{value}" for sidecar in self._sidecars if sidecar.name == name)
+        return next((f"--sidecar {shell_word(text)}" for text in typed), None)
 
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
         return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)

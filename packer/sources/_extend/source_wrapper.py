@@ -31,6 +31,10 @@ class AddedFields(ABC):
         """The files that `values` reads."""
         return ()
 
+    def invalid_option(self, name: str, value: str) -> str | None:
+        """As of a source, for the added fields."""
+        return None
+
 
 class DerivedSource(base.Source):
     """The chosen rows of another source, in its order, with the fields of an addition."""
@@ -97,6 +101,9 @@ class DerivedSource(base.Source):
 
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))
+
+    def invalid_option(self, name: str, value: str) -> str | None:
+        return self._addition.invalid_option(name, value) or self._source.invalid_option(name, value)
 
     def tables(self) -> tuple[Path, ...]:
         return self._source.tables()

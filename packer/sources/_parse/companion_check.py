@@ -56,6 +56,7 @@ _USUAL_PAIRS = (
     ("clear", "hazy"),
     ("fgr", "pha"),
 )
+_USUAL_OTHERS = frozenset(other for _, other in _USUAL_PAIRS) - {"y"}
 _MOST_FOLDERS = 6  # of the same names, or names in a folder per sample
 _NEARLY_ALL = 0.9
 _LEAST_TOLD = 6  # pictures of the same names, or of one ending, that a note tells
@@ -67,6 +68,7 @@ _LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 _OWN_NAMES = ("key", "image", "label", "split", "files")  # of the fields of a folder's samples
 _DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
+_SCALE = re.compile(r"(?<=.)[_\-]?x[0-9]+$")  # behind the names of pictures in low resolution
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _SEPARATOR = re.compile(r"[_\-. ]")
 _FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
@@ -455,7 +457,40 @@ def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
         for main, other in _USUAL_PAIRS:
             if named.keys() == {main, other}:
                 return [Pair(there[named[main]], there[named[other]], named[other]) for there in both]
-    return []
+    return _by_usual_words(pictures)
+
+
+def _by_usual_words(pictures: Sequence[str]) -> list[Pair]:
+    """`DIV2K_train_HR/1.png` and `DIV2K_train_LR_bicubic/X2/1x2.png`: a word of a usual pair in names of folders."""
+    tops = {top: frozenset(token.lower() for token in _tokens(top)) for top in _top_folders(pictures)}
+    found = []
+    for main, other in _USUAL_PAIRS:
+        if len(main) == 1:  # x and y say too little among other words
+            continue
+        others = {rest - {other}: top for top, rest in tops.items() if other in rest}
+        partners = {
+            top: partner
+            for top, rest in tops.items()
+            if main in rest
+            for words_of, partner in others.items()
+            if rest - {main} <= words_of
+        }
+        stems = {(top, PurePosixPath(name).stem): name for name in pictures if (top := _top(name)) in partners}
+        mains_of = {partner: top for top, partner in partners.items()}
+        for name in pictures:
+            stem = _SCALE.sub("", PurePosixPath(name).stem)
+            paired_with = stems.get((mains_of.get(_top(name), ""), stem))
+            if paired_with is not None:
+                found.append(Pair(paired_with, name, other))
+    return found
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0] if "/" in name else ""
+
+
+def _top_folders(pictures: Iterable[str]) -> list[str]:
+    return sorted({_top(name) for name in pictures} - {""})
 
 
 # ---- what the pictures show
@@ -597,7 +632,8 @@ def _layout(pairs: Sequence[Pair]) -> str:
     tops = Counter(name.partition("/")[0] for name in mains if "/" in name)
     if not tops:
         return ""
-    if len(tops) > 1 and all(split_rank(name) is not None for name in tops):
+    shared = set.intersection(*(set(words(name)) for name in tops)) if len(tops) > 1 else set()
+    if len(tops) > 1 and all({split_rank(name), split_rank(name, shared)} != {None} for name in tops):
         beside = all(name.count("/") > 1 for name in mains) and not any(_is_elsewhere(pair) for pair in pairs)
         return "--layout split/class" if beside else "--layout split"
     if len(tops) == 1 or max(tops.values()) == 1 or not all(map(_is_in_class, pairs)):
@@ -606,9 +642,12 @@ def _layout(pairs: Sequence[Pair]) -> str:
 
 
 def _is_in_class(pair: Pair) -> bool:
-    """Whether both lie in one folder that may be a class: `cat/1.jpg`, or `cat/images/1.jpg`, and its mask."""
-    in_one = pair.main.count("/") > 1 and pair.main.partition("/")[0] == pair.companion.partition("/")[0]
-    return in_one or not _is_elsewhere(pair)
+    """Whether the picture's folder may be a class: `cat/1.jpg`, or `cat/images/1.jpg`, with its mask in the same one
+    or in one that is named after it, `cat_mask/1.png`."""
+    top, other = pair.main.partition("/")[0], pair.companion.partition("/")[0]
+    in_one = pair.main.count("/") > 1 and top == other
+    is_named_after = not is_role(top) and tuple(_tokens(top)) == _without_roles(other, [])
+    return in_one or is_named_after or not _is_elsewhere(pair)
 
 
 def _is_elsewhere(pair: Pair) -> bool:
@@ -630,7 +669,8 @@ def _sidecars(folder: SourceRoot, pairs: Sequence[Pair], seen: Sequence[Pair]) -
         kinds = {text: kind for text, kind in kinds.items() if kind != "bytes" or not text.startswith("../")}
     for text, kind in kinds.items():
         is_sole = kind not in ("image", "bytes") and len(kinds) == 1
-        name = kind if is_sole else _field_name(_last_word(text) or fits[text][0].word)
+        word = fits[text][0].word
+        name = kind if is_sole else _field_name(word if word in _USUAL_OTHERS else _last_word(text) or word)
         if name in _OWN_NAMES:
             name = kind
         taken.append(name)
@@ -718,34 +758,37 @@ def _folder_patterns(main: str, other: str) -> Iterator[str]:
         yield f"{{folder}}{other.removeprefix(main)}/"
     if len(parts) > 1 and others[-1] == parts[-1]:
         yield f"{'/'.join(others[:-1])}/{{parent}}/"
-    if len(parts) == len(others):
-        differing = [(old, new) for old, new in zip(parts, others, strict=True) if old != new]
-        if len(differing) == 1:
+    if len(parts) <= len(others):
+        below = "".join(f"{name}/" for name in others[len(parts) :])
+        differing = [(old, new) for old, new in zip(parts, others, strict=False) if old != new]
+        if main and len(differing) == 1:
             old, new = differing[0]
             if inner := _inner_difference(old, new):
-                yield f"{{folder:{inner[0]}={inner[1]}}}/"
-            yield f"{{folder:{old}={new}}}/"
+                yield f"{{folder:{inner[0]}={inner[1]}}}/{below}"
+            yield f"{{folder:{old}={new}}}/{below}"
 
 
 def _inner_difference(old: str, new: str) -> tuple[str, str] | None:
-    """What tells `train_images` from `train_masks`: images, masks; None where it is all or cannot be replaced."""
+    """What tells `train_images` from `train_masks`: images, masks; None where it is all, or nothing on one side."""
     pieces, others = _PIECE.findall(old), _PIECE.findall(new)
-    if len(pieces) != len(others) or len(pieces) < 2:
-        return None
-    different = [(one, other) for one, other in zip(pieces, others, strict=True) if one != other]
-    return different[0] if len(different) == 1 else None
+    first, last = _shared_ends(pieces, others)
+    before, after = "".join(pieces[first : len(pieces) - last]), "".join(others[first : len(others) - last])
+    return (before, after) if before and after and first + last else None
+
+
+def _shared_ends(pieces: Sequence[str], others: Sequence[str]) -> tuple[int, int]:
+    """How many of the first, and of the last that are left, are equal."""
+    most = min(len(pieces), len(others))
+    first = next((at for at in range(most) if pieces[at] != others[at]), most)
+    last = next((at for at in range(most - first) if pieces[-1 - at] != others[-1 - at]), most - first)
+    return first, last
 
 
 def _stem_patterns(stem: str, other: str) -> Iterator[str]:
     for match in re.finditer(f"(?={re.escape(stem)})", other):  # 0 in 0000 is at four places
         yield f"{other[: match.start()]}{{stem}}{other[match.start() + len(stem) :]}"
     pieces, others = _PIECE.findall(stem), _PIECE.findall(other)
-    first = 0
-    while first < min(len(pieces), len(others)) and pieces[first] == others[first]:
-        first += 1
-    last = 0
-    while last < min(len(pieces), len(others)) - first and pieces[-1 - last] == others[-1 - last]:
-        last += 1
+    first, last = _shared_ends(pieces, others)
     old, new = "".join(pieces[first : len(pieces) - last]), "".join(others[first : len(others) - last])
     if all(map(is_role, _tokens(other))):  # image.jpg and mask.png in a folder per sample
         yield other

@@ -114,11 +114,15 @@ class Pattern:
 
     def path(self, main: str, stem: str) -> str:
         """The file of a sample. main: relative path of its main file. stem: of its name."""
-        folder, _, name = main.rpartition("/")
-        values = {"stem": stem, "name": name, "folder": folder, "parent": folder.rpartition("/")[2]}
-        values["top"] = folder.partition("/")[0]
+        values = _values(main, stem)
         path = "".join(piece if isinstance(piece, str) else piece.value(values) for piece in self._pieces)
         return "/".join(part for part in path.split("/") if part)
+
+    def unmet(self, main: str, stem: str) -> str | None:
+        """The first text that the pattern replaces and this sample does not have; None where it has all."""
+        values = _values(main, stem)
+        pieces = (piece for piece in self._pieces if isinstance(piece, _Placeholder))
+        return next((piece.old for piece in pieces if piece.old not in values[piece.name]), None)
 
     def matches(self, name: str) -> bool:
         """Whether a file in the source's folder may be one of the pattern's."""
@@ -143,6 +147,13 @@ class Pattern:
                 takes_separator = piece.may_be_empty and isinstance(after, str) and after.startswith("/")
                 text += f"(?:{piece.expression}/)?" if takes_separator else piece.expression
         return re.compile(text, re.DOTALL)
+
+
+def _values(main: str, stem: str) -> dict[str, str]:
+    """What stands in the place of each placeholder."""
+    folder, _, name = main.rpartition("/")
+    parent, top = folder.rpartition("/")[2], folder.partition("/")[0]
+    return {"stem": stem, "name": name, "folder": folder, "parent": parent, "top": top}
 
 
 def stored_path(path: str) -> str:

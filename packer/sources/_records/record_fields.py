@@ -17,6 +17,7 @@ from packer.images import sniff
 from packer.schema import KEY, MOST_PIXELS, Field
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
@@ -24,34 +25,41 @@ _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 class RecordField:
     """name: of the field. entries: what a record may call it. kind: one of KINDS; None where the records tell.
 
-    dtype: of numbers, once it is known.
+    dtype: of numbers, once it is known. invalid: of a depth, the value of a pixel without a measurement.
     """
 
     name: str
     entries: tuple[str, ...]
     kind: str | None = None
     dtype: str | None = None
+    invalid: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> "RecordField":
         """From what the user types; raises InvalidRequest."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
+        invalid = None
+        if colon and entry.endswith(":depth") and _NUMBER.fullmatch(kind):
+            invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
         if not colon or kind not in KINDS:
             entry, kind = rest, ""
         entries = tuple(entry.split(";"))
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
-                f"image=image/encoded; kinds are {', '.join(KINDS)}"
+                f"image=image/encoded, or depth=FEATURE:depth:0, where 0 is no measurement; kinds are "
+                f"{', '.join(KINDS)}"
             )
         if name in _TAKEN:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
-        return cls(name, entries, kind or None)
+        return cls(name, entries, kind or None, invalid=invalid)
 
     def shown(self) -> str:
         """As the user would type it."""
-        return f"{self.name}={';'.join(self.entries)}" + (f":{self.kind}" if self.kind else "")
+        kind = f":{self.kind}" if self.kind else ""
+        invalid = f":{self.invalid:g}" if self.invalid is not None else ""
+        return f"{self.name}={';'.join(self.entries)}{kind}{invalid}"
 
     @property
     def field(self) -> Field:
@@ -61,7 +69,7 @@ class RecordField:
         if self.kind == "numbers":
             return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=(None,))
         codec = self.kind if self.kind in ("text", "json") else "encoded"
-        return Field(self.name, self.kind or "bytes", codec)
+        return Field(self.name, self.kind or "bytes", codec, invalid=self.invalid)
 
     def with_dtype(self, dtype: str) -> "RecordField":
         """The same for numbers of that type."""

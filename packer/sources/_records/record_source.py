@@ -24,6 +24,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -31,12 +32,14 @@ import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
 from packer.files.safe_paths import components
+from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.record_fields import RecordField
 from packer.sources._records.record_files import RecordFile, RecordFiles
 
 FILES = Field("files", "json", "json", hidden=True)
@@ -55,6 +58,7 @@ class RecordSource(base.Source):
 
     _folder: SourceRoot
     _files: RecordFiles
+    _fields: Sequence[RecordField] = ()  # where the user may say which entry is which field
 
     # ---- while it is made
 
@@ -90,6 +94,12 @@ class RecordSource(base.Source):
             self.notes.append(f"{shown(name)}: {reason}; what is before it is taken")
         else:
             self.unread.append((key, reason))
+
+    def invalid_option(self, name: str, value: str) -> str | None:
+        if not any(field.name == name for field in self._fields):
+            return None
+        fields = [replace(field, invalid=float(value)) if field.name == name else field for field in self._fields]
+        return f"--features {shell_word(','.join(field.shown() for field in fields))}"
 
     def _take(self, files: Sequence[RecordFile]) -> None:
         """The files that the records lie in, from here on to be read; raises BadInput, InvalidRequest."""
