@@ -48,8 +48,9 @@ class Terminals:
     """Runs commands of packer, each in a process of its own."""
 
     def __init__(self) -> None:
+        plain = {**os.environ, "PYTHON_COLORS": "0"}  # from 3.13 on Python colours its own tracebacks
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd(), env=plain
         )
 
     def run(self, words: Sequence[object], *, piped: bool = False, python: bool = False) -> tuple[int, bytes, bytes]:
