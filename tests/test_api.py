@@ -21,7 +21,7 @@ from packer.grasp import dataset as grasp_dataset
 from packer.grasp import targets
 from packer.images import decode
 from packer.pack import reader, verification
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 from tests.support import source_trees
 from tests.support.command_line import called
 from tests.support.conversions import digest

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Subset
 import packer
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 from packer.grasp import Fold
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 
 
 def show(now: Progress) -> None:

@@ -16,7 +16,7 @@ import click
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 
 _PLAIN_SECONDS = 5.0
 

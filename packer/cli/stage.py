@@ -8,7 +8,7 @@ import click
 
 from packer.cli._shared_options import Group, ProgressBar, examples, parse_size, print_json, size_text
 from packer.files.terminal_output import echo, hand_over
-from packer.system.progress_counter import ProgressCounter
+from packer.system.progress_callback import ProgressCounter
 
 PLACE = (Group.READ_IT_FASTER, 0)
 

@@ -10,7 +10,7 @@ from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
-from packer.system.progress_counter import ProgressCounter
+from packer.system.progress_callback import ProgressCounter
 
 PLACE = (Group.LOOK_AT_IT, 2)
 

@@ -48,11 +48,11 @@ def command(pack: Path, *, output: Path, **wanted: Any) -> None:
     chosen = SheetRequest(**{names.get(name, name): value for name, value in wanted.items()})
     sheet = make_sheet(pack, chosen, threads=usable_cores())
     if output.suffix.lower() == ".png":
-        from packer.inspect.contact_sheet.png_image import draw_png  # as above
+        from packer.inspect.contact_sheet.png_sheet import draw_png  # as above
 
         data = draw_png(sheet)
     else:
-        from packer.inspect.contact_sheet.html_page import draw_html  # as above
+        from packer.inspect.contact_sheet.html_sheet import draw_html  # as above
 
         data = draw_html(sheet)
     save(output, data)

@@ -29,20 +29,20 @@ from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, esti
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
-from packer.files.checked_io import failing, free_bytes
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import folded
+from packer.files.storage_errors import failing, free_bytes
 from packer.files.terminal_output import shell_word
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
-from packer.pack.folder_check import check_replaceable
 from packer.pack.manifest import INDEX, Manifest
+from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Schema
 from packer.sources._parse.listing import counted
 from packer.sources.base import Source
+from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
-from packer.system.progress_counter import ProgressCallback, ProgressCounter
-from packer.system.switch_arguments import check_switches
+from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _SOURCE_OPTIONS = (
     "depth_from",
@@ -128,7 +128,7 @@ def convert(
     {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. threads: None for
     all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
-    unfinished work of an earlier run away. progress: called with a packer.system.progress_counter.Progress before the
+    unfinished work of an earlier run away. progress: called with a packer.system.progress_callback.Progress before the
     first sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on
     the source before the first sample is read; the summary's notes are the same lines.
     All other arguments are options of `packer convert`, in docs/commands.md.

@@ -14,7 +14,7 @@ import numpy as np
 
 from packer import codecs, images
 from packer.codecs.base import Codec
-from packer.conversion import suspect_labels
+from packer.conversion import suspect_values
 from packer.conversion.plan import HOW_TO_FRAME, MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
@@ -29,7 +29,7 @@ _LOSSY = "jpeg:95"
 @dataclass(frozen=True)
 class Encoded:
     """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
-    incomplete says what its files lack; findings is what is counted over all samples, see suspect_labels.py."""
+    incomplete says what its files lack; findings is what is counted over all samples, see suspect_values.py."""
 
     key: bytes
     record: Mapping[str, bytes]
@@ -153,7 +153,7 @@ class SampleEncoder(Encoder):
         """Boxes in px of the picture as stored."""
         is_turned = picture.orientation >= _FIRST_TRANSPOSED and self._is_upright(field, picture)
         height, width = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
-        picture.findings.extend(suspect_labels.of_boxes(field.name, boxes, height, width))
+        picture.findings.extend(suspect_values.of_boxes(field.name, boxes, height, width))
         if not self._is_upright(field, picture):
             return boxes
         turned = upright(picture.orientation, picture.height, picture.width)
@@ -179,7 +179,7 @@ class SampleEncoder(Encoder):
                 "stretch over it"
             )
         elif (height, width) != here:
-            picture.findings.extend(suspect_labels.of_size(field.name))
+            picture.findings.extend(suspect_values.of_size(field.name))
 
     def _look(self, value: bytes) -> Header:
         return images.sniff(value, self._plan.options.pixel_limit)
@@ -199,7 +199,7 @@ class SampleEncoder(Encoder):
         header = picture.header if field.name == self._main and picture.header else self._look(value)
         self._look_at_sidecar(field, header.height, header.width, picture)
         if field.kind == "mask":
-            picture.findings.extend(suspect_labels.of_mask(field.name, value, header))
+            picture.findings.extend(suspect_values.of_mask(field.name, value, header))
         if field.kind == "depth":
             _check_invalid(field, header)
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
@@ -220,10 +220,10 @@ class SampleEncoder(Encoder):
         if field.name not in self._may_have_holes:
             return None
         if not self._full:
-            picture.findings.append(suspect_labels.of_unread_depth(field.name))
+            picture.findings.append(suspect_values.of_unread_depth(field.name))
             return None
         depth = images.decode(value, "depth", header=header)
-        picture.findings.extend(suspect_labels.of_depth(field.name, depth))
+        picture.findings.extend(suspect_values.of_depth(field.name, depth))
         return depth
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:

@@ -25,8 +25,8 @@ from packer.files.digest import part_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder
 from packer.formats._columns import SPOOL_NAME
 from packer.pack import manifest as manifests
-from packer.pack.folder_check import PACK_NAMES
 from packer.pack.manifest import Part
+from packer.pack.unlisted_files import PACK_NAMES
 
 PACK, PIECES, _JOURNAL = "pack", "pieces", "journal"
 NAMES = {
@@ -40,7 +40,7 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_labels.py."""
+    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_values.py."""
 
     part: Part
     bytes_in: int

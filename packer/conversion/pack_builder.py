@@ -11,20 +11,21 @@ from functools import cached_property
 from pathlib import Path
 
 from packer import __version__, formats
-from packer.conversion import suspect_labels
+from packer.conversion import suspect_values
 from packer.conversion.encode import Encoded, Encoder, Failure, SampleEncoder
 from packer.conversion.journal import PACK, FinishedPart, Journal
 from packer.conversion.plan import Plan, probe_indices
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
-from packer.files.checked_io import failing, free_bytes, free_files, sync_part
 from packer.files.digest import part_bytes, part_sha256
+from packer.files.durable_writes import sync_part
+from packer.files.storage_errors import failing, free_bytes, free_files
 from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import write_extras
-from packer.pack.folder_check import check_replaceable, check_whole
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
+from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.schema import PIXEL_KINDS
 from packer.system.parallel import ordered_map
 
@@ -287,7 +288,7 @@ class PackBuilder:
         total: Counter[str] = Counter()
         for done in self.journal.finished.values():
             total.update(done.findings)
-        return suspect_labels.notes(total, self.plan.source.invalid_option)
+        return suspect_values.notes(total, self.plan.source.invalid_option)
 
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.extras.left

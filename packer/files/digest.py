@@ -1,4 +1,4 @@
-"""Digest: size and sha256 of a part, which is one file, or a folder of files.
+"""Digest: size and sha256 of a file, and of a part, which is one file or a folder of files.
 
 A folder's size is that of all files in it. Its sha256 is that of one record for everything in it: files of a folder
 before the folders in it, each sorted by the bytes of its name; with the path relative to the part:
@@ -17,10 +17,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from packer.errors import CorruptPack
-from packer.files.checked_io import failing, file_sha256
-from packer.files.safe_paths import open_beneath
+from packer.files.safe_paths import open_beneath, open_file
+from packer.files.storage_errors import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def file_bytes(path: Path) -> int:
+    """The size of a file of a pack; raises CorruptPack, StorageError."""
+    with open_file(path) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file of a pack, in hex; raises CorruptPack, StorageError."""
+    digest = hashlib.sha256()
+    with open_file(path) as file, failing(path, "read"):
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def part_bytes(path: Path) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import PackerError, PackExists, UnsafePath
-from packer.files.checked_io import failing
+from packer.files.storage_errors import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

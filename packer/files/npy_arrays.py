@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import CorruptPack
-from packer.files.checked_io import failing, open_file
+from packer.files.safe_paths import open_file
+from packer.files.storage_errors import failing
 from packer.schema import DTYPES, Buffer
 
 MAGIC = b"\x93NUMPY"

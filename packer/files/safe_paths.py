@@ -17,10 +17,14 @@ import errno
 import os
 import platform
 import re
+import stat
 import sys
 import unicodedata
+from pathlib import Path
+from typing import BinaryIO
 
-from packer.errors import InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest
+from packer.files.storage_errors import failing
 
 MOST_NAME_BYTES = 255  # NAME_MAX of Linux file systems
 MOST_PATH_BYTES = 4000  # below PATH_MAX, so that people can open what was written
@@ -136,3 +140,23 @@ def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
     finally:
         if descriptor != folder:
             os.close(descriptor)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file of a pack, open for reading. Never follows a link and never waits, as opening a FIFO would.
+
+    Raises CorruptPack where there is no such file or something else, StorageError where it cannot be read.
+    """
+    with failing(path, "open"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CorruptPack(f"{path}: missing; copy the pack again") from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise CorruptPack(f"{path}: expected a file, found a link; copy the pack with cp -rL") from error
+            raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise CorruptPack(f"{path}: expected a file, found a folder or a device; copy the pack again")

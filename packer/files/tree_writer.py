@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from packer.files.checked_io import failing
 from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
 from packer.schema import Buffer
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packer.errors import InvalidRequest, Locked, StorageError, UnsafePath
-from packer.files.checked_io import failing
 from packer.files.folder_handle import FolderHandle, open_real_folder
+from packer.files.storage_errors import failing
 
 MODE = 0o700
 ANYTHING = ".*"

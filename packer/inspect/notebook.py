@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packer.errors import printable
-from packer.files.checked_io import failing
-from packer.inspect.contact_sheet.png_image import draw_png
+from packer.files.storage_errors import failing
+from packer.inspect.contact_sheet.png_sheet import draw_png
 from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet
 
 _WIDTH_PX = 480

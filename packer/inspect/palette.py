@@ -1,4 +1,5 @@
-"""Palette: the eight colours that colour-blind people tell apart (Okabe-Ito), and what each is for on contact sheets.
+"""Palette: the eight colours that colour-blind people tell apart (Okabe-Ito), what each is for on contact sheets, and
+the colours of depth.
 
 RGB, 0-255. Plots take the eight too.
 
@@ -6,8 +7,14 @@ M. Okabe, K. Ito, "Color Universal Design", 2008.
 """
 
 import colorsys
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 Colour = tuple[int, int, int]
+Pixels = npt.NDArray[np.uint8]
 
 BLACK: Colour = (0, 0, 0)
 ORANGE: Colour = (230, 159, 0)
@@ -55,3 +62,13 @@ def class_colour(value: int) -> Colour:
         return _CLASSES[value - 1]
     red, green, blue = colorsys.hsv_to_rgb(value * 0.6180339887498949 % 1.0, 0.62 + 0.18 * (value % 2), 0.88)
     return round(255 * red), round(255 * green), round(255 * blue)
+
+
+@functools.cache
+def viridis() -> Pixels:
+    """The 256 colours, uint8 (256, 3), RGB."""
+    import cv2  # plots take colours of here without it
+
+    ramp: Any = np.arange(256, dtype=np.uint8)[:, None]
+    colours = cv2.applyColorMap(ramp, cv2.COLORMAP_VIRIDIS)
+    return np.array(colours[:, 0, ::-1], np.uint8, order="C")

@@ -26,8 +26,8 @@ import torch
 
 from packer.errors import InvalidRequest
 from packer.loading.nested_tensors import mapped, tensors
+from packer.system.boolean_arguments import check_switches
 from packer.system.buffer_pool import PooledBuffer
-from packer.system.switch_arguments import check_switches
 
 MeanStd = tuple[Sequence[float], Sequence[float]]
 

@@ -21,7 +21,7 @@ import torch
 
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
-from packer.system.switch_arguments import check_switches
+from packer.system.boolean_arguments import check_switches
 
 Indices = npt.NDArray[np.int64]
 

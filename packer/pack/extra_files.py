@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest
-from packer.files.checked_io import make_folder, sync
+from packer.files.durable_writes import make_folder, sync
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import components
 from packer.pack.index import write_array
@@ -164,7 +164,7 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
 
 
 def _state(source: Source, path: str) -> os.stat_result | None:
-    """What the system says of a file, None for one that cannot go along; raises LeadsOut."""
+    """What the system says of a file, None for one that cannot go along; raises LinkLeadsOut."""
     try:
         components(path)
         status = source.folder.status(path)

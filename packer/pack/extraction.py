@@ -16,17 +16,17 @@ import numpy as np
 from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackExists
-from packer.files.checked_io import failing
 from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import Collisions, components
+from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.schema import Buffer, StoredForm
-from packer.system.progress_counter import ProgressCallback, ProgressCounter
-from packer.system.switch_arguments import check_switches
+from packer.system.boolean_arguments import check_switches
+from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # of values that are no file of their own
 _SHOWN = 20
@@ -78,7 +78,7 @@ def extract(
     """Write the files that a pack was made of into the new folder `target`, which appears complete or not at all.
 
     only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
-    progress: called with a packer.system.progress_counter.Progress after each sample; its bytes are those written.
+    progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
     Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, UnknownKey
-from packer.files.checked_io import failing, make_folder, sync, write_file
+from packer.files.durable_writes import make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
+from packer.files.storage_errors import failing
 from packer.pack.manifest import INDEX, IndexFile, Manifest
 from packer.schema import Field, Schema
 

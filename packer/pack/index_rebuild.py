@@ -12,15 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
-from packer.files.checked_io import file_bytes, file_sha256
-from packer.files.digest import part_sha256
+from packer.files.digest import file_bytes, file_sha256, part_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.folder_check import check_holes
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
+from packer.pack.sparse_holes import check_holes
 from packer.schema import KEY
 
 NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder

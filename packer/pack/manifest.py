@@ -30,7 +30,8 @@ from typing import Any, TypeVar
 
 from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files.checked_io import failing, open_file
+from packer.files.safe_paths import open_file
+from packer.files.storage_errors import failing
 from packer.schema import Schema
 
 NAME = "packer.json"

@@ -20,11 +20,11 @@ from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
 from packer.pack import manifest, part_readers
-from packer.pack.folder_check import check_holes
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
 from packer.pack.part_readers import PartOpener
+from packer.pack.sparse_holes import check_holes
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine

@@ -22,19 +22,19 @@ from typing import Literal, get_args
 from packer import codecs
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
-from packer.files.checked_io import file_bytes, file_sha256
-from packer.files.digest import part_bytes, part_sha256
+from packer.files.digest import file_bytes, file_sha256, part_bytes, part_sha256
 from packer.files.safe_paths import components
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
 from packer.pack import part_readers
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.folder_check import check_holes, foreign_files, foreign_in_part
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
 from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
+from packer.pack.sparse_holes import check_holes
+from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)

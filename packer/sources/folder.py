@@ -22,8 +22,8 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse import companion_check as paired
 from packer.sources._parse import folder_layout, unread_formats
+from packer.sources._parse import undeclared_sidecars as paired
 from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown
 from packer.sources._parse.sidecar_pattern import Pattern
 

@@ -24,6 +24,14 @@ from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums,
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.random_access_files import (
+    HeaderReader,
+    RecordFile,
+    check_no_pointer,
+    is_packed,
+    is_pointer,
+    open_records,
+)
 from packer.sources._records.record_fields import (
     RecordField,
     decoded,
@@ -31,14 +39,6 @@ from packer.sources._records.record_fields import (
     kind_of_bytes,
     number_of,
     parse_fields,
-)
-from packer.sources._records.record_files import (
-    HeaderReader,
-    RecordFile,
-    check_no_pointer,
-    is_packed,
-    is_pointer,
-    open_records,
 )
 from packer.sources._records.record_source import RecordSource
 

@@ -24,8 +24,7 @@ from packer.layouts import tar
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
-from packer.sources._records.record_files import (
+from packer.sources._records.random_access_files import (
     HeaderReader,
     RecordFile,
     check_no_pointer,
@@ -33,6 +32,7 @@ from packer.sources._records.record_files import (
     is_pointer,
     open_records,
 )
+from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
 from packer.sources._records.record_source import RecordSource, is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures

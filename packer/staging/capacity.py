@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import StorageError
-from packer.files.checked_io import failing, free_files
+from packer.files.storage_errors import failing, free_files
 from packer.system.machine_limits import Limit, Machine
 
 _INODE_BYTES = 1024  # memory of the kernel for one file of a tmpfs, measured: 100,000 empty ones took 98 MB

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 from packer.errors import CorruptPack, Locked, StorageError, UnsafePath, printable
-from packer.files.checked_io import failing
 from packer.files.digest import part_bytes
 from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
-from packer.pack.folder_check import PACK_NAMES
 from packer.pack.manifest import EXTRAS, INDEX, Manifest
 from packer.pack.part_readers import PartOpener
 from packer.pack.reader import Pack
+from packer.pack.unlisted_files import PACK_NAMES
 from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine
 

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
-from packer.files.checked_io import failing, open_file, sync_part
 from packer.files.digest import FolderDigest, entries, opened_folder
+from packer.files.durable_writes import sync_part
 from packer.files.folder_handle import FolderHandle
-from packer.files.safe_paths import open_beneath
+from packer.files.safe_paths import open_beneath, open_file
+from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
-from packer.pack.folder_check import check_holes
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.part_readers import check_part
+from packer.pack.sparse_holes import check_holes
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies, parts_of
@@ -102,7 +103,7 @@ _MOST_THREADS = 4  # they share one memory, or one disk
 
 @dataclass(frozen=True)
 class StageOptions:
-    """What is wanted: numbers of the parts (None for all), what stays free (None for room.DEFAULT), and where."""
+    """What is wanted: numbers of the parts (None for all), what stays free (None for capacity.DEFAULT), and where."""
 
     to: str = "auto"
     parts: tuple[int, ...] | None = None

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packer.errors import InvalidRequest, Locked, UnsafePath
-from packer.files.checked_io import failing
 from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, WorkFolder, check_marker, work_folder
 from packer.system.machine_limits import Machine
 

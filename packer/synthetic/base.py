@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import InvalidRequest, PackExists, StorageError
-from packer.files.checked_io import failing
+from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.system.parallel import ordered_map
 

@@ -16,7 +16,7 @@ from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
 from packer.tools import cold_files
 from packer.tools.cold_files import WARM_SHARE
-from packer.tools.repeated_runs import table
+from packer.tools.output import table
 from packer.tools.runner_process import Answer, RunnerProcess
 from packer.tools.workload import STOCK, LoaderSetting, Subject, pictures, samples_in
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.files.checked_io import failing, sync_file_system
+from packer.files.durable_writes import sync_file_system
+from packer.files.storage_errors import failing
 from packer.system.page_cache import drop_pages, resident_bytes
 
 WARM_SHARE = 0.05  # of the bytes left in memory, beyond which files are not cold

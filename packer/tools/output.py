@@ -1,4 +1,4 @@
-"""Output: figures as JSON and CSV, into files and to standard output, for other programs."""
+"""Output: a tool's figures as a table for the terminal, and as JSON and CSV for other programs."""
 
 import csv
 import io
@@ -40,6 +40,17 @@ class Figures:
     def _table(self) -> list[str]:
         """RFC 4180 with Unix line ends, one header line; a line may hold line breaks, quoted: those of a name."""
         return [_row(row) for row in (self.csv_head, *self.csv_rows)]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table for the terminal: the first column to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        first, *rest = row
+        cells = [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _row(values: Sequence[Any]) -> str:

@@ -33,7 +33,7 @@ from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
 from packer.tools import cold_files
-from packer.tools.repeated_runs import table
+from packer.tools.output import table
 from packer.tools.workload import subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")

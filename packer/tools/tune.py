@@ -23,7 +23,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from packer.errors import InvalidRequest
 from packer.tools import cold_files
-from packer.tools.repeated_runs import table
+from packer.tools.output import table
 from packer.tools.runner_process import Answer, RunnerProcess
 from packer.tools.workload import OURS, STOCK, LoaderSetting, Subject, evenly, load_function
 

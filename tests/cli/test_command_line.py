@@ -22,7 +22,7 @@ from packer.cli._shared_options import ProgressBar, parse_size, size_text
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.pack import manifest
-from packer.system.progress_counter import ProgressCounter
+from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
 from tests.support.source_trees import photos, picture, write

@@ -11,7 +11,7 @@ import pytest
 from packer import formats
 from packer.cli import _shared_options
 from packer.pack.verification import problems
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.fault_injection import Ended, Run

@@ -25,7 +25,7 @@ from packer.cli import _shared_options
 from packer.errors import Interrupted
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 from tests.support import built_packs
 from tests.support.command_runs import SCENES, load_everything
 from tests.support.conversions import packed

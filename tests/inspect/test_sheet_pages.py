@@ -12,9 +12,9 @@ import pytest
 from packer.errors import InvalidRequest, UnknownKey, printable
 from packer.files.terminal_output import shortened
 from packer.inspect import palette
-from packer.inspect.contact_sheet import png_image
-from packer.inspect.contact_sheet.html_page import draw_html
-from packer.inspect.contact_sheet.png_image import GAP_PX, MARGIN_PX, ascii_text, draw_png, fitted, lines_of
+from packer.inspect.contact_sheet import png_sheet
+from packer.inspect.contact_sheet.html_sheet import draw_html
+from packer.inspect.contact_sheet.png_sheet import GAP_PX, MARGIN_PX, ascii_text, draw_png, fitted, lines_of
 from packer.inspect.contact_sheet.sheet import choose
 from packer.pack.reader import Pack
 from packer.schema import Field
@@ -104,7 +104,7 @@ def test_no_text_is_cut_and_none_runs_into_its_neighbour(tmp_path: Path) -> None
 
 def test_title_legend_range_and_captions_are_written(grasping: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    monkeypatch.setattr(png_image, "put", lambda canvas, text, *place, **how: written.append(text.strip()))
+    monkeypatch.setattr(png_sheet, "put", lambda canvas, text, *place, **how: written.append(text.strip()))
     draw_png(sheet_of(grasping, count=1, width=240))
     assert written == [
         "grasping.pack: 1 of 4 samples, format lmdb",
@@ -138,7 +138,7 @@ def test_swatches_of_the_legend_have_the_colours_of_the_sides(grasping: Path) ->
 
 
 def test_a_sheet_too_large_for_a_picture_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(png_image, "_MOST_PIXELS", 100_000)
+    monkeypatch.setattr(png_sheet, "_MOST_PIXELS", 100_000)
     pack = displayed(tmp_path / "pack", [IMAGE], [{"image": plain(8, 8)}])
     with pytest.raises(InvalidRequest, match="too large for a PNG; show fewer samples with -n, or use .html"):
         draw_png(sheet_of(pack, width=1000))

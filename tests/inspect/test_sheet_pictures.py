@@ -8,8 +8,9 @@ import pytest
 
 from packer.errors import InvalidRequest
 from packer.inspect import palette
-from packer.inspect.contact_sheet.picture import Scale, coloured, fit, hatch, placing, scale_of, viridis
+from packer.inspect.contact_sheet.picture import Scale, coloured, fit, hatch, placing, scale_of
 from packer.inspect.contact_sheet.tile import range_texts, share_text
+from packer.inspect.palette import viridis
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRAY, IMAGE, LABEL, MASK, NOTE, displayed, plain, sheet_of
 from tests.support.conversions import packed

@@ -17,7 +17,7 @@ from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files import checked_io
+from packer.files import digest as digests
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.pack.source_comparison import Comparison, Subset, psnr_db
@@ -265,7 +265,7 @@ def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: st
 def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = checked_io.open_file
+    real = digests.open_file
 
     def fail(path: Path) -> object:
         if path.name == "part-00000.lmdb":
@@ -273,7 +273,7 @@ def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
         return real(path)
 
     flip_blob(folder, 8)
-    monkeypatch.setattr(checked_io, "open_file", fail)
+    monkeypatch.setattr(digests, "open_file", fail)
     lines = list(problems(folder))
     assert matches(lines, [r"part-00000\.lmdb: cannot read", r"part-00002\.lmdb: damaged part", r"sample 8"]), lines
 

@@ -19,7 +19,7 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts import example as examples
 from packer.layouts.crc32c import crc32c, masked_crc32c
 from packer.pack import manifest
-from packer.sources._records import record_files
+from packer.sources._records import random_access_files
 from packer.sources.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child
@@ -278,7 +278,7 @@ def test_a_record_of_more_than_a_gibibyte_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", ["gzip", "zlib", "two members"])
 def test_compressed_files_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str) -> None:
-    monkeypatch.setattr(record_files, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5000)
     data = tfrecord(records(12))
     pack: dict[str, Callable[[bytes], bytes]] = {
         "gzip": gzip.compress,

@@ -17,7 +17,7 @@ from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest
-from packer.sources._records import record_files
+from packer.sources._records import random_access_files
 from packer.sources.webdataset import Source
 from tests.support.foreign_files import tar_archive, tar_header, tar_member
 from tests.support.source_trees import encoded, picture, tar_shards, tree, write
@@ -276,7 +276,7 @@ def test_a_size_in_base_256_and_in_pax_is_read(tmp_path: Path) -> None:
 def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_files, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5000)
     root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
     assert sources.detect(root)[0] == "webdataset"
     assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from packer import codecs, formats
-from packer.files.checked_io import make_folder, sync, write_file
 from packer.files.digest import part_bytes, part_sha256
+from packer.files.durable_writes import make_folder, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
 from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from packer.system.machine_description import cores_text, machine, worker_counts
 from packer.system.parallel import usable_cores
-from packer.tools.repeated_runs import interleaved, percentile, ratio, spread, table
+from packer.tools.output import table
+from packer.tools.repeated_runs import interleaved, percentile, ratio, spread
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0, 100))

@@ -1,6 +1,6 @@
 """Contact sheets: the pictures of some samples with their labels drawn in, as one PNG or one HTML page.
 
-    choice -> picture, overlay -> tile -> png or html
+    sheet -> picture, shape_overlay -> tile -> png_sheet or html_sheet
 
 Colours and letters are the same in both; nothing but OpenCV and NumPy is needed.
 """

@@ -5,24 +5,20 @@ default colormap for matplotlib", SciPy 2015), so that equal steps of depth look
 percentile of the valid pixels: one wrong pixel does not take all contrast away. Pixels without depth are hatched.
 """
 
-import functools
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View, resized_crop
 from packer.geometry.warp import warp
 from packer.geometry.warp.depth import is_valid
-from packer.inspect.palette import HATCH, HATCH_PX, VOID, class_colour
+from packer.inspect.palette import HATCH, HATCH_PX, VOID, Pixels, class_colour, viridis
 
 _OPACITY = 0.3  # of a mask over an image; its outline is opaque
 _SLACK = 0.015  # of a place may be filled by stretching: no gap of one px beside pictures without one
 _TINY = 4  # what would be enlarged by so much or more
 _MOST_VALUES = 32  # a mask with more distinct values is a soft one, whose values are opacities
-
-Pixels = npt.NDArray[np.uint8]
 
 
 class Scale(NamedTuple):
@@ -73,14 +69,6 @@ def coloured(depth: npt.NDArray[Any], scale: Scale, *, invalid: float | None) ->
     levels = np.rint(np.clip(np.broadcast_to(share, depth.shape), 0, 1) * 255).astype(np.uint8)
     made[valid] = viridis()[levels[valid]]
     return made
-
-
-@functools.cache
-def viridis() -> Pixels:
-    """The 256 colours, uint8 (256, 3), RGB."""
-    ramp: Any = np.arange(256, dtype=np.uint8)[:, None]
-    colours = cv2.applyColorMap(ramp, cv2.COLORMAP_VIRIDIS)
-    return np.array(colours[:, 0, ::-1], np.uint8, order="C")
 
 
 def hatch(height: int, width: int) -> Pixels:

@@ -1,4 +1,4 @@
-"""Sheet: the chosen samples as tiles under a title and a legend; png_image and html_page give it a form."""
+"""Sheet: the chosen samples as tiles under a title and a legend; png_sheet and html_sheet give it a form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -35,20 +35,20 @@ _CHANNELS = {"red": as_hex(VERMILION), "green": as_hex(GREEN), "blue": _BLUE}
 Chart = Callable[[Any], None]  # draws into matplotlib axes
 
 
-def draw_plot(survey: StatisticsScan) -> bytes:
+def draw_plot(scan: StatisticsScan) -> bytes:
     """A PNG file with all charts; raises MissingPackage without matplotlib, InvalidRequest where nothing was
     measured.
     """
-    if not len(survey.indices):
-        raise InvalidRequest(f"{survey.result['pack']}: no sample was measured, so there is nothing to plot")
+    if not len(scan.indices):
+        raise InvalidRequest(f"{scan.result['pack']}: no sample was measured, so there is nothing to plot")
     figures = import_or_explain("matplotlib.figure", "--plot")
-    charts = _charts(survey)[:_MOST_CHARTS]
+    charts = _charts(scan)[:_MOST_CHARTS]
     across = min(_ACROSS, len(charts), 2 if len(charts) == 4 else _ACROSS)
     down = -(-len(charts) // across)
     size = (_CHART_INCHES[0] * across, _CHART_INCHES[1] * down + 0.5)
     figure = figures.Figure(figsize=size, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
-    result = survey.result
+    result = scan.result
     figure.suptitle(
         f"{_plain(Path(result['pack']).absolute().name)}: {result['measured']} of {result['samples']} samples",
         fontsize=12,
@@ -66,18 +66,18 @@ def draw_plot(survey: StatisticsScan) -> bytes:
     return file.getvalue()
 
 
-def _charts(survey: StatisticsScan) -> list[Chart]:
+def _charts(scan: StatisticsScan) -> list[Chart]:
     """What there is to draw, the most telling first."""
     charts: list[Chart] = []
-    for name, found in survey.result["fields"].items():
+    for name, found in scan.result["fields"].items():
         if found.get("hidden") or name == "key":
             continue
         values = found.get("classes") or (list(found["values"].items()) if found["kind"] == "text" else [])
         if len(values) > 1:
             charts.append(partial(_draw_balance, name=name, values=values))
-        if name in survey.collectors:
-            charts += _field_charts(survey.collectors[name])
-    return [*charts, partial(_draw_bytes, survey=survey)]
+        if name in scan.collectors:
+            charts += _field_charts(scan.collectors[name])
+    return [*charts, partial(_draw_bytes, scan=scan)]
 
 
 def _field_charts(collector: Collector) -> list[Chart]:
@@ -101,8 +101,8 @@ def _draw_balance(axes: Any, *, name: str, values: list[tuple[str, int]]) -> Non
     axes.set_xlabel("samples", fontsize=8)
 
 
-def _draw_bytes(axes: Any, *, survey: StatisticsScan) -> None:
-    totals = {name: found["bytes"]["total"] / 1e6 for name, found in survey.result["fields"].items()}
+def _draw_bytes(axes: Any, *, scan: StatisticsScan) -> None:
+    totals = {name: found["bytes"]["total"] / 1e6 for name, found in scan.result["fields"].items()}
     least = sum(totals.values()) * _LEAST_SHARE
     shown = {name: size for name, size in totals.items() if size >= least}
     shown["all other fields"] = sum(totals.values()) - sum(shown.values())

@@ -15,7 +15,7 @@ from packer.layouts import lmdb_file
 from packer.layouts.lmdb_file import MAGIC, MAGIC_AT
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_files import OpenFile, RecordFile, check_no_pointer, is_pointer
+from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer, is_pointer
 from packer.sources._records.record_source import RecordSource
 
 _LOOKED_AT = 2  # entries

@@ -39,8 +39,8 @@ from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._records.record_fields import RecordField
-from packer.sources._records.record_files import RecordFile, RecordFiles
 
 FILES = Field("files", "json", "json", hidden=True)
 LAYOUTS = ("auto", "split", "unchecked")

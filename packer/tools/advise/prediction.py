@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import StorageError
-from packer.files.checked_io import failing, free_bytes, sync
+from packer.files.durable_writes import sync
+from packer.files.storage_errors import failing, free_bytes
 from packer.sources.base import read_file
 from packer.system.page_cache import expect_random_reads
 from packer.system.parallel import ordered_map

@@ -34,7 +34,7 @@ from packer.tools.advise.prediction import (
     thrifty,
 )
 from packer.tools.advise.trial import Loss, SourceSample, TrialRunner
-from packer.tools.repeated_runs import table
+from packer.tools.output import table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
 _SHARE_OF_TRIALS = 0.8  # of the time; the rest is for starting, and for what takes longer than planned

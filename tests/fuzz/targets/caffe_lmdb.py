@@ -10,7 +10,7 @@ from packer.formats.lmdb import BTree
 from packer.layouts import lmdb_file
 from packer.layouts.datum import parse
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_files import OpenFile
+from packer.sources._records.random_access_files import OpenFile
 from packer.sources.caffe_lmdb import Source, pixels
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement

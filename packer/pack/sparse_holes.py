@@ -1,4 +1,4 @@
-"""Folder check: what lies in a pack's folder although its manifest does not list it, and files that are only holes.
+"""Sparse holes: refuses a pack whose files are only holes.
 
 Holes take no space on a disk, but time to read and hash. An archive of a few KB can hold a file of a terabyte that is
 one hole, and a manifest that names it. packer writes no holes; `cp --sparse=always`, `tar --sparse` and file systems
@@ -8,19 +8,15 @@ there: reading that takes seconds, or in proportion to it.
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
-from packer.errors import CorruptPack, InvalidRequest, PackerError
+from packer.errors import CorruptPack, PackerError
 from packer.files.digest import entries, opened_folder
 from packer.files.safe_paths import open_beneath
-from packer.pack import manifest as manifests
-from packer.pack.manifest import EXTRAS, INDEX, Manifest, Part
-from packer.pack.part_readers import PartOpener
+from packer.pack.manifest import EXTRAS, INDEX, Manifest
 
 MOST_BYTES = 1 << 30
 MOST_TIMES = 1000
@@ -103,59 +99,3 @@ def _files_in(path: Path) -> Iterator[int]:
                         os.close(descriptor)
     except (OSError, PackerError):  # a link, a device, a file that has gone
         return
-
-
-# ---- files that the manifest does not list
-
-# the names in the folder of a pack, finished or not
-PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
-
-
-def check_whole(folder: Path) -> None:
-    """Raise InvalidRequest unless `folder` is a pack and nothing else: what may be replaced, and so removed."""
-    manifest = manifests.read(folder)
-    inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
-    for path in chain(foreign_files(folder, manifest), *inside):
-        raise InvalidRequest(f"{path}: packer did not write it, so {folder} is not replaced; move it away")
-
-
-def check_replaceable(target: Path) -> None:
-    """Raise InvalidRequest unless --overwrite may replace what is there: a folder that is a pack and nothing else."""
-    if target.is_symlink():
-        raise InvalidRequest(f"{target}: is a link; give the folder itself, or another name")
-    if not os.path.lexists(target / manifests.NAME):
-        raise InvalidRequest(f"{target}: not a pack, and --overwrite replaces packs only; choose another name")
-    check_whole(target)
-
-
-def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
-    is_folder = PartOpener(manifest.format, manifest.schema).is_folder
-    parts = {part.name for part in manifest.parts}
-    known = manifest.files
-    folders = {INDEX, EXTRAS} if manifest.extras else {INDEX}
-    for top in sorted(folder.iterdir()):
-        if top.name in folders and top.is_dir():
-            yield from (path for path in sorted(top.rglob("*")) if path.relative_to(folder).as_posix() not in known)
-        elif top.name in parts and (is_folder or not top.is_dir()):
-            continue
-        else:
-            yield from (
-                path for path in (top, *sorted(top.rglob("*"))) if path.relative_to(folder).as_posix() not in known
-            )
-
-
-def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
-    """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageError."""
-    opener = PartOpener(manifest.format, manifest.schema)
-    if not opener.is_folder:
-        return
-    with opener.shared(path, part, opener.check(path, part)) as reader:
-        known = set(reader.files())
-    folders = {name.rpartition(b"/")[0] for name in known}
-    for folder in list(folders):
-        while folder := folder.rpartition(b"/")[0]:
-            folders.add(folder)
-    for name, size in entries(path):
-        if name not in (folders if size is None else known):
-            yield path / os.fsdecode(name)

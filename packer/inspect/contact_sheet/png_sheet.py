@@ -20,10 +20,10 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.inspect.contact_sheet.legend import Mark
-from packer.inspect.contact_sheet.picture import hatch, viridis
+from packer.inspect.contact_sheet.picture import hatch
 from packer.inspect.contact_sheet.sheet import Sheet
 from packer.inspect.contact_sheet.tile import Panel, Tile, range_texts
-from packer.inspect.palette import GROUND, INK, MUTED, PAPER, Colour
+from packer.inspect.palette import GROUND, INK, MUTED, PAPER, Colour, viridis
 
 _ELLIPSIS = "..."
 

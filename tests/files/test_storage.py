@@ -20,8 +20,10 @@ import pytest
 from packer.errors import CorruptPack, Locked, PackExists, StorageError, UnsafePath
 from packer.files import folder_handle
 from packer.files import work_folder as work_folders
-from packer.files.checked_io import failing, free_bytes, make_folder, open_file, sync, write_file
+from packer.files.durable_writes import make_folder, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
+from packer.files.safe_paths import open_file
+from packer.files.storage_errors import failing, free_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
 from tests.support import built_packs

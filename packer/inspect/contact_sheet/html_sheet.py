@@ -14,10 +14,9 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.inspect.contact_sheet.legend import Mark
-from packer.inspect.contact_sheet.picture import viridis
 from packer.inspect.contact_sheet.sheet import Sheet
 from packer.inspect.contact_sheet.tile import Panel, Tile, range_texts
-from packer.inspect.palette import GROUND, HATCH, HATCH_PX, INK, MUTED, PAPER, Colour
+from packer.inspect.palette import GROUND, HATCH, HATCH_PX, INK, MUTED, PAPER, Colour, viridis
 
 _JPEG_QUALITY = 92
 _STOPS = 9  # of the scale's colours

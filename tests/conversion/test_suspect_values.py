@@ -11,7 +11,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, Interrupted, InvalidRequest
-from packer.system.progress_counter import Progress
+from packer.system.progress_callback import Progress
 from tests.support import foreign_files
 from tests.support.command_line import run
 from tests.support.source_trees import mask, picture, write

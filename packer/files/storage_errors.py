@@ -1,0 +1,46 @@
+"""Storage errors: the system's errors as StorageError, with the path and what to do, and how much room is left."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from packer.errors import PackerError, StorageError
+
+
+@contextmanager
+def failing(path: Path, doing: str) -> Iterator[None]:
+    """Turn an OSError of the block into StorageError with the path, and the free space where that is the cause."""
+    try:
+        yield
+    except PackerError:  # some of them are OSErrors too
+        raise
+    except OSError as error:
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            with suppress(OSError):  # what cannot be asked on a failing disk must not hide the failure
+                hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
+        elif error.errno == errno.EIO:
+            hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
+        raise StorageError(f"{path}: cannot {doing}: {error.strerror or error}{hint}") from error
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write to the file system of `path` or of its nearest existing parent."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def free_files(path: Path) -> int | None:
+    """How many files this user may still make on the file system of `path` or of its nearest existing parent.
+
+    None where it sets no limit.
+    """
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    with failing(path, "ask for free space"):
+        found = os.statvfs(path)
+    return found.f_favail if found.f_files else None
