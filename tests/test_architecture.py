@@ -53,7 +53,15 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-TREES = {path: tree_of(path) for path in FILES}
+class Trees(dict[Path, ast.Module]):
+    """Syntax trees, each parsed when it is first asked for: every process of a run collects this file."""
+
+    def __missing__(self, path: Path) -> ast.Module:
+        tree = self[path] = tree_of(path)
+        return tree
+
+
+TREES = Trees()
 NAMES = {name_of(path) for path in FILES}
 
 

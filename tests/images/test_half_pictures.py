@@ -16,10 +16,10 @@ TIFFS = half_pictures.tiffs()
 OTHERS = half_pictures.others()
 FILES = TIFFS | OTHERS
 # plain samples behind a header: nothing in the file tells one value from another
-TOLD_BY_LENGTH = {name: file for name, file in OTHERS.items() if name.startswith("plain")}
-CHECKED = {name: file for name, file in FILES.items() if name not in TOLD_BY_LENGTH}
+TOLD_BY_LENGTH = [name for name in OTHERS if name.startswith("plain")]
+CHECKED = [name for name in FILES if name not in TOLD_BY_LENGTH]
 # all of their data are under a checksum
-SUMMED = {name: file for name, file in FILES.items() if name.startswith("png") or "deflate" in name}
+SUMMED = {name for name in FILES if name.startswith("png") or "deflate" in name}
 # noise is as likely as any other data to end where data of this kind should: a part of it passes
 NOISY = {name for name in OTHERS if name.startswith("webp lossy")}
 
@@ -65,7 +65,7 @@ def is_data(file: bytes, at: int) -> bool:
 
 def check_halves(name: str, number: int) -> None:
     """No half picture is taken, but for a little noise where nothing tells it from data."""
-    file, kind = CHECKED[name]
+    file, kind = FILES[name].file, FILES[name].kind
     passed = [half for half in half_pictures.halves(file, number, seed=1) if taken(half.data, kind)]
     noise = [half for half in passed if half.how == "noise"]
     assert [(half.how, half.at) for half in passed if half.how != "noise"] == []
@@ -74,7 +74,7 @@ def check_halves(name: str, number: int) -> None:
 
 def check_spots(name: str, number: int) -> Counter[str]:
     """No damage is taken that Pillow refuses, and none to data under a checksum that changes pixels."""
-    file, kind = CHECKED[name]
+    file, kind = FILES[name].file, FILES[name].kind
     expected, readable = decode(file, kind), pillow_takes(file)
     found: Counter[str] = Counter()
     for spot in half_pictures.spots(file, number, seed=2):
@@ -90,7 +90,7 @@ def check_spots(name: str, number: int) -> Counter[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_intact_picture_is_taken(name: str) -> None:
-    file, kind = FILES[name]
+    file, kind = FILES[name].file, FILES[name].kind
     assert validate(file, kind) == validate(file, kind, full=False) == sniff(file)
 
 
@@ -126,7 +126,7 @@ def test_decoding_is_as_strict_as_validation() -> None:
         "webp lossless",
         "pnm text ppm",
     ):
-        file, kind = FILES[name]
+        file, kind = FILES[name].file, FILES[name].kind
         for half in half_pictures.halves(file, 3, seed=1):
             with pytest.raises(BadInput):
                 decode(half.data, kind)
@@ -135,7 +135,7 @@ def test_decoding_is_as_strict_as_validation() -> None:
 @pytest.mark.parametrize("name", TOLD_BY_LENGTH)
 def test_of_plain_samples_only_the_length_is_told(name: str) -> None:
     """The limit that the documentation names: if it ever moves, it should say so."""
-    file, kind = TOLD_BY_LENGTH[name]
+    file, kind = FILES[name].file, FILES[name].kind
     at = len(file) // 2
     assert not taken(file[:at], kind)
     if name != "plain tiff":  # whose directory is at the end
@@ -145,6 +145,8 @@ def test_of_plain_samples_only_the_length_is_told(name: str) -> None:
 @pytest.mark.full
 def test_of_2000_half_tiffs_none_is_packed() -> None:
     share = -(-2000 // len(TIFFS))
-    halves = [(half.data, kind) for file, kind in TIFFS.values() for half in half_pictures.halves(file, share, seed=3)]
+    halves = [
+        (half.data, form.kind) for form in TIFFS.values() for half in half_pictures.halves(form.file, share, seed=3)
+    ]
     assert len(halves) >= 2000
     assert sum(taken(data, kind) for data, kind in halves) == 0

@@ -1,5 +1,6 @@
 """Small files that would cost much: refused or read within 5 seconds of processor time and 512 MB."""
 
+import functools
 import resource
 import struct
 import zlib
@@ -31,6 +32,12 @@ def tiff(width: int, height: int, data: bytes, tags: dict[int, int | Sequence[in
         values += np.asarray(value, "<u4").tobytes()
     directory = struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4) + values
     return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + directory
+
+
+@functools.cache
+def nothing() -> bytes:
+    """2^28 zeros, deflated."""
+    return zlib.compress(bytes(1 << 28), 9)
 
 
 def lzw(*codes: int) -> bytes:
@@ -65,7 +72,6 @@ def scans(height: int, width: int, count: int) -> bytes:
 
 ONE = lzw(256, 0, 257)
 CLEARS = lzw(*[256, 0] * 20_000, 257)
-NOTHING = zlib.compress(bytes(1 << 28), 9)
 BOMBS: dict[str, Callable[[], bytes]] = {
     "tiff, strips of a pixel": lambda: tiff(
         1, 65_536, ONE.ljust(300_000), {259: 5, 273: [8] * 65_536, 278: 1, 279: [len(ONE)] * 65_536}
@@ -76,11 +82,11 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     ),
     "tiff, clears": lambda: tiff(200, 100, CLEARS, {259: 5}),
     "tiff, runs of nothing": lambda: tiff(10, 10, b"\x80" * 50_000_000, {259: 32773}),
-    "tiff, deflated zeros": lambda: tiff(10, 10, NOTHING, {259: 8}),
+    "tiff, deflated zeros": lambda: tiff(10, 10, nothing(), {259: 8}),
     "tiff, a tile larger than the picture": lambda: tiff(16, 16, b"", {322: 1 << 14, 323: 1 << 14, 324: 8, 325: 10}),
     "tiff, a ring of directories": lambda: chain(200_000),
-    "png, texts": lambda: png(*[picture_files.chunk(b"zTXt", b"key\0\0" + NOTHING)] * 8),
-    "png, profile": lambda: png(picture_files.chunk(b"iCCP", b"name\0\0" + NOTHING)),
+    "png, texts": lambda: png(*[picture_files.chunk(b"zTXt", b"key\0\0" + nothing())] * 8),
+    "png, profile": lambda: png(picture_files.chunk(b"iCCP", b"name\0\0" + nothing())),
     "png, chunks": lambda: png(picture_files.chunk(b"tEXt", b"") * 200_000),
     "png, pixels": lambda: picture_files.bomb(10_000, 10_000),
     "jpeg, scans": lambda: scans(10_000, 10_000, 499),

@@ -3,7 +3,9 @@
 import io
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -11,6 +13,8 @@ import numpy as np
 from PIL import Image
 
 from tests.support import picture_files
+from tests.support.picture_files import with_opencv as _with_opencv
+from tests.support.picture_files import with_pillow as _with_pillow
 
 _TIFF_NAMES = {
     "lzw": "tiff_lzw",
@@ -29,6 +33,21 @@ class Damaged(NamedTuple):
     data: bytes
     how: str
     at: int
+
+
+@dataclass(frozen=True)
+class Form:
+    """A picture of one form. kind: what to read it as.
+
+    It is made when it is first asked for: every process of a run collects the tests and runs but some of them.
+    """
+
+    kind: str
+    make: Callable[[], bytes]
+
+    @cached_property
+    def file(self) -> bytes:
+        return self.make()
 
 
 def photo(height: int, width: int, dtype: str, *, channels: int = 1) -> picture_files.Pixels:
@@ -120,30 +139,37 @@ def _compression(file: bytes) -> int:
         return int(picture.tag_v2[259])
 
 
-def tiffs(height: int = 120, width: int = 151) -> dict[str, tuple[bytes, str]]:
-    """Compressed TIFFs and the kind to read them as, by name."""
-    found: dict[str, tuple[bytes, str]] = {}
+def tiffs(height: int = 120, width: int = 151) -> dict[str, Form]:
+    """Compressed TIFFs, by name."""
     grays = {name: photo(height, width, name) for name in _TYPES} | {"flat": flat(height, width)}
     grays["rgb"] = photo(height, width, "uint8", channels=3)
+    found: dict[str, Form] = {}
     for name, pixels in grays.items():
         kind = "image" if pixels.dtype == np.uint8 else "depth"
-        for compression, code in CODES.items():
+        for compression in CODES:
             predictors = (1,) if compression == "packbits" else (1, 3) if name == "float32" else (1, 2)
             for predictor in predictors:
-                options = (cv2.IMWRITE_TIFF_COMPRESSION, code, cv2.IMWRITE_TIFF_PREDICTOR, predictor)
-                file = picture_files.with_opencv(pixels, ".tiff", *options)
-                if _compression(file) == code:  # OpenCV 4 writes floats as they are
-                    found[f"opencv {name} {compression} {predictor}"] = file, kind
+                make = partial(_of_opencv, pixels, compression, predictor)
+                found[f"opencv {name} {compression} {predictor}"] = Form(kind, make)
             info = {_ROWS: 17} | ({_PREDICTOR: predictors[-1]} if compression != "packbits" else {})
-            form = {"compression": _TIFF_NAMES[compression], "tiffinfo": info}
-            found[f"pillow {name} {compression}"] = picture_files.with_pillow(pixels, "TIFF", **form), kind
-            for layout, how in _LAYOUTS.items():
-                found[f"{layout} {name} {compression}"] = tiff(pixels, compression, **how), kind
+            how = {"compression": _TIFF_NAMES[compression], "tiffinfo": info}
+            found[f"pillow {name} {compression}"] = Form(kind, partial(_with_pillow, pixels, "TIFF", **how))
+            for layout, options in _LAYOUTS.items():
+                found[f"{layout} {name} {compression}"] = Form(kind, partial(tiff, pixels, compression, **options))
     for compression in CODES:
-        found[f"planes {compression}"] = tiff(grays["rgb"], compression, planes=True, rows=50), "image"
-    found["pillow jpeg"] = picture_files.with_pillow(grays["rgb"], "TIFF", compression="jpeg"), "image"
-    found["pillow gray jpeg"] = picture_files.with_pillow(grays["uint8"], "TIFF", compression="jpeg"), "image"
+        make = partial(tiff, grays["rgb"], compression, planes=True, rows=50)
+        found[f"planes {compression}"] = Form("image", make)
+    for name, gray in (("pillow jpeg", "rgb"), ("pillow gray jpeg", "uint8")):
+        found[name] = Form("image", partial(_with_pillow, grays[gray], "TIFF", compression="jpeg"))
     return found
+
+
+def _of_opencv(pixels: picture_files.Pixels, compression: str, predictor: int) -> bytes:
+    code = CODES[compression]
+    options = (cv2.IMWRITE_TIFF_COMPRESSION, code, cv2.IMWRITE_TIFF_PREDICTOR, predictor)
+    file = _with_opencv(pixels, ".tiff", *options)
+    assert _compression(file) == code, f"OpenCV wrote {compression} as {_compression(file)}"
+    return file
 
 
 _LAYOUTS: dict[str, dict[str, Any]] = {
@@ -154,63 +180,63 @@ _LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-def others(height: int = 120, width: int = 151) -> dict[str, tuple[bytes, str]]:
+def others(height: int = 120, width: int = 151) -> dict[str, Form]:
     """Pictures of the other formats, by name; the first word of a name is the format."""
     rgb, gray = photo(height, width, "uint8", channels=3), photo(height, width, "uint8")
     deep, metres, bands = photo(height, width, "uint16"), photo(height, width, "float32"), flat(height, width)
-    rgba = np.dstack([rgb, bands])
-    found = {f"jpeg {name}": (file, "image") for name, file in jpegs(rgb, gray).items()}
+    rgba, bilevel = np.dstack([rgb, bands]), gray // 128 * 255
+    bands_rgb = np.dstack([bands] * 3)
+    images = {f"jpeg {name}": make for name, make in _jpegs(rgb, gray).items()}
     for level in (0, 1, 9):
-        found[f"png level {level}"] = (
-            picture_files.with_opencv(rgb, ".png", cv2.IMWRITE_PNG_COMPRESSION, level),
-            "image",
-        )
+        images[f"png level {level}"] = partial(_with_opencv, rgb, ".png", cv2.IMWRITE_PNG_COMPRESSION, level)
     for strategy in range(5):
-        made = picture_files.with_opencv(rgb, ".png", cv2.IMWRITE_PNG_STRATEGY, strategy)
-        found[f"png strategy {strategy}"] = made, "image"
-    found |= {
-        "png 16 bit": (picture_files.with_opencv(deep, ".png"), "depth"),
-        "png alpha": (picture_files.with_pillow(rgba, "PNG"), "image"),
-        "png palette": (picture_files.palette_png(gray), "image"),
-        "png palette mask": (picture_files.palette_png(gray // 16, bits=4), "mask"),
-        "png bilevel": (picture_files.with_opencv(gray // 128 * 255, ".png", cv2.IMWRITE_PNG_BILEVEL, 1), "mask"),
-        "png interlaced": (picture_files.interlaced_png(rgb), "image"),
+        images[f"png strategy {strategy}"] = partial(_with_opencv, rgb, ".png", cv2.IMWRITE_PNG_STRATEGY, strategy)
+    images |= {
+        "png alpha": partial(_with_pillow, rgba, "PNG"),
+        "png palette": partial(picture_files.palette_png, gray),
+        "png interlaced": partial(picture_files.interlaced_png, rgb),
     }
     for quality in (5, 50, 80, 100):
-        found[f"webp lossy {quality}"] = (
-            picture_files.with_opencv(rgb, ".webp", cv2.IMWRITE_WEBP_QUALITY, quality),
-            "image",
-        )
-    found |= {
-        "webp lossy bands": (picture_files.with_pillow(np.dstack([bands] * 3), "WEBP", quality=70, method=6), "image"),
-        "webp lossless": (picture_files.with_opencv(rgb, ".webp", cv2.IMWRITE_WEBP_QUALITY, 101), "image"),
-        "webp lossless bands": (picture_files.with_pillow(np.dstack([bands] * 3), "WEBP", lossless=True), "image"),
-        "webp lossy alpha": (picture_files.with_pillow(rgba, "WEBP", quality=80), "image"),
-        "webp lossless alpha": (picture_files.with_pillow(rgba, "WEBP", lossless=True, exact=True), "image"),
-        "pnm text ppm": (picture_files.with_opencv(rgb, ".ppm", cv2.IMWRITE_PXM_BINARY, 0), "image"),
-        "pnm text pgm": (picture_files.with_opencv(gray, ".pgm", cv2.IMWRITE_PXM_BINARY, 0), "image"),
-        "pnm text pbm": (picture_files.with_opencv(gray // 128 * 255, ".pbm", cv2.IMWRITE_PXM_BINARY, 0), "mask"),
-        "plain ppm": (picture_files.with_opencv(rgb, ".ppm"), "image"),
-        "plain pgm 16 bit": (picture_files.with_opencv(deep, ".pgm"), "depth"),
-        "plain pbm": (picture_files.with_pillow(gray // 128 * 255, "PPM"), "image"),
-        "plain bmp": (picture_files.with_opencv(rgb, ".bmp"), "image"),
-        "plain bmp palette": (picture_files.with_pillow(bands, "BMP"), "image"),
-        "plain npy": (picture_files.npy(metres), "depth"),
-        "plain tiff": (picture_files.with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 1), "depth"),
+        make = partial(_with_opencv, rgb, ".webp", cv2.IMWRITE_WEBP_QUALITY, quality)
+        images[f"webp lossy {quality}"] = make
+    images |= {
+        "webp lossy bands": partial(_with_pillow, bands_rgb, "WEBP", quality=70, method=6),
+        "webp lossless": partial(_with_opencv, rgb, ".webp", cv2.IMWRITE_WEBP_QUALITY, 101),
+        "webp lossless bands": partial(_with_pillow, bands_rgb, "WEBP", lossless=True),
+        "webp lossy alpha": partial(_with_pillow, rgba, "WEBP", quality=80),
+        "webp lossless alpha": partial(_with_pillow, rgba, "WEBP", lossless=True, exact=True),
+        "pnm text ppm": partial(_with_opencv, rgb, ".ppm", cv2.IMWRITE_PXM_BINARY, 0),
+        "pnm text pgm": partial(_with_opencv, gray, ".pgm", cv2.IMWRITE_PXM_BINARY, 0),
+        "plain ppm": partial(_with_opencv, rgb, ".ppm"),
+        "plain pbm": partial(_with_pillow, bilevel, "PPM"),
+        "plain bmp": partial(_with_opencv, rgb, ".bmp"),
+        "plain bmp palette": partial(_with_pillow, bands, "BMP"),
     }
-    return found
+    masks = {
+        "png palette mask": partial(picture_files.palette_png, gray // 16, bits=4),
+        "png bilevel": partial(_with_opencv, bilevel, ".png", cv2.IMWRITE_PNG_BILEVEL, 1),
+        "pnm text pbm": partial(_with_opencv, bilevel, ".pbm", cv2.IMWRITE_PXM_BINARY, 0),
+    }
+    depths = {
+        "png 16 bit": partial(_with_opencv, deep, ".png"),
+        "plain pgm 16 bit": partial(_with_opencv, deep, ".pgm"),
+        "plain npy": partial(picture_files.npy, metres),
+        "plain tiff": partial(_with_opencv, metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 1),
+    }
+    by_kind = {"image": images, "mask": masks, "depth": depths}
+    return {name: Form(kind, make) for kind, made in by_kind.items() for name, make in made.items()}
 
 
-def jpegs(rgb: picture_files.Pixels, gray: picture_files.Pixels) -> dict[str, bytes]:
+def _jpegs(rgb: picture_files.Pixels, gray: picture_files.Pixels) -> dict[str, Callable[[], bytes]]:
     """JPEG as OpenCV and Pillow write it."""
-    made = {f"subsampling {name}": picture_files.jpeg(rgb, sampling=name) for name in ("444", "422", "420")}
-    return made | {
-        "gray": picture_files.jpeg(gray),
-        "progressive": picture_files.progressive(rgb),
-        "progressive gray": picture_files.with_pillow(gray, "JPEG", progressive=True),
-        "restarts": picture_files.with_opencv(rgb, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4),
-        "optimized": picture_files.with_opencv(rgb, ".jpg", cv2.IMWRITE_JPEG_OPTIMIZE, 1),
-        "quality 30": picture_files.jpeg(rgb, quality=30),
+    made = {name: partial(picture_files.jpeg, rgb, sampling=name) for name in ("444", "422", "420")}
+    return {f"subsampling {name}": make for name, make in made.items()} | {
+        "gray": partial(picture_files.jpeg, gray),
+        "progressive": partial(picture_files.progressive, rgb),
+        "progressive gray": partial(_with_pillow, gray, "JPEG", progressive=True),
+        "restarts": partial(_with_opencv, rgb, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4),
+        "optimized": partial(_with_opencv, rgb, ".jpg", cv2.IMWRITE_JPEG_OPTIMIZE, 1),
+        "quality 30": partial(picture_files.jpeg, rgb, quality=30),
     }
 
 
