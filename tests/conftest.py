@@ -53,6 +53,11 @@ def pytest_report_header() -> str:
         return f"JPEG: {error}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First the files beside this one, which run whole pages and examples: at the end one worker would be alone."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: collections, of which tests ask for many, and forks need not look at it again."""
     gc.collect()

@@ -4,8 +4,6 @@ import ast
 import dataclasses
 import inspect
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,7 @@ from packer.grasp import targets
 from packer.images import decode
 from packer.pack import reader, verification
 from packer.system.progress_callback import Progress
-from tests.support import source_trees
+from tests.support import source_trees, warm_python
 from tests.support.command_line import called
 from tests.support.conversions import digest
 from tests.support.source_trees import photos
@@ -113,7 +111,7 @@ def test_the_page_on_the_api_runs(tmp_path: Path) -> None:
     source_trees.cornell(tmp_path / "cornell")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 11
-    subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
+    warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
 
 
 # ---- convert, verify, extract: what the command line calls

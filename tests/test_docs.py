@@ -5,8 +5,6 @@ import os
 import re
 import shlex
 import socket
-import subprocess
-import sys
 from configparser import ConfigParser
 from pathlib import Path
 from typing import get_origin
@@ -17,7 +15,7 @@ import pytest
 import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
-from tests.support import source_trees
+from tests.support import source_trees, warm_python
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
@@ -66,16 +64,14 @@ def runs(page: str, folder: Path) -> int:
     for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         if kind == "python":
             code = block.replace("num_workers=2", "num_workers=0")
-            subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=folder, check=True)
+            warm_python.run(code, strict=True, folder=folder)
             ran += 1
             continue
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["packer"]:
                 words += SHORT.get(words[1], ())
-                subprocess.run(
-                    [sys.executable, "-c", "from packer.cli import run; run()", *words[1:]], cwd=folder, check=True
-                )
+                warm_python.run("from packer.cli import run; run()", *words[1:], folder=folder)
                 ran += 1
     return ran
 
@@ -115,15 +111,13 @@ def test_the_page_on_loading_runs(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    program = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
-    subprocess.run(program, cwd=tmp_path, check=True, env={**os.environ, **group})
+    warm_python.run("\n".join(blocks), strict=True, folder=tmp_path, environment={**os.environ, **group})
 
 
 def test_the_page_on_tools_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/tools.md").read_text(), re.DOTALL | re.MULTILINE)
-    program = [sys.executable, "-W", "error", "-c", block]
-    told = subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, text=True)
+    told = warm_python.run(block, capture=True, strict=True, folder=tmp_path)
     assert re.match(r"packer\.monitor: .* waiting \(.* 6 steps in 2 epochs;", told.stdout)
     assert told.stderr == ""  # what report() has told is not told again
 
@@ -137,7 +131,7 @@ def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/grasp.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 3
     blocks[-1] = re.sub(r"^is_correct_grasp\(.*", lambda found: f"assert {found[0]}", blocks[-1], flags=re.MULTILINE)
-    subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
+    warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
 
 
 def test_the_page_on_grasps_names_every_option() -> None:

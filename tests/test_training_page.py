@@ -2,8 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +11,7 @@ import torch
 
 from packer.loading import Loader
 from packer.synthetic import load
+from tests.support import warm_python
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
@@ -23,8 +22,7 @@ def test_the_page_on_training_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 24), tmp_path / "photos.pack")
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/training.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 5
-    program = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
-    subprocess.run(program, cwd=tmp_path, check=True, timeout=280)
+    warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
 
 
 @pytest.fixture(scope="module")

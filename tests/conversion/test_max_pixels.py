@@ -14,7 +14,7 @@ from packer.pack import manifest
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.system.machine_limits import Limit
 from tests.support import picture_files
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run, run_with_torch
 from tests.support.source_trees import photos
 
 
@@ -105,10 +105,10 @@ def test_what_measures_a_folder_keeps_to_the_limit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "in", 3, height=30, width=40)
-    refused = run(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1k")
+    refused = run_with_torch(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1k")
     assert refused.returncode == 3
     assert "40x30 px = 0.0 MP, the limit is 0.001 MP" in refused.stderr
-    done = run(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1200")
+    done = run_with_torch(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1200")
     assert done.returncode == 0, done.stderr
     if words[0] == "advise":
         assert done.stdout.splitlines()[-1].endswith(" --max-pixels 1200")

@@ -1,8 +1,6 @@
 """A subclass with a `__getitem__` of its own is read through it, by torch's DataLoader and by packer.Loader."""
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from packer import GraspDataset, Loader
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset, open_pack
 from packer.errors import InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, draw
-from tests.support import grasp_folders, marked_packs
+from tests.support import grasp_folders, marked_packs, warm_python
 
 RANDOM = Compose(RandomResizedCrop(24), RandomHorizontalFlip())
 _COUNT = 11
@@ -325,7 +323,7 @@ def test_completion_offers_what_a_user_needs() -> None:
     assert {"GraspDataset", "Loader", "datasets", "geometry", "grasp", "open"} <= set(dir(packer))
     assert not {"Any", "Iterable", "PathLike", "TYPE_CHECKING"} & set(dir(packer))
     program = "import packer; packer.geometry.Resize((2, 2)); packer.datasets.LMDBDataset"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    warm_python.run(program)
 
 
 @pytest.mark.parametrize("name", ["fields", "split"])

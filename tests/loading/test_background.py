@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from packer.errors import InvalidRequest
 from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background_iterator
-from tests.support.child_processes import child, program
+from tests.support import warm_python
+from tests.support.child_processes import child
 
 LONG_S = 60.0
 NUMBERS = TensorDataset(torch.arange(20))
@@ -248,7 +249,7 @@ print("ready", flush=True)
 @pytest.mark.parametrize("end", ["", "for batch in batches: pass"])
 def test_a_program_ends_in_the_middle(make: str, end: str) -> None:
     code = SCRIPT.format(root=str(Path(__file__).parents[2]), make=make, end=end)
-    with program(code) as process:
+    with warm_python.started(code) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         if end:
             time.sleep(0.1)

@@ -1,8 +1,7 @@
 """Loader in several processes: every sample exactly once over the ranks, as many steps on each, whatever divides."""
 
 import json
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from packer import Loader
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import RandomResizedCrop
-from tests.support import marked_packs
+from tests.support import marked_packs, warm_python
 
 COUNT = 23
 ROOT = Path(__file__).parents[2]
@@ -108,14 +107,10 @@ distributed.destroy_process_group()
 
 def test_two_processes_take_their_ranks_from_torch_distributed(tmp_path: Path, path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
-    command = [sys.executable, "-c", code]
-    given = [[*command, str(rank), str(tmp_path / "store"), str(path)] for rank in (0, 1)]
-    processes = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for each in given]
-    try:
+    with ExitStack() as stack:
+        given = [(str(rank), str(tmp_path / "store"), str(path)) for rank in (0, 1)]
+        processes = [stack.enter_context(warm_python.started(code, *words)) for words in given]
         ended = [process.communicate(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
     assert [process.returncode for process in processes] == [0, 0], ended
     found = [json.loads(output.splitlines()[-1]) for output, _ in ended]
     for epoch in range(2):

@@ -4,7 +4,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
 import threading
 import time
 import traceback
@@ -22,8 +21,7 @@ from packer import Loader, formats
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
 from packer.geometry import RandomResizedCrop
-from tests.support import built_packs, marked_packs
-from tests.support.child_processes import program
+from tests.support import built_packs, marked_packs, warm_python
 from tests.support.descriptors import open_files
 
 COUNT = 40
@@ -265,11 +263,11 @@ def in_full(values: tuple[str, str]) -> Any:
     return pytest.param(*values, marks=FULL)
 
 
-def started(path: Path, way: str, end: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+def started(path: Path, way: str, end: str) -> AbstractContextManager[warm_python.Program]:
     """A program in the middle of an epoch."""
     steps, transform = WAYS[way]
     given = {"paths": [str(ROOT)], "pack": str(path), "transform": transform, "steps": steps, "end": end}
-    return program(SCRIPT.format(**given))
+    return warm_python.started(SCRIPT.format(**given))
 
 
 @pytest.mark.parametrize("way", ["decoded", pytest.param("stream", marks=FULL), "transform"])

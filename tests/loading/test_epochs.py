@@ -2,8 +2,6 @@
 
 import gc
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from packer import Loader
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
-from tests.support import marked_packs
+from tests.support import marked_packs, warm_python
 from tests.support.child_processes import child
 from tests.support.sample_digests import digest_of
 
@@ -238,8 +236,8 @@ loader = packer.Loader(dataset, 3, geometry=RandomRotation(30), shuffle=True, se
 loader.load_state_dict(json.loads({json.dumps(state)!r}))
 print(digest_of(loader))
 """
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n{code}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    here = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})"
+    done = warm_python.run(f"{here}\n{code}", capture=True)
     assert done.stdout.split()[-1] == digest_of(batches)
 
 

@@ -20,8 +20,8 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord, InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 from packer.system import shared_memory
-from tests.support import built_packs, marked_packs
-from tests.support.child_processes import child, program
+from tests.support import built_packs, marked_packs, warm_python
+from tests.support.child_processes import child
 from tests.support.descriptors import open_files
 from tests.support.sample_digests import digest_of
 
@@ -132,7 +132,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.full)])
 def test_workers_may_be_started_anew(root: Path, method: str) -> None:
     given = {"paths": [str(ROOT), str(ROOT / "tests" / "loading")], "pack": str(root / "jpeg.pack"), "method": method}
-    with program(ANEW.format(**given)) as process:
+    with warm_python.started(ANEW.format(**given)) as process:
         _, errors = process.communicate(timeout=LONG_S)
         assert (process.returncode, errors) == (0, "")
 
@@ -345,7 +345,9 @@ next(batches)
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_program_may_end_in_the_middle(root: Path, interrupted: bool) -> None:
-    with program(SCRIPT.format(root=str(ROOT), pack=str(root / "jpeg.pack"), forever=interrupted)) as process:
+    with warm_python.started(
+        SCRIPT.format(root=str(ROOT), pack=str(root / "jpeg.pack"), forever=interrupted)
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         if interrupted:
             time.sleep(0.5)

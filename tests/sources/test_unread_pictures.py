@@ -22,7 +22,7 @@ from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.unread_formats import unread_pictures
 from packer.sources.folder import Source
 from packer.tools.advise.recommendation import Question, advise
-from tests.support.command_line import run
+from tests.support.command_line import run_with_torch
 from tests.support.source_trees import picture, write
 
 FTYP = b"\0\0\0\x1cftyp"
@@ -342,6 +342,6 @@ def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
     ids=lambda words: words[0],
 )
 def test_what_measures_a_folder_says_what_it_does_not_measure(mixed: Path, words: tuple[str, ...]) -> None:
-    done = run(words[0], mixed, "--workers", "0", *words[1:])
+    done = run_with_torch(words[0], mixed, "--workers", "0", *words[1:])
     assert done.returncode == 0, done.stderr
     assert f"{mixed}: not measured: 2 pictures in formats that packer does not read: .heic 1, .avif 1" in done.stderr

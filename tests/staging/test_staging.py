@@ -4,8 +4,6 @@ import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +26,7 @@ from packer.staging.staged_copies import StagedCopy, copies, copies_of, open_sta
 from packer.staging.stager import Hooks, Staged, StageOptions, stage, stage_or_warm, warmed
 from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine, Mount
-from tests.support import built_packs
+from tests.support import built_packs, warm_python
 from tests.support.child_processes import child
 from tests.support.conversions import digest, packed
 from tests.support.machine_files import GB, made_up
@@ -625,7 +623,7 @@ def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     here = "from pathlib import Path; from packer.system.machine_limits import Machine; "
     here += "from packer.staging import staged_copies"
     here += f"; staged_copies.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
-    subprocess.run([sys.executable, "-W", "error", "-c", f"{here}\n{block}"], cwd=tmp_path, check=True)
+    warm_python.run(f"{here}\n{block}", strict=True, folder=tmp_path)
 
 
 def test_errors_are_packer_s_own(tmp_path: Path, base: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs a function in a forked child, or a program, and tells how it ended: with a value, an error, a signal, or not."""
+"""Runs a function in a forked child and tells how it ended: with a value, an error, a signal, or not."""
 
 import faulthandler
 import json
@@ -6,13 +6,10 @@ import os
 import resource
 import select
 import signal
-import subprocess
-import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,17 +52,6 @@ def child(function: Callable[[], Any], *, timeout_seconds: float = 60.0) -> Outc
     if os.WIFSIGNALED(status):
         return Outcome("signal", signal=os.WTERMSIG(status))
     return Outcome(**json.loads(text))
-
-
-@contextmanager
-def program(code: str) -> "Iterator[subprocess.Popen[str]]":
-    """A Python of its own that runs `code`, and is not left running when the test fails."""
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()  # nothing, where it has ended
-        process.communicate()
 
 
 def fork() -> int:

@@ -8,12 +8,20 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from packer.cli import main
+from tests.support import warm_python
+
+_COMMAND = "from packer.cli import run; run()"
 
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":
     """A packer command in a process of its own."""
-    command = [sys.executable, "-c", "from packer.cli import run; run()", *map(str, words)]
+    command = [sys.executable, "-c", _COMMAND, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run_with_torch(*words: object) -> "subprocess.CompletedProcess[str]":
+    """As `run`, in a process that need not import torch first: for commands that use it."""
+    return warm_python.run(_COMMAND, *map(str, words), capture=True, check=False)
 
 
 def called(*words: object) -> Result:

@@ -37,7 +37,7 @@ from packer.tools.advise.recommendation import Advice, Question, advise, free_ta
 from packer.tools.advise.trial import PHOTOS, Loss, SourceSample, TrialRunner
 from packer.tools.workload import LoaderSetting, subjects
 from tests.support import source_trees
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run, run_with_torch
 from tests.support.conversions import opened, packed
 from tests.support.machine_files import made_up
 from tests.support.source_trees import photos
@@ -356,7 +356,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def advised(*words: Any) -> tuple[Any, dict[str, Any]]:
     """The command with --json: what it did, and the figures."""
-    done = run("advise", *words, "--json")
+    done = run_with_torch("advise", *words, "--json")
     return done, json.loads(done.stdout) if done.returncode == 0 else {}
 
 
@@ -404,7 +404,7 @@ def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_wa
 
 def test_the_recommended_line_runs_in_a_shell(tmp_path: Path) -> None:
     photos(tmp_path / "a set", 12)
-    done = run("advise", tmp_path / "a set", "--seconds", "2")
+    done = run_with_torch("advise", tmp_path / "a set", "--seconds", "2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-2] == "Paste:"

@@ -15,7 +15,7 @@ from packer.tools import bench
 from packer.tools.runner_process import RunnerProcess
 from packer.tools.workload import LoaderSetting, Subject, evenly, samples_in, settings, subjects
 from tests.support import source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
 from tests.support.measurements import line
 from tests.support.slow_datasets import Dying, Failing, Sleeping
@@ -77,7 +77,7 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
     words = ("--workers", "0,1", "--batch", "5", "--epochs", "2", "--output", figures, "--output", rows)
-    done = run("bench", tmp_path / "photos", tmp_path / "photos.pack", *words)
+    done = run_with_torch("bench", tmp_path / "photos", tmp_path / "photos.pack", *words)
     assert done.returncode == 0, done.stderr
     assert "Fastest: " in done.stdout
     found = json.loads(figures.read_text())
@@ -94,7 +94,7 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
 def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 6), tmp_path / "photos.pack")
     monkeypatch.chdir(tmp_path)
-    done = run(
+    done = run_with_torch(
         "bench",
         tmp_path / "photos.pack",
         *("--json", "--cold", "--workers", "1", "--epochs", "1", "--loader", "Loader"),
@@ -111,10 +111,10 @@ def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: py
 
 def test_pictures_of_many_sizes_get_a_geometry(tmp_path: Path) -> None:
     root = source_trees.image_folder(tmp_path / "in")
-    done = run("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader")
+    done = run_with_torch("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader")
     assert done.returncode == 0
     assert "measured with --geometry 'RandomResizedCrop(224), RandomHorizontalFlip()'" in done.stderr
-    done = run(
+    done = run_with_torch(
         "bench",
         root,
         "--workers",
@@ -137,8 +137,8 @@ def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="named twice"):
         subjects([tmp_path, tmp_path / "."], None)
     root = photos(tmp_path / "photos", 2)
-    assert run("bench", root, "--workers", "4-2").returncode == 2
-    assert run("bench", root, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
+    assert run_with_torch("bench", root, "--workers", "4-2").returncode == 2
+    assert run_with_torch("bench", root, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
 
 
 def test_a_loader_without_threads_alone_is_refused() -> None:

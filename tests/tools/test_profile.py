@@ -25,7 +25,7 @@ from packer.tools.profile import LASTING, STAGES, Profile, profile
 from packer.tools.tune import SweepPlan
 from tests.support import source_trees
 from tests.support.built_packs import flip
-from tests.support.command_line import run
+from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
 from tests.support.source_trees import photos
@@ -153,7 +153,7 @@ def test_nothing_to_profile_is_refused(pack: Path, tmp_path: Path) -> None:
         profile(packer.open(pack), [])
     with pytest.raises(InvalidRequest, match="output='torch'"):
         profile(packer.open(pack, output="numpy"), [0])
-    done = run("profile", tmp_path / "photos")
+    done = run_with_torch("profile", tmp_path / "photos")
     assert done.returncode == 2
     assert "not a pack" in done.stderr
 
@@ -182,7 +182,9 @@ def test_the_verdict_names_the_stage_the_rate_and_what_helps() -> None:
 
 def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
     page, figures = tmp_path / "flame.html", tmp_path / "figures.json"
-    done = run("profile", pack, "--cold", "--plot", page, "--output", figures, "--geometry", "RandomResizedCrop(16)")
+    done = run_with_torch(
+        "profile", pack, "--cold", "--plot", page, "--output", figures, "--geometry", "RandomResizedCrop(16)"
+    )
     assert done.returncode == 0, done.stderr
     assert "limits:" in done.stdout
     assert "old: " in done.stdout  # Cold or NOT cold, as the file system has it

@@ -16,7 +16,7 @@ from packer.tools import tune
 from packer.tools.tune import SweepPlan, TuneRow, chosen, knee, measure, planned, recommended, sweep, total
 from packer.tools.workload import LoaderSetting, Subject
 from tests.support import slow_datasets
-from tests.support.command_line import run
+from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
 from tests.support.measurements import row
 from tests.support.slow_datasets import Sleeping
@@ -190,7 +190,7 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
     words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--cold")
     words = (*words, "--step", "slow_datasets:step")
-    done = run("tune", tmp_path / "photos.pack", *words, "--output", figures, "-o", rows)
+    done = run_with_torch("tune", tmp_path / "photos.pack", *words, "--output", figures, "-o", rows)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
     assert [(row["loader"], row["workers"]) for row in found["rows"]] == [
@@ -208,6 +208,6 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_step_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 4), tmp_path / "photos.pack")
-    done = run("tune", tmp_path / "photos.pack", "--workers", "0", "--step", "no_such_module_4711:step")
+    done = run_with_torch("tune", tmp_path / "photos.pack", "--workers", "0", "--step", "no_such_module_4711:step")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("packer: --step 'no_such_module_4711:step': no module")
