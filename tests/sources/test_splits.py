@@ -215,6 +215,37 @@ def test_names_that_one_sample_has_are_taken(tmp_path: Path) -> None:
     assert [source.key(row) for row in range(len(source))] == ["a/a0.png", "a/a1.png", "b/b1.png", "b/b2.png"]
 
 
+@pytest.mark.parametrize("line", ["1 5.png", "1\t5", "5.png 1.png", "1 no.png", "1 cat", "no such 1.png", "0 5 1.png"])
+def test_a_line_that_may_mean_another_sample_is_refused(source: folder.Source, tmp_path: Path, line: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"that no sample of {source.root} has: ")):
+        add_splits(source, lists(tmp_path, train=line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5.png 1",
+        "5.png,cat",
+        "c/5.png masks/5.png",
+        "5 -1",
+        "5 1 -1 0.5",
+        "5",
+        "data/c/5.png 3",
+        "{root}/c/5.png",
+        "5;7",
+    ],
+)
+def test_what_stands_behind_a_name_is_passed_over(source: folder.Source, tmp_path: Path, line: str) -> None:
+    found = add_splits(source, lists(tmp_path, train=line.format(root=source.root)))
+    assert [found.key(index) for index in range(len(found))] == ["c/5.png"]
+
+
+def test_a_sample_that_is_listed_again_is_told(source: folder.Source, tmp_path: Path) -> None:
+    found = add_splits(source, lists(tmp_path, train="1.png\n2.png\n1.png\nc/1.png", val="3.png"))
+    assert len(found) == 3
+    assert found.notes[-1] == "lines that list a sample again: train 2; each sample is packed once"
+
+
 def test_a_name_of_several_samples_is_none(tmp_path: Path) -> None:
     root = write(tmp_path / "in", {f"{kind}/{n}.png": picture(n) for kind in ("a", "b") for n in range(3)})
     stems = write(tmp_path, {"train.txt": "a/0.png\n1\n2.png\n"}) / "train.txt"

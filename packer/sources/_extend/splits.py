@@ -1,7 +1,9 @@
 """Splits: lists of samples (train, val, ...), as one more field of any source: `split`, an int64 with their names.
 
-The user types NAME=FILE. The file has one sample per line: its key, the relative path of one of its files, or the name
-of one, with or without its suffix, where no other sample has it. What stands behind a name (`a.jpg 3`) is passed over.
+The user types NAME=FILE. The file has one sample per line: its key, the path of one of its files (relative, or below
+the source's folder), or the name of one, with or without its suffix, where no other sample has it. Behind a file's name
+anything may stand that is no other sample (`a.jpg 3`, `a.jpg,cat`), behind one without its suffix numbers alone: in
+`1 5.png` it would not be known which of them is meant, so that is refused. A sample that is listed again counts once.
 Every line end is accepted; blank lines and lines that begin with `#` are skipped.
 
 Or NAME=SHARE, such as `train=0.9`: the samples are put in the order of sha256(seed, key) and cut where the shares end,
@@ -30,6 +32,8 @@ from packer.sources._parse.listing import counted, listed, shown
 
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
+_SEPARATOR = re.compile(r"[\s,;]+")
+_NUMBERS = re.compile(r"(?:[\s,;]+[+-]?[0-9.]+)+")
 _SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # ./0.9 is a file of that name
 
 
@@ -108,6 +112,7 @@ def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
     numbers = array("h", [-1]) * len(source)
     places = _Places(source)
     unread, listed_unread = dict(source.unread), set[str]()
+    again: Counter[str] = Counter()
     for number, split in enumerate(splits):
         unknown, twice = [], []
         for name in _lines(split):
@@ -115,15 +120,20 @@ def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
             if row is None and name.removeprefix("./") in unread:
                 listed_unread.add(name.removeprefix("./"))
             elif row is None:
-                unknown.append(f"{name} (of several samples)" if places.is_ambiguous(name) else name)
+                unknown.append(name + places.doubt(name))
             elif numbers[row] not in (-1, number):
                 twice.append(f"{source.key(row)} (also in {names[numbers[row]]})")
             else:
+                again[split.name] += numbers[row] == number
                 numbers[row] = number
         _check(split, unknown, twice, source)
     kept = [(name, reason) for name, reason in source.unread if name in listed_unread]
     unlisted = [(name, UNLISTED) for name in unread if name not in listed_unread]
-    return _numbered(source, names, numbers, reason=UNLISTED, unread=kept, further=unlisted)
+    made = _numbered(source, names, numbers, reason=UNLISTED, unread=kept, further=unlisted)
+    repeated = ", ".join(f"{shown(name)} {count}" for name, count in again.items() if count)
+    if repeated:
+        made.notes = [*made.notes, f"lines that list a sample again: {repeated}; each sample is packed once"]
+    return made
 
 
 def add_shares(source: base.Source, shares: Shares) -> base.Source:
@@ -203,20 +213,52 @@ class _Places:
         self._paths: dict[str, int] | None = None
         self._names: dict[str, int | None] | None = None
 
-    def find(self, name: str) -> int | None:
-        """The sample's row, None for an unknown name, or one of several samples."""
-        row = self._found(name)
-        words = name.rsplit(maxsplit=1)
-        return self._found(words[0].strip()) if row is None and len(words) == 2 else row
+    def find(self, line: str) -> int | None:
+        """The sample's row, None for an unknown name, or where it is not known which of several is meant."""
+        row = self._found(line)
+        if row is not None:
+            return row
+        for separator in reversed(list(_SEPARATOR.finditer(line))):
+            name, rest = line[: separator.start()], line[separator.end() :]
+            row = self._found(name)
+            if row is None:
+                continue
+            is_file = self._is_file_of(row, name)
+            other = self._found(rest)
+            if other is not None and other != row and (not is_file or self._is_file_of(other, rest)):
+                return None
+            return row if is_file or _NUMBERS.fullmatch(line, separator.start()) else None
+        return None
 
-    def is_ambiguous(self, name: str) -> bool:
-        """Whether several samples have a file of this name."""
-        return self._short().get(name, 0) is None
+    def _is_file_of(self, row: int, name: str) -> bool:
+        """Whether that is the name of a file of the sample with its suffix, or its key unless that is a number."""
+        if name == self._source.key(row) and not name.isdecimal():
+            return True
+        return any(path.name == name.rpartition("/")[2] for path in self._source.files(row))
+
+    def doubt(self, line: str) -> str:
+        """Why no sample was taken for it, where that is not plain."""
+        if self._short().get(line, 0) is None:
+            return " (of several samples)"
+        words = _SEPARATOR.split(line)
+        named = [word for word in words if self._found(word) is not None]
+        if len(named) > 1:
+            return f" (is it {shown(named[0])} or {shown(named[1])}?)"
+        return f" (is it {shown(named[0])}?)" if named and len(words) > 1 else ""
 
     def _found(self, name: str) -> int | None:
         row = self._keys.get(name)
-        row = self._files().get(name.removeprefix("./")) if row is None else row
+        row = self._files().get(self._below_root(name)) if row is None else row
         return self._short().get(name) if row is None else row
+
+    def _below_root(self, name: str) -> str:
+        """The path relative to the source's folder, of one that begins at the root of all, or with the folder's name."""
+        root = self._source.root
+        for front in (f"{root.absolute()}/", f"{root}/", "./"):
+            if name.startswith(front):
+                return name[len(front) :]
+        inner = name.removeprefix(f"{root.name}/")
+        return inner if inner in self._files() else name
 
     def _short(self) -> dict[str, int | None]:
         """Names of files with and without their suffix -> the sample; None where several have it."""
