@@ -241,7 +241,7 @@ def _alpha_masks(root: Path, form: str, grays: int | None) -> Path:
         if grays is not None:
             gray[:] = grays
         planes = [gray, content * 50] if form == "LA" else [gray, gray, gray, content * 50]
-        Image.fromarray(np.dstack(planes), form).save(root / f"{n}_m.png")
+        Image.fromarray(np.dstack(planes)).save(root / f"{n}_m.png")
     return root
 
 
@@ -277,7 +277,7 @@ def test_alpha_that_says_no_more_is_not(tmp_path: Path, alpha: str) -> None:
     values = np.random.default_rng(0).integers(0, 4, (48, 64)).astype(np.uint8)
     last = np.full_like(values, 255) if alpha == "opaque" else np.where(values > 0, 255, 0).astype(np.uint8)
     for n in range(3):
-        Image.fromarray(np.dstack([values, values, values, last]), "RGBA").save(root / f"{n}_m.png")
+        Image.fromarray(np.dstack([values, values, values, last])).save(root / f"{n}_m.png")
     made = packer.convert(root, tmp_path / "a.pack", sidecars={"m": "_m.png:mask"})
     assert not any(note.startswith("m: ") for note in made.notes)
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
