@@ -132,6 +132,9 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
                 f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
             )
         raise BadInput(f"{source.root}: no samples to pack; packer convert --dry-run shows what was found")
+    if options.resize and not any(field.kind in PIXEL_KINDS for field in source.schema):
+        there = ", ".join(f"{field.name} ({field.kind})" for field in source.schema if not field.hidden)
+        raise InvalidRequest(f"{source.root}: --resize {options.resize}: no field is a picture: {there}; leave it away")
     formats.load(options.to)
     probe = _probed(source) if options.resize else _Probe()
     schema, defaulted = _stored_schema(source, options, lossy=probe.lossy)

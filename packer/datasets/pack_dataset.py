@@ -423,6 +423,16 @@ class PackDataset(Dataset[Any]):
             raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
         return int(found[0])
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a sample has that key; raises WrongType for anything but a text, which would decode every sample."""
+        if not isinstance(key, str):
+            raise WrongType(f"{type(key).__name__} in {type(self).__name__}: expected the key of a sample")
+        try:
+            self.index_of(key)
+        except UnknownKey:
+            return False
+        return True
+
     def keys(self) -> Sequence[str]:
         """The keys of all samples, in order: a sequence that holds no Python object per sample."""
         return LazySequence(self.key, len(self))

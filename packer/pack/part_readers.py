@@ -178,7 +178,9 @@ def check_part(path: Path, part: Part, *, is_folder: bool = False) -> Key:
     try:
         status = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorruptPack(f"{path}: part is missing; copy the pack again") from error
+        raise CorruptPack(
+            f"{path}: part is missing; copy the pack again, or open it anew if it was replaced"
+        ) from error
     except OSError as error:
         raise StorageError(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
     if is_folder:
@@ -189,6 +191,7 @@ def check_part(path: Path, part: Part, *, is_folder: bool = False) -> Key:
         raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
     if status.st_size != part.bytes:
         raise CorruptPack(
-            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack again"
+            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack "
+            "again, or open it anew if it was replaced"
         )
     return status.st_dev, status.st_ino

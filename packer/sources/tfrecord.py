@@ -198,7 +198,7 @@ class Source(RecordSource):
                     f"option features: no feature {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(sorted(found)) or 'none'}"
                 )
-        settled = [_with_kind(field, found[field.entries[0]], looked) for field in wanted]
+        settled = [_with_kind(field, found[field.entries[0]]) for field in wanted]
         pictures = [field for field in settled if field.kind == "image"]
         if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
             settled[settled.index(pictures[0])] = replace(pictures[0], name="image")
@@ -263,7 +263,7 @@ def _entries(found: example.Example) -> dict[str, Any]:
     return {**steps, **there}
 
 
-def _with_kind(field: RecordField, values: Sequence[Any], looked: int) -> RecordField:
+def _with_kind(field: RecordField, values: Sequence[Any]) -> RecordField:
     """The field with the kind that the values have, where the user did not say it; raises InvalidRequest."""
     are_bytes = {isinstance(value, list) for value in values}
     numeric = field.kind in ("number", "numbers")
@@ -273,10 +273,10 @@ def _with_kind(field: RecordField, values: Sequence[Any], looked: int) -> Record
         )
     first = values[0]
     if isinstance(first, list):
-        kind = field.kind or kind_of_bytes([data for value in values for data in value[:1]])
+        kind = field.kind or kind_of_bytes([data for value in values for data in value[:1]], field.entries[0])
         return replace(field, kind=kind)
     dtypes = {value.dtype.name for value in values}
-    is_one = len(values) == looked and all(len(value) == 1 for value in values)
+    is_one = all(len(value) == 1 for value in values)
     kind = field.kind or ("number" if is_one else "numbers")
     return RecordField(field.name, field.entries, kind, "int64" if dtypes == {"int64"} else "float32")
 

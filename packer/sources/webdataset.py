@@ -246,6 +246,10 @@ class Source(RecordSource):
         if self._passed:
             self.notes.append(f"{counted(self._passed, 'member')} without a suffix, or named __such__, passed over")
             self.left_out.append(("__members__", f"{counted(self._passed, 'member')} of no sample in the tar files"))
+        if not any(field.name == "label" for field in self._fields):
+            tops = sorted({top for name in self._bases if (top := name.rpartition("/")[0])})
+            folders = f": folders in a tar, such as {listed(tops[:2])}, are no classes; unpack them for that"
+            self.notes.append(f"no labels{folders if len(tops) > 1 else ''}")
         said = ",".join(field.shown() for field in self._fields)
         how = "as asked" if was_asked else "every suffix that there is; --features says it otherwise"
         self.notes.append(f"--features {shell_word(said)} ({how})")
@@ -330,8 +334,8 @@ def _kind(suffix: str) -> str | None:
 def _with_kind(field: RecordField, values: Sequence[bytes]) -> RecordField:
     kind = field.kind or _kind(field.entries[0])
     if kind is None or kind == "image":
-        found = kind_of_bytes(values) if values else "bytes"
-        kind = found if found == "depth" else kind or "bytes"
+        found = kind_of_bytes(values, field.entries[0]) if values else "bytes"
+        kind = found if found in ("depth", "mask") else kind or "bytes"
     if kind == "numbers":
         raise InvalidRequest(f"option features: {field.shown()}: a member of a tar holds one number, or is json")
     return replace(field, kind=kind, dtype="int64" if kind == "number" else None)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Subset
 
 import packer
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset
-from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey
+from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey, WrongType
 from packer.pack import part_readers
 from tests.support import source_trees
 from tests.support.conversions import packed
@@ -161,6 +161,10 @@ def test_columns_keys_and_lookups(pack: Path) -> None:
     assert dataset.keys()[-1] == keys[-1]
     assert dataset.keys()[2:4] == keys[2:4]
     assert [dataset.index_of(key) for key in keys] == list(range(40))
+    assert keys[7] in dataset
+    assert "nothing" not in dataset
+    with pytest.raises(WrongType, match="int in LMDBDataset: expected the key of a sample"):
+        3 in dataset  # noqa: B015
     assert dataset.column("label").tolist() == [sample["label"] for sample in dataset]
     for wrong in (
         lambda: dataset.index_of("nothing"),

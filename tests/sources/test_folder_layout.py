@@ -329,6 +329,15 @@ def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> N
         Source(root)
 
 
+def test_the_same_classes_below_a_folder_in_each_are_no_classes(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{top}/images/{name}/1.jpg" for top in ("amazon", "dslr") for name in ("bike", "mug")))
+    with pytest.raises(
+        InvalidRequest, match="amazon, dslr hold the same folders, in images: bike, mug; .*classes-from"
+    ):
+        Source(root)
+    assert Source(root, layout="class").schema["label"].classes == ("amazon", "dslr")
+
+
 def test_splits_inside_classes_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{top}/{split}/1.jpg" for top in ("cat", "dog") for split in ("train", "test")))
     with pytest.raises(InvalidRequest, match="named as splits: test, train; move these above the classes, as test/cat"):

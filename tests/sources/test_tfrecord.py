@@ -34,7 +34,7 @@ from tests.support.foreign_files import (
     tfrecord_index,
     varint,
 )
-from tests.support.source_trees import encoded, picture, tfrecord_shards, tree, write
+from tests.support.source_trees import encoded, mask, picture, tfrecord_shards, tree, write
 
 # of the layout's description: {'image/encoded': ff d8, 'image/class/label': -1}
 GOLDEN = (
@@ -446,8 +446,28 @@ def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
 def test_an_empty_feature_is_one_that_is_not_there(tmp_path: Path) -> None:
     made = [*records(3), example({"image/encoded": bytes_list(picture(9)), "image/class/label": b""})]
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord(made)}))
-    assert source.schema["label"].shape == (None,)
-    assert source[3]["label"].tolist() == []
+    assert source.schema["label"].shape == ()
+    with pytest.raises(BadInput, match="expected one number, found 0; say label=...:numbers in --features"):
+        source[3]
+    lists = Source(tmp_path, features=("image=image/encoded", "label=image/class/label:numbers"))
+    assert [lists[row]["label"].tolist() for row in range(4)] == [[0], [1], [2], []]
+
+
+def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Path) -> None:
+    wide = encoded(".png", np.zeros((4, 4), np.uint16))
+    features = {"image/encoded": picture(1), "mask": mask(1), "gt_depth": wide, "label_map": wide, "seg": picture(2)}
+    record = example({name: bytes_list(data) for name, data in features.items()})
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
+    kinds = {field.name: field.kind for field in source.schema if not field.hidden}
+    found = {"image": "image", "mask": "mask", "gt_depth": "depth", "label_map": "bytes", "seg": "image"}
+    assert kinds == {"key": "text", **found}
+
+
+def test_resizing_where_no_field_is_a_picture_is_refused(tmp_path: Path) -> None:
+    record = example({"image_raw": bytes_list(bytes(range(256))), "label": int64_list([1])})
+    root = write(tmp_path / "in", {"a.tfrecord": tfrecord([record])})
+    with pytest.raises(InvalidRequest, match=r"--resize 10: no field is a picture: .*\(bytes\)"):
+        packer.convert(root, tmp_path / "a.pack", resize=10)
 
 
 def test_texts_json_and_bytes_are_told_apart(tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ SETS: dict[str, tuple[str, ...]] = {
     "DIV2K": ("=DIV2K_train_HR/000{n}.png", "lr=DIV2K_train_LR_bicubic/X2/000{n}x2.png:image"),
     "DIV2K in splits": ("=DIV2K_{s}_HR/000{n}.png", "lr=DIV2K_{s}_LR_bicubic/X2/000{n}x2.png:image"),
     "Flickr2K": ("=Flickr2K_HR/000{n}.png", "lr=Flickr2K_LR_bicubic/X4/000{n}x4.png:image"),
+    "HR and LR of one folder each": ("=HR/{n}.png", "lr=LR/X4/{n}.png:image"),
+    "HR and LR behind names": ("=a{n}_HR.png", "lr=a{n}_LR.png:image"),
+    "SIDD": ("={n}/GT_SRGB_{n}.png", "noisy={n}/NOISY_SRGB_{n}.png:image"),
+    "rain": ("=norain/norain-{n}.png", "rainy=rainy/norain-{n}x2.png:image"),
+    "a word at the end": ("=a{n}.jpg", "mask=a{n}Mask.png"),
+    "two words before numbers": ("=im{n}.png", "mask=gt{n}.png"),
     "a folder per sample": ("={n}/image.jpg", "mask={n}/mask.png"),
     "Carvana": ("=train/{n}.jpg", "mask=train_masks/{n}_mask.png"),
     "CamVid": ("={s}/{n}.png", "mask={s}annot/{n}.png"),
@@ -86,6 +92,7 @@ SETS: dict[str, tuple[str, ...]] = {
         "manual=training/1st_manual/2{n}_manual1.png",
     ),
     "pairs in classes": ("={c}/{n}.jpg", "mask={c}/{n}_mask.png"),
+    "masks in a folder of the same classes": ("={c}/{n}.jpg", "mask=masks/{c}/{n}.png"),
     "masks in folders named after classes": ("={c}/{n}.jpg", "mask={c}_mask/{n}.png"),
     "pairs in splits of classes": ("={s}/{c}/{n}.jpg", "mask={s}/{c}/{n}_mask.png"),
 }
@@ -127,7 +134,7 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
         pairs = dict(text.partition(":")[0].split("=") for text in others)
         expected[main] = pairs
         for number, (field, path) in enumerate(pairs.items()):
-            is_photo = field in ("lr", "color", "b")
+            is_photo = field in ("lr", "color", "b", "noisy", "rainy")
             data = depth(n) if field == "depth" else smooth(9 + n, ".png") if is_photo else labels(n + number)
             soft = picture_of_many_values(n) if others[number].endswith(":soft") else data
             write(root, {path: soft})
@@ -157,7 +164,13 @@ def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
             path = next(path for path in expected if path.endswith(sample["key"]))
             for field, companion in expected[path].items():
                 kind = dataset.schema[field].kind
-                assert kind == (field if field == "depth" else "image" if field in ("lr", "color", "b") else "mask")
+                assert kind == (
+                    field
+                    if field == "depth"
+                    else "image"
+                    if field in ("lr", "color", "b", "noisy", "rainy")
+                    else "mask"
+                )
                 stored = packer.images.decode((root / companion).read_bytes(), kind)
                 assert np.array_equal(np.squeeze(sample[field]), stored), (path, companion)
         if "{s}" in SETS[name][0] or "{t}" in SETS[name][0]:
@@ -332,3 +345,13 @@ def test_every_row_of_the_page_packs_its_files(tmp_path: Path, files: str, typed
 
 def test_the_page_has_a_row_for_every_kind_of_pair() -> None:
     assert len(ROWS) >= 20
+
+
+def test_what_is_given_is_not_left_out_of_the_advice(tmp_path: Path) -> None:
+    for n in range(6):
+        write(tmp_path / "in", {f"{n}.jpg": smooth(n, ".jpg"), f"{n}_mask.png": labels(n), f"{n}_depth.tiff": depth(n)})
+    typed = ["convert", str(tmp_path / "in"), str(tmp_path / "a.pack"), "--sidecar", "d=_depth.tiff:depth"]
+    with pytest.raises(
+        InvalidRequest, match=r"say --sidecar 'mask=_mask.png:mask'; .* \(besides the --sidecar that is"
+    ):
+        main.main(typed, standalone_mode=False)

@@ -191,8 +191,16 @@ def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
     said = next(note for note in source.notes if note.startswith("--features"))
     typed = shlex.split(said)[1]
     assert "'image=jpg;png" in said  # a shell would end the command there
-    assert typed == "image=jpg;png:image,label=cls:number,seg=seg.png:image,text=txt:text"
+    assert typed == "image=jpg;png:image,label=cls:number,seg=seg.png:mask,text=txt:text"
     assert Source(tmp_path, features=tuple(typed.split(","))).schema == source.schema
+
+
+def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
+    found = {f"{top}/{number}.png": picture(number) for top in ("cat", "dog") for number in range(2)}
+    said = "no labels: folders in a tar, such as cat, dog, are no classes; unpack them for that"
+    assert said in opened(tmp_path / "a", found).notes
+    assert "no labels" in opened(tmp_path / "b", {"0.png": picture(1)}).notes
+    assert not any(note.startswith("no labels") for note in opened(tmp_path / "c", members()).notes)
 
 
 def test_the_user_names_fields_and_kinds(tmp_path: Path) -> None:

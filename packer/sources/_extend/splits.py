@@ -252,7 +252,7 @@ class _Places:
         return self._short().get(name) if row is None else row
 
     def _below_root(self, name: str) -> str:
-        """The path relative to the source's folder, of one that begins at the root of all, or with the folder's name."""
+        """The path from the source's folder, of one that is absolute, or begins with the folder's name."""
         root = self._source.root
         for front in (f"{root.absolute()}/", f"{root}/", "./"):
             if name.startswith(front):

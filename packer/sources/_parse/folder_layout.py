@@ -25,7 +25,7 @@ _SPLIT_WORDS = frozenset(word for names in _SPLITS for word in names) | {"fold",
 _BESIDE_SPLITS = frozenset(("holdout", "unlabeled", "unlabelled", "background", "query", "gallery"))
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
 _PICTURES_TEXT = """
-image images img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs color colour frames
+image images im img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs color colour frames
 input inputs
 """
 PICTURES = frozenset(_PICTURES_TEXT.split())
@@ -36,6 +36,12 @@ alpha result results output outputs prediction predictions pred preds bbox bboxe
 normals instance instances ids lab labs xml xmls json jsons txt csv
 """
 _COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
+_LABEL_WORDS_TEXT = """
+mask masks seg segs segmentation segmentations label labels lbl lbls annotation annotations annot annots anno annos gt
+gts groundtruth truth lab labs trimap trimaps instance instances id ids panoptic semantic
+"""
+_LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
+DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
 _KINDS = {".txt": "text", ".xml": "text", ".json": "json"}  # of a sidecar that is no picture
 
@@ -53,6 +59,12 @@ def is_picture_role(name: str) -> bool:
 def is_companion(name: str) -> bool:
     """Whether a name says what belongs to pictures, as masks do."""
     return bool(_COMPANIONS.intersection(words(name)))
+
+
+def says_labels(name: str) -> bool:
+    """Whether a name says a picture whose values are labels, as masks are, and no depth."""
+    said = set(words(name))
+    return bool(said & _LABEL_WORDS) and not said & DEPTH_WORDS
 
 
 def words(name: str) -> list[str]:
@@ -155,6 +167,8 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
     if not filled or any(name.count("/") < 2 for name in pictures):
         return
     inner = {top: {name.split("/")[1] for name in pictures if name.startswith(f"{top}/")} for top in filled}
+    if len(filled) > 1 and all(len(one) == 1 for one in inner.values()):
+        _check_wrapped(root, pictures, filled)
     if len(filled) == 1 and len(inner[filled[0]]) > 1:
         raise InvalidRequest(
             f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
@@ -173,6 +187,22 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
             f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
             "split/class, if these are the classes, which makes one pack with the field split; or --layout class, if "
             f"{_some(filled)} are the classes"
+        )
+
+
+def _check_wrapped(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
+    """Raise InvalidRequest where the same folders lie one level deeper, as of Office-31: `amazon/images/bike`."""
+    deeper = {
+        top: {name.split("/")[2] for name in pictures if name.startswith(f"{top}/") and name.count("/") > 2}
+        for top in filled
+    }
+    common = set.intersection(*deeper.values())
+    if len(common) > 1 and 2 * len(common) >= len(set.union(*deeper.values())):
+        wrapped = next(name for name in pictures if name.startswith(f"{filled[0]}/")).split("/")[1]
+        raise InvalidRequest(
+            f"{shown(str(root))}: {_some(filled)} hold the same folders, in {shown(wrapped)}: {_some(sorted(common))}; "
+            f"if these are the classes, pack each by itself, as {shown(str(root / filled[0] / wrapped))}, and all but "
+            f"the first with --classes-from PACK; or --layout class, if {_some(filled)} are the classes"
         )
 
 

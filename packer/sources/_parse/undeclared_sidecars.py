@@ -30,9 +30,11 @@ from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
 from packer.sources._parse.folder_layout import (
     COMPANION_WITHIN,
+    DEPTH_WORDS,
     is_companion,
     is_picture_role,
     is_role,
+    says_labels,
     split_rank,
     words,
 )
@@ -55,24 +57,22 @@ _USUAL_PAIRS = (
     ("sharp", "blurred"),
     ("clear", "hazy"),
     ("fgr", "pha"),
+    ("gt", "noisy"),
+    ("norain", "rain"),
+    ("norain", "rainy"),
 )
 _USUAL_OTHERS = frozenset(other for _, other in _USUAL_PAIRS) - {"y"}
 _MOST_FOLDERS = 6  # of the same names, or names in a folder per sample
 _NEARLY_ALL = 0.9
 _LEAST_TOLD = 6  # pictures of the same names, or of one ending, that a note tells
-_LABEL_WORDS_TEXT = """
-mask masks seg segs segmentation segmentations label labels lbl lbls annotation annotations annot annots anno annos gt
-gts groundtruth truth lab labs trimap trimaps instance instances id ids panoptic semantic
-"""
-_LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 _OWN_NAMES = ("key", "image", "label", "split", "files")  # of the fields of a folder's samples
-_DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
 _SCALE = re.compile(r"(?<=.)[_\-]?x[0-9]+$")  # behind the names of pictures in low resolution
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _SEPARATOR = re.compile(r"[_\-. ]")
 _FIRST_WORD = re.compile(r"^[A-Za-z]+[_\-. ]+(?=.)")
 _LAST_WORD = re.compile(r"(?<=.)[_\-. ]+[A-Za-z]+$")
+_CAPITALISED = re.compile(r"(.*[a-z0-9])([A-Z][a-z]+)")
 _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
@@ -207,9 +207,13 @@ class _Name:
 
 
 def _tokens(name: str) -> list[str]:
-    """Words and numbers of a name, without what separates them: `mask0` is two, `leftImg8bit` one."""
+    """Words and numbers of a name, without what separates them: `mask0` and `a0Mask` are two, `leftImg8bit` one."""
     found = []
     for piece in re.split(r"[_\-. ]+", name):
+        ending = _CAPITALISED.fullmatch(piece)
+        if ending and is_companion(ending[2]):
+            found += [*_tokens(ending[1]), ending[2]]
+            continue
         match = _NUMBERED.fullmatch(piece)
         found += [group for group in match.groups() if group] if match else [piece]
     return [token for token in found if token]
@@ -455,9 +459,27 @@ def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
     for folders, both in _by_two_folders(pictures, str):
         named = {folder.lower(): folder for folder in folders}
         for main, other in _USUAL_PAIRS:
-            if named.keys() == {main, other}:
+            if both and named.keys() == {main, other}:
                 return [Pair(there[named[main]], there[named[other]], named[other]) for there in both]
-    return _by_usual_words(pictures)
+    return max(_by_usual_words(pictures), _by_usual_stems(pictures), key=len)
+
+
+def _by_usual_stems(pictures: Sequence[str]) -> list[Pair]:
+    """`1_HR.png` and `1_LR.png`: a word of a usual pair in names of one folder that are equal otherwise."""
+    named: dict[tuple[str, tuple[str, ...]], dict[str, str]] = defaultdict(dict)
+    usual = {word for pair in _USUAL_PAIRS for word in pair if len(word) > 1}
+    for name in pictures:
+        place, _, stem = _without_suffix(name).rpartition("/")
+        tokens = [token.lower() for token in _tokens(_SCALE.sub("", stem))]
+        said = [token for token in tokens if token in usual]
+        if len(said) == 1:
+            named[place, tuple(token for token in tokens if token != said[0])].setdefault(said[0], name)
+    return [
+        Pair(there[main], there[other], other)
+        for there in named.values()
+        for main, other in _USUAL_PAIRS
+        if main in there and other in there
+    ]
 
 
 def _by_usual_words(pictures: Sequence[str]) -> list[Pair]:
@@ -547,8 +569,7 @@ def _says_labels(name: str) -> bool:
 
 def _is_wide_labels(folder: SourceRoot, name: str) -> bool:
     """Whether a file has more than 8 bit and is named as labels, as `gtFine/1_instanceIds.png` is."""
-    said = set(words(_without_suffix(name)))
-    if not said & _LABEL_WORDS or said & _DEPTH_WORDS:
+    if not says_labels(_without_suffix(name)):
         return False
     try:
         header = images.sniff(folder.read(name))
@@ -643,11 +664,12 @@ def _layout(pairs: Sequence[Pair]) -> str:
 
 def _is_in_class(pair: Pair) -> bool:
     """Whether the picture's folder may be a class: `cat/1.jpg`, or `cat/images/1.jpg`, with its mask in the same one
-    or in one that is named after it, `cat_mask/1.png`."""
+    or in one that is named after it, `cat_mask/1.png`, `masks/cat/1.png`."""
     top, other = pair.main.partition("/")[0], pair.companion.partition("/")[0]
     in_one = pair.main.count("/") > 1 and top == other
     is_named_after = not is_role(top) and tuple(_tokens(top)) == _without_roles(other, [])
-    return in_one or is_named_after or not _is_elsewhere(pair)
+    is_below_role = is_companion(other) and not is_role(top) and pair.companion.split("/")[1:2] == [top]
+    return in_one or is_named_after or is_below_role or not _is_elsewhere(pair)
 
 
 def _is_elsewhere(pair: Pair) -> bool:
@@ -804,7 +826,7 @@ def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
 
     Depth is interpolated by a geometry, which makes other labels of labels.
     """
-    is_depth = bool(_DEPTH_WORDS & {word for pair in pairs for word in words(pair.word)})
+    is_depth = bool(DEPTH_WORDS & {word for pair in pairs for word in words(pair.word)})
     for pair in pairs[:_OPENED]:
         try:
             data = folder.read(pair.companion)

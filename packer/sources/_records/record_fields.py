@@ -15,6 +15,7 @@ import numpy as np
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import KEY, MOST_PIXELS, Field
+from packer.sources._parse.folder_layout import says_labels
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
@@ -99,11 +100,17 @@ def field_name(entry: str, taken: Sequence[str]) -> str:
     return found
 
 
-def kind_of_bytes(values: Sequence[bytes]) -> str:
-    """What some values of one entry are: image or depth for pictures, text for UTF-8 without control characters."""
+def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
+    """What some values of one entry are: image, mask or depth for pictures, text for UTF-8 without control characters.
+
+    Pictures of one channel whose entry is named as labels, such as `seg.png`, are masks, which are never
+    interpolated; of 16 bit they stay bytes.
+    """
     kinds = {_picture_kind(value) for value in values}
     if len(kinds) == 1 and (kind := kinds.pop()):
-        return kind
+        if not says_labels(entry):
+            return kind
+        return "bytes" if kind == "depth" else "mask" if all(map(_may_be_mask, values)) else "image"
     if all(_is_text(value) for value in values) and any(values):
         return "text"
     return "bytes"
@@ -130,6 +137,11 @@ def _picture_kind(data: bytes) -> str | None:
         return None
     is_depth = found.channels == 1 and found.dtype in ("uint16", "float32", "float64")
     return "depth" if is_depth else "image"
+
+
+def _may_be_mask(data: bytes) -> bool:
+    found = sniff(data, MOST_PIXELS)
+    return found.channels == 1 or found.palette
 
 
 def _is_text(data: bytes) -> bool:
