@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from packer import datasets, errors, geometry, grasp, loading
+    from packer import dali, datasets, errors, geometry, grasp, loading
     from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import (
         BMPDataset,
@@ -36,6 +36,7 @@ __all__ = [
     "PthDataset",
     "__version__",
     "convert",
+    "dali",
     "datasets",
     "errors",
     "extract",

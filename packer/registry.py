@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 # distribution that brings a module, where the names differ
-_DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "Pillow", "pillow_heif": "pillow-heif", "turbojpeg": '"PyTurboJPEG<2"'}
+_DISTRIBUTIONS = {
+    "PIL": "Pillow",
+    "cv2": "opencv-python",
+    "nvidia": "nvidia-dali-cuda120",
+    "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
+    "pillow_heif": "pillow-heif",
+    "turbojpeg": '"PyTurboJPEG<2"',
+}
 _NOT_MEMBERS = ("base",)
 
 
@@ -91,8 +98,8 @@ def import_or_explain(module: str, needed_by: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
+        missing = error.name or ""
+        if missing.partition(".")[0] in ("", "packer") or importlib.util.find_spec(missing) is not None:
             raise
         name = _DISTRIBUTIONS.get(missing, missing)
         raise MissingPackage(f"{needed_by} needs the package {missing!r}: pip install {name}") from error

@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -13,6 +14,7 @@ import pytest
 
 import packer
 from packer.conversion import options, source_spec
+from packer.dali import external_source
 from packer.datasets import batch, pack_dataset
 from packer.errors import InvalidRequest, PackExists
 from packer.grasp import dataset as grasp_dataset
@@ -26,15 +28,16 @@ from tests.support.conversions import digest
 from tests.support.source_trees import photos
 
 PAGE = (Path(__file__).parent.parent / "docs/api.md").read_text()
-BLOCKS = dict(re.findall(r"^```py\npacker\.(\w+)(\(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE))
+BLOCKS = dict(re.findall(r"^```py\npacker\.([\w.]+)(\(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE))
 NAMES = sorted(set(packer.__all__) - {"__version__"})
 FORMATS = ("LMDBDataset", "HDF5Dataset", "PthDataset", "BMPDataset")
 CALLABLES = [name for name in NAMES if not inspect.ismodule(getattr(packer, name))]
+OF_MODULES = ("dali.source",)  # functions of modules that have a section of their own
 
 
 def source_of(name: str) -> tuple[Callable[..., Any], ast.FunctionDef]:
     """The function that a call of a public name runs, and its source."""
-    value = getattr(packer, name)
+    value = attrgetter(name)(packer)
     function = inspect.unwrap(value.__init__) if inspect.isclass(value) else value
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(node, ast.FunctionDef)
@@ -52,10 +55,10 @@ def test_a_signature_of_the_page_is_that_of_the_code(name: str) -> None:
     (shown,) = ast.parse(f"def shown{BLOCKS[name]}: ...").body
     assert isinstance(shown, ast.FunctionDef)
     assert annotations(shown) == annotations(node)
-    if not inspect.isclass(getattr(packer, name)):
+    if not inspect.isclass(attrgetter(name)(packer)):
         assert shown.returns is not None and node.returns is not None
         assert ast.unparse(shown.returns) == ast.unparse(node.returns)
-    found = [each for each in inspect.signature(getattr(packer, name)).parameters.values()]
+    found = [each for each in inspect.signature(attrgetter(name)(packer)).parameters.values()]
     arguments = shown.args
     kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(arguments.args)
     kinds += [inspect.Parameter.KEYWORD_ONLY] * len(arguments.kwonlyargs)
@@ -70,7 +73,7 @@ def test_a_signature_of_the_page_is_that_of_the_code(name: str) -> None:
 
 
 def test_the_page_has_every_public_name() -> None:
-    assert set(BLOCKS) == set(CALLABLES) - {*FORMATS, "DataLoaderX"}
+    assert set(BLOCKS) == {*CALLABLES, *OF_MODULES} - {*FORMATS, "DataLoaderX"}
     for name in NAMES:
         assert f"`{name}`" in PAGE, name
     for name in FORMATS:
@@ -80,7 +83,7 @@ def test_the_page_has_every_public_name() -> None:
 def test_the_page_has_every_choice() -> None:
     rows = re.findall(r"^\| (`[A-Z].*?`) \| (`\".*?) \|$", PAGE, re.MULTILINE)
     shown = {name: re.findall(r'"(\w+)"', row) for names, row in rows for name in re.findall(r"`(\w+)`", names)}
-    homes = (batch, decode, grasp_dataset, options, pack_dataset, reader, targets, verification)
+    homes = (batch, external_source, decode, grasp_dataset, options, pack_dataset, reader, targets, verification)
     choices = {name: each for home in homes for name, each in vars(home).items() if name in shown}
     assert shown == {name: list(get_args(each)) for name, each in choices.items()}
     used = {word for name in BLOCKS for word in re.findall(r": ([A-Z]\w+)(?: \||,| =)", BLOCKS[name])}
@@ -98,10 +101,10 @@ def test_completion_shows_the_public_names_and_nothing_else() -> None:
         _ = packer.nothing  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", CALLABLES)
+@pytest.mark.parametrize("name", [*CALLABLES, *OF_MODULES])
 def test_no_public_signature_hides_its_parameters(name: str) -> None:
     if name != "DataLoaderX":  # torch's
-        kinds = {each.kind for each in inspect.signature(getattr(packer, name)).parameters.values()}
+        kinds = {each.kind for each in inspect.signature(attrgetter(name)(packer)).parameters.values()}
         assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
 
 

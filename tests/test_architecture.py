@@ -34,6 +34,7 @@ ROOMS = (
     "inspect",
     "datasets",
     "loading",
+    "dali",
     "grasp",
     "tools",
     "synthetic",

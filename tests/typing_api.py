@@ -54,6 +54,11 @@ def loads() -> None:
         print(len(items))
 
 
+def feeds_dali() -> None:
+    source = packer.dali.source("photos.pack", 64, fields=("image", "label"), last_batch="drop", shuffle=True, rank=0)
+    print(len(source), source.samples, source.dtypes, source.arguments()["num_outputs"])
+
+
 def refused() -> None:
     """What a type checker must find: an ignore that is not needed is an error."""
     packer.open("photos.pack", output="tensor")  # type: ignore[arg-type]
@@ -61,5 +66,6 @@ def refused() -> None:
     packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
     packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]
+    packer.dali.source("photos.pack", 64, last_batch="pad")  # type: ignore[arg-type]
     packer.monitor([], clock=None)  # type: ignore[call-arg]
     packer.convrt("photos", "photos.pack")  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """Pack dataset: torch data sets over packs, with random access; they pickle, and work under fork, spawn and threads."""
 
+import copy
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -240,6 +241,13 @@ class PackDataset(Dataset[Any]):
     def split(self) -> str | None:
         """The split given when it was opened, None for all samples."""
         return self._split
+
+    def with_fields(self: Self, fields: Sequence[str]) -> Self:
+        """The same data set with these fields as dicts, opened by itself; raises UnknownKey, CorruptPack."""
+        other = copy.copy(self)
+        other._fields, other.as_tuple = tuple(dict.fromkeys(fields)), None
+        other.reader()
+        return other
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():

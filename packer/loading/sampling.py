@@ -124,7 +124,7 @@ class Order:
         """
         if self.steps_per_epoch is None:
             indices = self.of_pass(epoch)
-            return _EpochSteps(self, epoch, step, indices[self._left(before)] if before else indices)
+            return EpochSteps(self, epoch, step, indices[self._left(before)] if before else indices)
         done = sum(each.world_size * each.batch_size * each.steps for each in before)
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
@@ -177,23 +177,32 @@ def _start(count: int, size: int, steps: int, step: int) -> int:
     return min(step * size, max(0, count - (steps - step)))
 
 
-class _EpochSteps:
-    """One pass, or what is left of one, cut into the batches of a rank."""
+class EpochSteps:
+    """One pass, or what is left of one, cut into the batches of a rank: one after the other, or any by its number."""
 
     def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
-        self._epoch = epoch
+        """step: that `next` begins with. indices: of the samples of all ranks, in the order of the pass."""
+        self.epoch = epoch
+        self.mine = indices[order.rank :: order.world_size]
         self._step = step
         self._steps = order._steps_of(len(indices))  # its own
         self._size = order.batch_size
-        self._mine = indices[order.rank :: order.world_size]
+
+    def __len__(self) -> int:
+        """Batches, the same on every rank."""
+        return self._steps
+
+    def at(self, step: int) -> Step:
+        """The batch of that number, 0 <= step < len."""
+        steps, count = self._steps, len(self.mine)
+        indices = self.mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
+        return Step(indices, np.full(len(indices), self.epoch, np.int64))
 
     def next(self) -> Step | None:
-        step, steps, count = self._step, self._steps, len(self._mine)
-        if step >= steps:
+        if self._step >= self._steps:
             return None
         self._step += 1
-        indices = self._mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
-        return Step(indices, np.full(len(indices), self._epoch, np.int64))
+        return self.at(self._step - 1)
 
 
 class _Stream:
