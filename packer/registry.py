@@ -99,7 +99,9 @@ def import_or_explain(module: str, needed_by: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if missing.partition(".")[0] in ("", "packer") or importlib.util.find_spec(missing) is not None:
+        if missing not in _DISTRIBUTIONS:
+            missing = missing.partition(".")[0]
+        if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
             raise
         name = _DISTRIBUTIONS.get(missing, missing)
         raise MissingPackage(f"{needed_by} needs the package {missing!r}: pip install {name}") from error
