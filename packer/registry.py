@@ -23,6 +23,7 @@ _DISTRIBUTIONS = {
     "nvidia": "nvidia-dali-cuda120",
     "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
     "pillow_heif": "pillow-heif",
+    "pyarrow": "packer[legacy]",
     "turbojpeg": '"PyTurboJPEG<2"',
 }
 _NOT_MEMBERS = ("base",)

@@ -41,6 +41,20 @@ class Entry(NamedTuple):
     size: int
 
 
+class _Node(NamedTuple):
+    """A node of a page. begin: where what follows its key begins. size: of a value; of a branch, a part of `child`."""
+
+    key: bytes
+    begin: int
+    size: int
+    flags: int
+
+    @property
+    def child(self) -> int:
+        """The page below, of a node of a branch."""
+        return self.size | self.flags << 32
+
+
 class FileByOffset(Protocol):
     """A file that is read by offset: fewer bytes at its end; raises BadInput."""
 
@@ -54,6 +68,11 @@ def entries(file: FileByOffset) -> Iterator[Entry]:
     """Every entry of the main database; raises BadInput where a page is not what it should be."""
     walk = _TreeWalk(file)
     yield from walk.entries()
+
+
+def find(file: FileByOffset, key: bytes) -> Entry | None:
+    """The entry of a key, by the few pages above it; None where there is none. Raises BadInput as `entries`."""
+    return _TreeWalk(file).find(key)
 
 
 class _TreeWalk:
@@ -77,6 +96,24 @@ class _TreeWalk:
         if count != self._entries:
             raise self._damage(f"it has {count} entries, and says {self._entries}")
 
+    def find(self, key: bytes) -> Entry | None:
+        """The entry of a key."""
+        page, depth = self._root, self._depth
+        if page == _NO_ROOT:
+            return None
+        while depth > 1:
+            data = self._page_at(page, _BRANCH)
+            nodes = list(self._nodes(page, data))
+            below = [node for at, node in enumerate(nodes) if at == 0 or node.key <= key]  # the first key is empty
+            if not below:
+                return None
+            page, depth = below[-1].child, depth - 1
+        data = self._page_at(page, _LEAF)
+        for node in self._nodes(page, data):
+            if node.key == key:
+                return self._entry(node, page, data)
+        return None
+
     def _meta(self, start: int) -> tuple[int, int, int, int, int]:
         """Bytes of a page, depth, entries, root and transaction."""
         data = self._file.read(start, _META_BYTES)
@@ -95,46 +132,56 @@ class _TreeWalk:
         if page in self._seen:
             raise self._damage(f"page {page} lies below two others, or below itself")
         self._seen.add(page)
-        data = self._file.read(page * self._page_bytes, self._page_bytes)
         kind = _LEAF if depth <= 1 else _BRANCH
+        data = self._page_at(page, kind)
+        for node in self._nodes(page, data):
+            if kind == _BRANCH:
+                yield from self._below(node.child, depth - 1)
+            else:
+                yield self._entry(node, page, data)
+
+    def _page_at(self, page: int, kind: int) -> bytes:
+        """The bytes of a page, which is a leaf or a branch as it should be."""
+        data = self._file.read(page * self._page_bytes, self._page_bytes)
         if len(data) < self._page_bytes:
             raise self._damage(f"page {page} lies outside the file")
         number, _, flags, lower = _page(data)
         if number != page or flags != kind or not _HEADER_BYTES <= lower <= self._page_bytes:
             raise self._damage(f"page {page} is not the {'leaf' if kind == _LEAF else 'branch'} that it should be")
+        return data
+
+    def _nodes(self, page: int, data: bytes) -> Iterator[_Node]:
+        """The nodes of a page, in order."""
+        lower = _page(data)[3]
         room = self._page_bytes - lower
         for at in range(_HEADER_BYTES, lower - 1, 2):
             (node,) = _u16(data, at)
             if not lower <= node <= self._page_bytes - _NODE_BYTES:
                 raise self._damage(f"a node lies outside page {page}")
-            low, high, node_flags, key_bytes = _node(data, node)
+            low, high, flags, key_bytes = _node(data, node)
             begin = node + _NODE_BYTES + key_bytes
             if begin > self._page_bytes or key_bytes > _MOST_KEY_BYTES:
                 raise self._damage(f"a key of {key_bytes} bytes on page {page}")
             room -= _NODE_BYTES + key_bytes
             if room < 0:
                 raise self._damage(f"nodes of page {page} lie over each other")
-            if kind == _BRANCH:
-                yield from self._below(low | high << 16 | node_flags << 32, depth - 1)
-            else:
-                key = data[node + _NODE_BYTES : begin]
-                yield self._entry(key, page, data, begin, size=low | high << 16, flags=node_flags)
+            yield _Node(data[node + _NODE_BYTES : begin], begin, low | high << 16, flags)
 
-    def _entry(self, key: bytes, page: int, data: bytes, at: int, *, size: int, flags: int) -> Entry:
-        if flags & (_NAMED_DATABASE | _DUPLICATES):
-            raise self._damage(f"{key[:40]!r} is a database in it, or has several values: expected plain entries")
-        if not flags and at + size <= self._page_bytes:
-            return Entry(key, page * self._page_bytes + at, size)
-        if flags != _IN_OVERFLOW or at + 8 > self._page_bytes:
-            raise self._damage(f"a value with flags {flags:#x} and {size} bytes on page {page}")
-        (first,) = _u64(data, at)
+    def _entry(self, node: _Node, page: int, data: bytes) -> Entry:
+        if node.flags & (_NAMED_DATABASE | _DUPLICATES):
+            raise self._damage(f"{node.key[:40]!r} is a database in it, or has several values: expected plain entries")
+        if not node.flags and node.begin + node.size <= self._page_bytes:
+            return Entry(node.key, page * self._page_bytes + node.begin, node.size)
+        if node.flags != _IN_OVERFLOW or node.begin + 8 > self._page_bytes:
+            raise self._damage(f"a value with flags {node.flags:#x} and {node.size} bytes on page {page}")
+        (first,) = _u64(data, node.begin)
         start = first * self._page_bytes
-        if start + _HEADER_BYTES + size > self._file.size:
-            raise self._damage(f"a value of {size} bytes on page {first} lies outside the file: it is cut")
+        if start + _HEADER_BYTES + node.size > self._file.size:
+            raise self._damage(f"a value of {node.size} bytes on page {first} lies outside the file: it is cut")
         number, _, kind, pages = _overflow(self._file.read(start, _HEADER_BYTES))
-        if number != first or kind != _OVERFLOW or pages * self._page_bytes < _HEADER_BYTES + size:
+        if number != first or kind != _OVERFLOW or pages * self._page_bytes < _HEADER_BYTES + node.size:
             raise self._damage(f"page {first} is not the overflow page that it should be")
-        return Entry(key, start + _HEADER_BYTES, size)
+        return Entry(node.key, start + _HEADER_BYTES, node.size)
 
     def _damage(self, found: str) -> BadInput:
         return BadInput(f"{self._file.path}: damaged LMDB file: {found}; get the file again")

@@ -71,9 +71,9 @@ def _detect_file(root: Path, modules: list[tuple[ModuleType, str]]) -> tuple[str
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
     """What an LMDB is that no source reads; None where there is none."""
-    from packer.sources._records import lmdb_source  # only an error needs it
+    from packer.sources._records import lmdb_layout  # only an error needs it
 
-    return lmdb_source.other_layout(folder, names)
+    return lmdb_layout.other_layout(folder, names)
 
 
 def recognise_records(root: Path) -> tuple[str, str] | None:

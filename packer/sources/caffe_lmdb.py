@@ -72,12 +72,10 @@ class Source(LMDBSource):
             self.notes.append("no labels")
 
     @classmethod
-    def _is_record(cls, key: bytes, value: bytes) -> bool:
-        try:
-            datum = parse(value)
-        except BadInput:
-            return False
-        return bool(datum.data) or datum.has_floats
+    def _check_record(cls, key: bytes, value: bytes) -> None:
+        datum = parse(value)
+        if not datum.data and not datum.has_floats:
+            raise BadInput("a Datum without data")
 
     def key(self, index: int) -> str:
         return self._names[self.checked(index)]

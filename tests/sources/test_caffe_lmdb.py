@@ -196,7 +196,6 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
         ({b"__keys__": b"\x80\x03]q\x00.", b"0": b"\x80\x03C\x01a."}, "the key __keys__ is of Efficient-PyTorch"),
         ({b"a": picture(1)}, "bare picture files, as BasicSR"),
         ({b"0": b"\x80\x03C\x01aq\0."}, "these look pickled"),
-        ({b"a.meta": b"4,5,3"}, "as of BasicSR's first layout"),
         ({b"0": b""}, "say another --from"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Efficient-PyTorch LMDB: every layout of its pickled kin, in the order of the numbers; what is another's is named."""
+"""Efficient-PyTorch LMDB: every layout of its kin, in the order of the numbers; what is another's is named."""
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
+from packer import registry, sources
 from packer.conversion.source_spec import SourceSpec
-from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.pack import manifest
 from packer.sources.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
+from tests.support.arrow_payloads import VERSIONS, of_picture, recorded
 from tests.support.foreign_files import datum, lmdb_environment
 from tests.support.source_trees import efficient_lmdb, picture
 
@@ -83,19 +85,51 @@ def test_a_value_that_is_no_pair_is_bad_and_named(tmp_path: Path, value: Any) ->
         source[2]
 
 
-@pytest.mark.parametrize("zeros", [8, 16])
-def test_values_of_pyarrow_are_named(tmp_path: Path, zeros: int) -> None:
-    arrow = bytes(zeros) + b"\xff\xff\xff\xff" + bytes(900)
-    root = lmdb_environment(tmp_path / "in" / "a.lmdb", {b"0": arrow, b"__keys__": arrow}, is_folder=False)
-    for place in (root, root.parent):
-        with pytest.raises(InvalidRequest, match=r"values are of pyarrow.serialize, which packer does not read"):
-            SourceSpec().open(place)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_values_of_pyarrow_are_read(tmp_path: Path, version: str) -> None:
+    entries = {str(at).encode(): of_picture(version, b"picture %02d" % at, at - 1) for at in range(3)}
+    found = recorded(version)
+    root = lmdb_environment(tmp_path / "a.lmdb", {**entries, b"__len__": found["length"]}, is_folder=False)
+    assert sources.detect(root)[0] == "efficient-lmdb"
+    source = Source(root)
+    assert [source[row]["image"] for row in range(3)] == [b"picture %02d" % row for row in range(3)]
+    assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
+    root = lmdb_environment(tmp_path / "b.lmdb", {**entries, b"__keys__": found["keys"]}, is_folder=False)
+    source = Source(root)  # 0, 1, 10
+    assert [int(source[row]["label"]) for row in range(len(source))] == [-1, 0]
+    assert source.left_out == [("__keys__", "1 entry that __keys__ does not name")]
+
+
+def test_values_of_pyarrow_without_it_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("0.14.1")["pair"]}, is_folder=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    assert sources.detect(root)[0] == "efficient-lmdb"
+    with pytest.raises(MissingPackage, match=r"pip install packer\[legacy\]"):
+        SourceSpec().open(root)
+
+
+def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> None:
+    root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("11.0.0")["array"]}, is_folder=False)
+    with pytest.raises(InvalidRequest, match="holds arrays or tensors"):
+        Source(root)
+
+
+def test_values_of_messagepack_are_read(tmp_path: Path) -> None:
+    """As tensorpack wrote them, for the older reader of Efficient-PyTorch."""
+    value = bytes.fromhex(
+        "9285c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659106c40464617461c406ffd86a70656707"
+    )
+    keys = bytes.fromhex("92c4083030303030303030c4083030303030303031")
+    entries = {b"00000000": value, b"00000001": value, b"__keys__": keys}
+    source = Source(lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False))
+    assert (len(source), source[1]["image"], int(source[1]["label"])) == (2, b"\xff\xd8jpeg", 7)
 
 
 def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"00000000": datum(picture(1), 1)})
     assert sources.detect(root)[0] == "caffe-lmdb"
-    with pytest.raises(InvalidRequest, match="its values are no pickled pairs"):
+    with pytest.raises(InvalidRequest, match="its values are no pairs of picture and label.*--from caffe-lmdb"):
         Source(root)
     assert sources.detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
 

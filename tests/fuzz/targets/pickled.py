@@ -8,7 +8,7 @@ import numpy as np
 
 from packer.errors import PackerError
 from packer.layouts.pickled import loads
-from packer.sources.efficient_lmdb import pair
+from packer.layouts.serialized import pair
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"cos\nsystem\n", b"c_codecs\nencode\n", b"cnumpy\ndtype\n", b"\x93", b"R", b"b", b"(", b"t", b"\x94", b"u1")

@@ -1,0 +1,147 @@
+"""Arrow payload: plain values out of what pyarrow.serialize wrote, which pyarrow itself gave up in version 12.
+
+Each version wrote a header of counts and one Arrow stream with one row; the header is 8 zeros (pyarrow 0.10) or 16
+(0.14 to 11) where the value holds no array or tensor, and others are refused. The stream is read by any later pyarrow,
+of the extra packer[legacy]; what it says is validated before it is looked at, and arrays of unions are never given to
+Python by pyarrow's own conversion, which swaps the children that 0.10 wrote.
+Layout: python/pyarrow/serialization.pxi and cpp/src/arrow/python/serialize.cc of these versions.
+"""
+
+import struct
+from types import ModuleType
+from typing import Any
+
+from packer.errors import BadInput
+from packer.registry import import_or_explain
+
+_MESSAGE = bytes.fromhex("1000000000000a00")  # how Arrow's writer begins the schema, behind its length
+_HEADERS = {12: 8, 20: 16, 24: 16}  # where it begins in 0.10, 0.14 and from 0.15 on -> bytes of the header
+_LIST = b"item"  # the child of a list, in the schema
+_MOST_DEPTH = 20
+
+
+def is_payload(value: bytes) -> bool:
+    """Whether a value begins as pyarrow.serialize writes it, also where it holds arrays."""
+    return _schema_at(value) is not None
+
+
+def holds_list(value: bytes) -> bool:
+    """Whether a payload is a list or a tuple, and no single value; known without pyarrow."""
+    at = _schema_at(value)
+    if at is None:
+        return False
+    (size,) = struct.unpack_from("<I", value, at - 4)
+    return _LIST in value[at : at + min(size, len(value))]
+
+
+def loads(value: bytes) -> Any:
+    """The value: None, bool, int, float, str, bytes and lists of these; tuples become lists.
+
+    Raises BadInput for what is none or holds arrays, MissingPackage without pyarrow.
+    """
+    pa = import_or_explain("pyarrow", "what pyarrow.serialize wrote")
+    ipc = import_or_explain("pyarrow.ipc", "what pyarrow.serialize wrote")
+    at = _schema_at(value)
+    if at is None:
+        raise BadInput("damaged: no value of pyarrow.serialize: no Arrow stream begins in it")
+    start = _HEADERS[at]
+    if any(value[:start]):
+        raise BadInput(
+            "a value of pyarrow.serialize that holds arrays or tensors: packer reads plain values of it only"
+        )
+    try:
+        messages = ipc.MessageReader.open_stream(pa.py_buffer(value)[start:])
+        schema = ipc.read_schema(_next(messages, "schema"))
+        for field in schema:
+            _check_type(pa.types, field.type, _MOST_DEPTH)
+        message = _next(messages, "record batch")
+        if _is_compressed(message.metadata.to_pybytes()):
+            raise BadInput("damaged: no value of pyarrow.serialize: it is compressed")
+        batch = ipc.read_record_batch(message, schema)
+        batch.validate(full=True)
+        if batch.num_rows != 1 or batch.num_columns != 1:
+            raise BadInput(f"damaged: {batch.num_rows} rows of {batch.num_columns} columns: expected one value")
+        (found,) = _values(pa.types, batch.column(0), len(value))
+    except (
+        pa.ArrowException,
+        OSError,
+        EOFError,
+        StopIteration,
+        struct.error,
+        ValueError,
+        IndexError,
+        TypeError,
+    ) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"damaged: no value of pyarrow.serialize: {error}") from error
+    return found
+
+
+def _schema_at(value: bytes) -> int | None:
+    """Where the schema begins; None where the value is no payload."""
+    return next((at for at in _HEADERS if value[at : at + len(_MESSAGE)] == _MESSAGE), None)
+
+
+def _next(messages: Any, kind: str) -> Any:
+    """The next message, which pyarrow must not be told to take for one of another kind: that ends the process."""
+    message = messages.read_next_message()
+    if message.type != kind:
+        raise BadInput(f"damaged: no value of pyarrow.serialize: a message of {message.type}, expected {kind}")
+    return message
+
+
+def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
+    """Raise BadInput for a type that pyarrow.serialize does not write for plain values."""
+    if depth == 0:
+        raise BadInput("a value of pyarrow.serialize with lists in lists, twenty deep")
+    if types.is_union(kind) or types.is_struct(kind) or types.is_list(kind):
+        if types.is_union(kind) and kind.mode != "dense":
+            raise BadInput("damaged: no value of pyarrow.serialize: a sparse union")
+        for at in range(kind.num_fields):
+            _check_type(types, kind.field(at).type, depth - 1)
+    elif not (
+        types.is_null(kind)
+        or types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_binary(kind)
+        or types.is_string(kind)
+    ):
+        raise BadInput(f"a value of pyarrow.serialize with {str(kind)[:60]}: expected bytes, texts and numbers")
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a record batch says so, whose buffers would then unpack to any size (Arrow's Message.fbs)."""
+    header = _member(metadata, struct.unpack_from("<I", metadata)[0], 2)
+    return header is not None and _member(metadata, header, 3) is not None
+
+
+def _member(data: bytes, table: int, number: int) -> int | None:
+    """Where the table lies that a member of a table is; None where it has no such member."""
+    members = table - struct.unpack_from("<i", data, table)[0]
+    at = 4 + 2 * number
+    if at >= struct.unpack_from("<H", data, members)[0]:
+        return None
+    offset = struct.unpack_from("<H", data, members + at)[0]
+    return table + offset + struct.unpack_from("<I", data, table + offset)[0] if offset else None
+
+
+def _values(types: ModuleType, array: Any, most: int) -> list[Any]:
+    """Every entry of an array that was validated. most: more entries than this are damage."""
+    if len(array) > most:
+        raise BadInput(f"damaged: an array of {len(array)} entries in a value of {most} bytes")
+    kind = array.type
+    if types.is_union(kind):
+        children = [_values(types, array.field(at), most) for at in range(kind.num_fields)]
+        codes, offsets = array.type_codes.to_pylist(), array.offsets.to_pylist()
+        return [children[code][offset] for code, offset in zip(codes, offsets, strict=True)]  # the code is the place
+    if types.is_list(kind):
+        within, bounds = _values(types, array.values, most), array.offsets.to_pylist()
+        return [within[first:last] for first, last in zip(bounds, bounds[1:], strict=False)]
+    if types.is_struct(kind):
+        if kind.num_fields != 1:
+            raise BadInput("a value of pyarrow.serialize that is a dict: expected bytes, texts, numbers and lists")
+        return _values(types, array.field(0), most)
+    found: list[Any] = array.to_pylist()
+    return found

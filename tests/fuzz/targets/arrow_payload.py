@@ -1,0 +1,31 @@
+"""Payloads of pyarrow.serialize: nothing but plain values comes out, whatever the input says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from packer.layouts.arrow_payload import holds_list, is_payload, loads
+from tests.fuzz.target import Disagreement
+from tests.support.arrow_payloads import VERSIONS, recorded
+
+TOKENS = (b"\xff\xff\xff\xff", bytes.fromhex("1000000000000a00"), b"item", bytes(8))
+MOST_BYTES = 2048
+
+
+def seeds() -> Iterator[bytes]:
+    for version in VERSIONS:
+        yield from recorded(version).values()
+
+
+def check(data: bytes) -> None:
+    value = loads(data)
+    if not is_payload(data) or (isinstance(value, list) and not holds_list(data)):
+        raise Disagreement(f"{value!r:.80}")
+    _check_plain(value)
+
+
+def _check_plain(value: Any) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _check_plain(item)
+    elif not isinstance(value, (type(None), bool, int, float, str, bytes)):
+        raise Disagreement(f"{type(value)}")
