@@ -1,6 +1,7 @@
 """Rules about the code itself, checked over its syntax trees: who imports whom, and what is banned."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -63,13 +64,20 @@ class Trees(dict[Path, ast.Module]):
 
 
 TREES = Trees()
+
+
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Every node of a file's tree, for all rules that look at each."""
+    return list(ast.walk(TREES[path]))
+
+
 NAMES = {name_of(path) for path in FILES}
 
 
 def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
     """Every module that a file imports, as a dotted name; those for type checkers count too."""
-    tree = TREES[path]
-    for node in tree.body if top_level else ast.walk(tree):
+    for node in TREES[path].body if top_level else nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -133,7 +141,7 @@ def test_every_room_is_there() -> None:
 
 @each_file
 def test_only_the_version_is_imported_from_the_package_itself(path: Path) -> None:
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module == "packer":
             extra = {alias.name for alias in node.names if f"packer.{alias.name}" not in NAMES} - {"__version__"}
             assert not extra, f"{named(path)} imports {extra} from packer"
@@ -283,7 +291,7 @@ NOT_OF_A_PATH = {
 
 def uses(path: Path) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything that is named in a file."""
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if isinstance(node, (ast.Name, ast.Attribute)) and (found := dotted(node)):
             yield node.lineno, found
 
@@ -327,7 +335,7 @@ def test_everything_is_printed_through_one_door(path: Path) -> None:
         assert not named_there or named(path) in MAY_NAME_OUTPUTS, f"{named(path)}:{line}: {name}"
         writes = name.startswith(("sys.stdout", "sys.stderr")) and name.rpartition(".")[2].startswith("write")
         assert not writes or named(path) == DOOR, f"{named(path)}:{line}: {name}"
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             taken = {f"{node.module}.{alias.name}" for alias in node.names} & {*PRINTING, "warnings.warn"}
             assert not taken, f"{named(path)}:{node.lineno}: {taken}"
@@ -341,7 +349,7 @@ def test_everything_is_printed_through_one_door(path: Path) -> None:
 
 @each_file
 def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Call):
             continue
         given = {word.arg: word.value for word in node.keywords}
@@ -360,7 +368,7 @@ HANDS_ON = (
 
 @each_file
 def test_no_except_catches_everything(path: Path) -> None:
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = ast.unparse(node.type) if node.type is not None else ""
@@ -377,7 +385,7 @@ def test_no_except_catches_everything(path: Path) -> None:
 
 @each_file
 def test_no_assert_checks_input_and_nothing_is_left_to_do(path: Path) -> None:
-    asserts = [node.lineno for node in ast.walk(TREES[path]) if isinstance(node, ast.Assert)]
+    asserts = [node.lineno for node in nodes_of(path) if isinstance(node, ast.Assert)]
     assert not asserts, f"{named(path)}: assert in lines {asserts}"
     text = path.read_text(encoding="utf-8")
     for word in ("TODO", "FIXME", "XXX", "HACK"):
@@ -388,7 +396,7 @@ def test_no_assert_checks_input_and_nothing_is_left_to_do(path: Path) -> None:
 def test_a_late_import_says_why(path: Path) -> None:
     """Imports inside a function are there to keep another import light, and a comment on one of them says so."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    for node in ast.walk(TREES[path]):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             late = [inner for inner in ast.walk(node) if isinstance(inner, (ast.Import, ast.ImportFrom))]
             commented = any("  # " in lines[at - 1] for inner in late for at in (inner.lineno, inner.end_lineno or 1))
@@ -430,7 +438,7 @@ def twice(places: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
 def classes() -> Iterator[tuple[str, Path]]:
     """Every class that a module defines, apart from those of an interface."""
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef) and not named(path).startswith(INTERFACES.get(node.name, ())):
                 yield node.name, path
 
@@ -452,7 +460,7 @@ def is_any(annotation: ast.expr | None) -> bool:
 @each_file
 def test_no_public_signature_hides_its_parameters(path: Path) -> None:
     """`**options: Any` says neither what there is nor of what type. A command's are declared in its decorators."""
-    for node in ast.walk(TREES[path]) if not named(path).startswith("cli/") else ():
+    for node in nodes_of(path) if not named(path).startswith("cli/") else ():
         if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
             public = not node.name.startswith("_") or node.name in ("__init__", "__call__")
             where = f"{named(path)}:{node.lineno}: {node.name}(**{node.args.kwarg.arg})"
@@ -521,7 +529,7 @@ def test_one_module_names_what_is_private_to_torch(path: Path) -> None:
     """It says which versions were read: see packer.system._torch_private."""
     if path.name == "_torch_private.py":
         return
-    nodes = [node for node in ast.walk(TREES[path]) if isinstance(node, ast.Attribute)]
+    nodes = [node for node in nodes_of(path) if isinstance(node, ast.Attribute)]
     found = [node.attr for node in nodes if node.attr in OF_TORCH]
     found += [text for node in nodes if (text := dotted(node)).startswith("torch.") and "._" in text]
     found += [name for name in imports(path) if name.startswith("torch.") and "._" in name]
@@ -531,7 +539,7 @@ def test_one_module_names_what_is_private_to_torch(path: Path) -> None:
 @each_file
 def test_one_module_makes_shared_memory(path: Path) -> None:
     """Who uses it again must know who holds it: see packer.system.shared_memory."""
-    nodes = list(ast.walk(TREES[path]))
+    nodes = nodes_of(path)
     named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     named |= {node.id for node in nodes if isinstance(node, ast.Name)}
     named |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -57,6 +57,8 @@ def sets(tmp_path: Path) -> Path:
 
 SHORT = {"advise": ("--seconds", "2"), "bench": ("--epochs", "1", "--samples", "4")}  # not as long as they may take
 
+WITH_TORCH = ("advise", "bench", "doctor", "profile", "tune")
+
 
 def runs(page: str, folder: Path) -> int:
     """Run every `packer` line and every Python block, in order; how many there are."""
@@ -71,7 +73,8 @@ def runs(page: str, folder: Path) -> int:
             words = shlex.split(line, comments=True)
             if words[:1] == ["packer"]:
                 words += SHORT.get(words[1], ())
-                warm_python.run("from packer.cli import run; run()", *words[1:], folder=folder)
+                with_torch = words[1] in WITH_TORCH
+                warm_python.run("from packer.cli import run; run()", *words[1:], folder=folder, torch=with_torch)
                 ran += 1
     return ran
 

@@ -1,7 +1,6 @@
 """The command line in a process of its own, and in this one."""
 
 import subprocess
-import sys
 from inspect import signature
 from typing import Any
 
@@ -15,12 +14,11 @@ _COMMAND = "from packer.cli import run; run()"
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":
     """A packer command in a process of its own."""
-    command = [sys.executable, "-c", _COMMAND, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return warm_python.run(_COMMAND, *map(str, words), capture=True, check=False, torch=False)
 
 
 def run_with_torch(*words: object) -> "subprocess.CompletedProcess[str]":
-    """As `run`, in a process that need not import torch first: for commands that use it."""
+    """As `run`, in a process that has imported torch: for commands that use it."""
     return warm_python.run(_COMMAND, *map(str, words), capture=True, check=False)
 
 

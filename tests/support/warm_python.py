@@ -1,7 +1,8 @@
 """warm_python: Python programs in processes of their own that need not import torch first, which takes over a second.
 
 A process imports torch, NumPy, OpenCV and what else others wrote, once for each process of tests, and does nothing
-with them; a program is a fork of it. All of packer is imported by the program, in its own order. It begins as after
+with them; a program is a fork of it. Another one is without torch, for programs that do not use it: a fork of it is
+several times as light. All of packer is imported by the program, in its own order. It begins as after
 `python -c`: with its own streams, folder, environment, arguments and signal handlers, an empty `__main__`, and an
 interpreter that ends as any other does. What is of the start of a process itself (options and variables that Python or
 a library reads when it starts, limits of memory, a library loaded before others, what is imported and what is not)
@@ -27,8 +28,8 @@ from types import ModuleType
 from typing import TextIO
 
 _MOST_BYTES = 1 << 16  # of a program's text, environment and arguments
-# what a warm process may load on top of torch: nothing whose absence or choice is what some test is about
-_LIBRARIES = ("torch.utils.data", "cv2", "h5py", "lmdb", "simplejpeg", "tqdm", "click", "multiprocessing.spawn")
+# nothing whose absence or choice is what some test is about
+_LIBRARIES = ("numpy", "cv2", "h5py", "lmdb", "simplejpeg", "tqdm", "click", "multiprocessing.spawn")
 
 
 class Program:
@@ -38,7 +39,7 @@ class Program:
         self._reply = reply
         self.args = request
         self.pid = int(reply.recv(_MOST_BYTES) or b"0")
-        assert self.pid, "the process that has imported torch has ended"
+        assert self.pid, "the process that programs are forks of has ended"
         self.returncode: int | None = None
         self.stdout, self.stderr = streams or (None, None)
 
@@ -94,13 +95,15 @@ def started(
     *words: str,
     capture: bool = True,
     strict: bool = False,
+    torch: bool = True,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
     """A program that runs `code` with `words` as its arguments; it does not outlive the block.
 
     capture: its output and errors come as texts, else they go where those of this process go. strict: a warning is an
-    error. folder: where it runs. environment: all of its variables; those of this process when None.
+    error. torch: whether it is imported already. folder: where it runs. environment: all of its variables; those of
+    this process when None.
     """
     request = {
         "code": code,
@@ -120,7 +123,7 @@ def started(
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.enter_context(mine)
         with theirs:
-            socket.send_fds(_warm(), [json.dumps(request).encode()], [nothing.fileno(), *outputs, theirs.fileno()])
+            socket.send_fds(_warm(torch), [json.dumps(request).encode()], [nothing.fileno(), *outputs, theirs.fileno()])
         for each in outputs if capture else ():
             os.close(each)
         program = Program(request, mine, ends)
@@ -137,12 +140,13 @@ def run(
     capture: bool = False,
     check: bool = True,
     strict: bool = False,
+    torch: bool = True,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end; see `started`. check: an exit code other than 0 is an error."""
-    options = {"capture": capture, "strict": strict, "folder": folder, "environment": environment}
-    with started(code, *words, **options) as program:  # type: ignore[arg-type]
+    how = {"capture": capture, "strict": strict, "torch": torch, "folder": folder, "environment": environment}
+    with started(code, *words, **how) as program:  # type: ignore[arg-type]
         output, errors = program.communicate() if capture else ("", "")
         done = subprocess.CompletedProcess(["-c", code, *words], program.wait(), output, errors)
     if check:
@@ -151,11 +155,11 @@ def run(
 
 
 @functools.cache
-def _warm() -> socket.socket:
-    """The connection to the process that has imported torch, started now."""
+def _warm(torch: bool) -> socket.socket:
+    """The connection to the process that has imported everything, started now."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, __file__, str(theirs.fileno())]
+        command = [sys.executable, __file__, str(theirs.fileno()), *(["torch.utils.data"] if torch else [])]
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
     def end(owner: int = os.getpid()) -> None:
@@ -222,7 +226,7 @@ def _become(request: "dict[str, object]", streams: list[int], *, filters: int) -
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the programs, and the tests end this one
     _at_start = len(warnings.filters)
-    for _name in _LIBRARIES:
+    for _name in (*_LIBRARIES, *sys.argv[2:]):
         __import__(_name)
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # OpenBLAS's threads mind forks
     gc.collect()
