@@ -7,8 +7,6 @@ when they go beyond (see bounded.py). Exit code 1 is a traceback; a signal is th
 import json
 import mmap
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 
 from packer.errors import CorruptPack
 from packer.formats.lmdb import BTree
-from tests.support import bomb_packs, bounded_program, built_packs
+from tests.support import bomb_packs, bounded_program, built_packs, warm_python
 from tests.support.hostile_packs import Case, lay_out
 
 _PLAIN = (0, 2, 3, 4, 5)
@@ -26,10 +24,11 @@ _MOST_SECONDS = 1500.0
 
 def run(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """What the program says of each operation."""
-    program = Path(bounded_program.__file__)
-    command = [sys.executable, str(program), *map(str, folders)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_MOST_SECONDS, check=True, text=True)
-    yield from map(json.loads, done.stdout.splitlines())
+    code = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    with warm_python.started(code, bounded_program.__file__, *map(str, folders)) as program:
+        output, errors = program.communicate(timeout=_MOST_SECONDS)
+    assert program.returncode == 0, errors
+    yield from map(json.loads, output.splitlines())
 
 
 def check(root: Path, cases: list[Case]) -> None:
