@@ -195,8 +195,20 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--features",
     callback=_features,
     metavar="FIELD=FEATURE,...",
-    help="tfrecord, webdataset: which feature, or suffix in a tar, becomes which field: "
-    "image=image/encoded,label=image/class/label.  [default: guessed from a few records, and shown]",
+    help="tfrecord, webdataset, tensorpack-lmdb, basicsr-lmdb: which feature, suffix in a tar, or component "
+    "becomes which field: image=image/encoded,label=image/class/label.  [default: guessed from a few records, and "
+    "shown]",
+)
+@click.option(
+    "--labels-from",
+    type=NamedPath(),
+    metavar="DIR",
+    help="image2lmdb: restore the labels, which it does not store, from the folder that was packed.",
+)
+@click.option(
+    "--pixel-order",
+    type=click.Choice(("bgr", "rgb")),
+    help="tensorpack-lmdb: order of the colours in arrays that are pictures.  [default: bgr]",
 )
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(

@@ -55,6 +55,8 @@ _SOURCE_OPTIONS = (
     "decode_with",
     "pairs",
     "features",
+    "labels_from",
+    "pixel_order",
     "follow_links",
 )
 
@@ -109,6 +111,8 @@ def convert(
     decode_with: Literal["none", "pillow"] | None = None,
     pairs: Literal["refuse", "samples"] | None = None,
     features: Mapping[str, str] | Sequence[str] = (),
+    labels_from: str | PathLike[str] | None = None,
+    pixel_order: Literal["bgr", "rgb"] | None = None,
     follow_links: bool = False,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
@@ -162,6 +166,8 @@ def convert(
         decode_with=decode_with,
         pairs=pairs,
         features=features,
+        labels_from=labels_from,
+        pixel_order=pixel_order,
         follow_links=follow_links,
         part_bytes=part_bytes,
         extras_bytes=extras_bytes,
@@ -331,6 +337,8 @@ class ConversionRequest:
     decode_with: str | None = None
     pairs: str | None = None
     features: Mapping[str, str] | Sequence[str] = ()
+    labels_from: str | PathLike[str] | None = None
+    pixel_order: str | None = None
     follow_links: bool = False
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
@@ -393,6 +401,7 @@ class ConversionRequest:
 
     def _spec(self) -> SourceSpec:
         given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {"features": _texts(self.features)}
+        given["labels_from"] = None if self.labels_from is None else os.fspath(self.labels_from)
         return SourceSpec(
             self.kind,
             {name: value for name, value in given.items() if value not in (None, False, ())},

@@ -202,10 +202,13 @@ class SourceSpec:
             return dict(packed.asked)
         splits = self._parsed_splits
         known = self._known_classes(sources.load(source.kind).Source, source.kind) if self.classes_from else {}
+        places = dict(source.places())
+        given = {name: value for name, value in self.options.items() if name not in places}
         asked: dict[str, Any] = {
             "kind": source.kind,
-            "options": {**self.options, **{name: list(classes) for name, classes in known.items()}},
+            "options": {**given, **{name: list(classes) for name, classes in known.items()}},
             "sidecars": list(self.sidecars),
+            **({"places": places} if places else {}),
         }
         if isinstance(splits, list):
             lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}

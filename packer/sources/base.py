@@ -104,6 +104,10 @@ class Source(ABC):
         folder, path = self.place(name)
         return folder.read(path)
 
+    def places(self) -> Mapping[str, str]:
+        """Options that name folders elsewhere -> digest of what was found there, which manifests state instead."""
+        return {}
+
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the options that the constructor takes, in order."""

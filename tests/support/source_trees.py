@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from tests.support import foreign_files
+from tests.support import arrow_payloads, foreign_files
 
 HASH_32 = "1d0a4c5e6b7f8899aabbccddeeff0011"
 HASH_31 = "2f486fc43af412df22ebff72a57eff4"
@@ -222,8 +222,39 @@ def efficient_lmdb(root: Path) -> Path:
     return root
 
 
+def image2lmdb(root: Path) -> Path:
+    """One file with its list of names: more than ten numbers, one name with a space."""
+    names = [f"{at:03d} a.png" if at == 3 else f"{at:03d}.png" for at in range(12)]
+    entries = {str(at).encode(): arrow_payloads.built(picture(at)) for at in range(12)}
+    entries |= {b"__keys__": arrow_payloads.built(sorted(entries)), b"__len__": arrow_payloads.built(12)}
+    foreign_files.lmdb_environment(root / "train.lmdb", entries, is_folder=False)
+    lines = "".join(f"{name} {at}\n" for at, name in enumerate(names))
+    return write(root, {"train_images_idx.txt": lines, "README.md": "of no record"})
+
+
+def basicsr_lmdb(root: Path) -> Path:
+    """A folder with PNG files under names, as BasicSR 1.x writes it."""
+    entries = {f"{at:03d} s{at:03d}".encode(): picture(at) for at in range(3)}
+    foreign_files.lmdb_environment(root, entries)
+    return write(root, {"meta_info.txt": "".join(f"{at:03d} s{at:03d}.png (48,64,3) 1\n" for at in range(3))})
+
+
+def tensorpack_lmdb(root: Path) -> Path:
+    """One file of datapoints: a picture file in an array, a label, a text."""
+    entries = {
+        b"%08d" % at: pickle.dumps([np.frombuffer(picture(at), np.uint8), at % 3, f"n {at}"], protocol=3 + at % 3)
+        for at in range(12)
+    }
+    entries |= {b"__keys__": pickle.dumps(sorted(entries))}
+    foreign_files.lmdb_environment(root / "train.lmdb", entries, is_folder=False)
+    return root
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "basicsr-lmdb": basicsr_lmdb,
     "efficient-lmdb": efficient_lmdb,
+    "image2lmdb": image2lmdb,
+    "tensorpack-lmdb": tensorpack_lmdb,
     "caffe-lmdb": caffe_lmdb,
     "cornell": cornell,
     "folder": image_folder,

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,9 @@ class DerivedSource(base.Source):
 
     def invalid_option(self, name: str, value: str) -> str | None:
         return self._addition.invalid_option(name, value) or self._source.invalid_option(name, value)
+
+    def places(self) -> Mapping[str, str]:
+        return self._source.places()
 
     def tables(self) -> tuple[Path, ...]:
         return self._source.tables()

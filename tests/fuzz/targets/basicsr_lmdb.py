@@ -1,0 +1,40 @@
+"""BasicSR LMDB: the lists beside it, each of the input, and pixels of the sizes that they say."""
+
+import pickle
+from collections.abc import Iterator
+
+from packer.errors import PackerError
+from packer.sources.basicsr_lmdb import Source
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
+from tests.support.foreign_files import lmdb_environment
+
+TOKENS = (b"3_4_5", b"resolution", b"keys", b".png (4,5,3) 1\n", b"\x8c\x01a", b"\x94", b"4,5,3")
+MOST_BYTES = 2048
+_LISTS = ("meta_info.pkl", "meta_info.txt", "_keys_cache.p")
+
+
+def seeds() -> Iterator[bytes]:
+    for protocol in range(6):
+        yield pickle.dumps({"name": "s", "resolution": ["3_4_5", "1_3_3"], "keys": ["a", "b"]}, protocol=protocol)
+    yield pickle.dumps({"name": "s", "resolution": "3_4_5", "keys": ["a"]})
+    yield pickle.dumps(["a", "a.meta", "b"])
+    yield b"a.png (4,5,3) 1\nb.png (1,3,3) 1\n"
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    for name in _LISTS:
+        root = scratch.folder() / name.replace(".", "_")
+        if not (root / "data.mdb").exists():
+            lmdb_environment(root, {b"a": bytes(60), b"a.meta": b"4,5,3", b"b": bytes(9)})
+        (root / name).write_bytes(data)
+        try:
+            source = Source(root)
+            for index in range(len(source)):
+                if set(source[index]) != set(source.schema.names):
+                    raise Disagreement(f"{source[index]}")
+        except PackerError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal

@@ -1,0 +1,183 @@
+"""tensorpack's LMDBs: components of datapoints become fields, whichever serialiser wrote them."""
+
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.sources.tensorpack_lmdb import Source
+from tests.sources.test_pickled import Evil
+from tests.support.arrow_payloads import VERSIONS, built, recorded
+from tests.support.foreign_files import lmdb_environment
+from tests.support.source_trees import picture, tensorpack_lmdb
+
+# [np.frombuffer(b"\xff\xd8jpeg", np.uint8), 7] of msgpack 0.6.2 with msgpack-numpy 0.4.4.3
+MSGPACK = "9285c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659106c40464617461c406ffd86a70656707"
+
+
+def written(path: Path, values: list[Any], dumps: Callable[[Any], bytes] = pickle.dumps) -> Path:
+    """As LMDBSerializer.save writes it."""
+    entries = {b"%08d" % at: value if isinstance(value, bytes) else dumps(value) for at, value in enumerate(values)}
+    keys = dumps(list(entries))
+    return lmdb_environment(path, {**entries, b"__keys__": keys}, is_folder=False)
+
+
+def pixels(seed: int, *shape: int) -> np.ndarray:
+    """Noise."""
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_picture_files_and_labels_of_pickles(tmp_path: Path, protocol: int) -> None:
+    values = [[np.frombuffer(picture(at), np.uint8), at - 1] for at in range(3)]
+    root = written(tmp_path / "a.lmdb", values, lambda value: pickle.dumps(value, protocol=protocol))
+    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    source = Source(root)
+    assert source.schema.names == ("key", "image", "label", "files")
+    assert [source[row]["image"] for row in range(3)] == [picture(row) for row in range(3)]
+    assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
+    assert any(note.startswith("--features image=0:image,label=1:number (guessed") for note in source.notes)
+    assert not source.decodes
+
+
+def test_messagepack_is_read(tmp_path: Path) -> None:
+    keys = bytes.fromhex("92c4083030303030303030c4083030303030303031")
+    entries = {b"%08d" % at: bytes.fromhex(MSGPACK) for at in range(2)} | {b"__keys__": keys}
+    root = lmdb_environment(tmp_path / "in", entries)
+    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert Source(root, features=("image=0:bytes", "label=1"))[1]["label"] == 7
+
+
+def test_pyarrow_is_read_where_it_holds_no_arrays(tmp_path: Path) -> None:
+    entries = {b"%08d" % at: built((picture(at), at)) for at in range(2)}
+    root = lmdb_environment(tmp_path / "a", {**entries, b"__keys__": built(list(entries))})
+    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert Source(root)[1]["image"] == picture(1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_arrays_of_pyarrow_are_refused_by_name(tmp_path: Path, version: str) -> None:
+    entries = {b"00000000": recorded(version)["array"], b"__keys__": built([b"00000000"])}
+    root = lmdb_environment(tmp_path / "a", entries)
+    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    with pytest.raises(InvalidRequest, match="its values are no tensorpack's datapoints: .*holds arrays or tensors"):
+        Source(root)
+
+
+@pytest.mark.parametrize("order", ["bgr", "rgb"])
+def test_pixels_are_of_the_order_that_is_said(tmp_path: Path, order: str) -> None:
+    values = [[pixels(1, 5, 7, 3), 0], [pixels(2, 4, 6), 1], [pixels(3, 4, 6, 1), 2]]
+    root = written(tmp_path / "a.lmdb", values)
+    source = Source(root, pixel_order=order)
+    assert np.array_equal(source[0]["image"], values[0][0][:, :, :: -1 if order == "bgr" else 1])
+    assert np.array_equal(source[1]["image"], np.repeat(values[1][0][:, :, None], 3, axis=2))
+    assert np.array_equal(source[2]["image"], np.repeat(values[2][0], 3, axis=2))
+    assert source.decodes
+    assert packer.convert(root, tmp_path / "a.pack", pixel_order=order).samples == 3
+    dataset = packer.open(tmp_path / "a.pack", output="numpy")
+    assert all(np.array_equal(dataset[row]["image"], source[row]["image"]) for row in range(3))
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+
+
+def test_every_component_becomes_a_field(tmp_path: Path) -> None:
+    values = [
+        {
+            "img": np.frombuffer(picture(at), np.uint8),
+            "boxes": np.full((at, 4), 0.5, np.float32),
+            "score": 0.25 * at,
+            "name": f"ünï {at}",
+            "meta": {"a": [1, None]},
+            "seg": pixels(at, 4, 5),
+            "crowd": np.bool_(at),
+        }
+        for at in range(3)
+    ]
+    root = written(tmp_path / "a.lmdb", values)
+    features = ("image=img", "boxes=boxes", "score=score", "name=name", "meta=meta", "mask=seg:mask", "crowd=crowd")
+    packer.convert(root, tmp_path / "a.pack", features=features)
+    dataset = packer.open(tmp_path / "a.pack", output="numpy")
+    for at, value in enumerate(values):
+        sample = dataset[at]
+        assert np.array_equal(sample["boxes"], value["boxes"])
+        assert np.array_equal(sample["mask"], value["seg"])
+        assert (sample["score"], sample["name"], sample["meta"]) == (value["score"], value["name"], value["meta"])
+        assert int(sample["crowd"]) == int(value["crowd"])
+    source = Source(root, features=("image=seg",))
+    assert source[1]["image"].shape == (4, 5, 3)
+
+
+def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    root = written(tmp_path / "a.lmdb", [[picture(at), at, np.zeros((2,) * (at + 1))] for at in range(2)])
+    with pytest.raises(InvalidRequest, match="no component '9' in the records looked at; there are: 0, 1, 2"):
+        Source(root, features=("image=9",))
+    with pytest.raises(InvalidRequest, match="several numbers of dimensions"):
+        Source(root)
+    with pytest.raises(InvalidRequest, match="the records looked at hold no numbers there"):
+        Source(root, features=("image=0:number",))
+    with pytest.raises(InvalidRequest, match="option pixel_order: unknown value 'xyz'"):
+        Source(root, pixel_order="xyz")
+    mixed = written(tmp_path / "b.lmdb", [[picture(1), 1], [picture(1), "a"]])
+    with pytest.raises(InvalidRequest, match="component '1' is number or text"):
+        Source(mixed)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Evil(), "a pickle that names"),
+        (5, "expected a list of components, found int"),
+        ([picture(1)], "component '1' is not there"),
+        ([picture(1), "a"], "component '1': expected numbers, found str"),
+        ([picture(1), np.arange(2)], "expected int64 of 0 dimensions, found int64"),
+        ([picture(1), 2**80], "component '1': "),
+        (["a", 1], "component '0': expected image, found str"),
+        ([pixels(1, 2, 2, 2), 1], "expected the pixels of a image, found uint8"),
+    ],
+)
+def test_a_record_that_is_none_is_bad_and_named(tmp_path: Path, value: Any, said: str) -> None:
+    root = written(tmp_path / "a.lmdb", [[picture(1), 1], [picture(1), 1], value])
+    with pytest.raises(BadInput, match=rf"a.lmdb: record at byte .*\(00000002\): .*{said}"):
+        Source(root, features=("image=0:image", "label=1:number"))[2]
+
+
+def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
+    root = written(tmp_path / "a.lmdb", [[picture(1), 1], [picture(2), 2], Evil()])
+    with pytest.raises(BadInputs, match="1 of 3 samples"):
+        packer.convert(root, tmp_path / "a.pack")
+    assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
+
+
+def test_numbers_that_sort_otherwise_keep_their_order(tmp_path: Path) -> None:
+    source = Source(tensorpack_lmdb(tmp_path))
+    assert [source[row]["x_2"] for row in (0, 11)] == ["n 0", "n 11"]
+    assert [source.key(row) for row in (0, 11)] == ["00000000", "00000011"]
+
+
+def test_two_thousand_changed_records_end_in_a_sample_or_an_error(tmp_path: Path) -> None:
+    """Of each serialiser, behind records that are sound."""
+    made = [pickle.dumps([picture(1), 1, {"a": [1.5, None]}], protocol=protocol) for protocol in (2, 4)]
+    seeds = [*made, bytes.fromhex(MSGPACK), built((b"\xff\xd8\xff", 1))]
+    drawn = random.Random(5)
+    values: list[Any] = [[picture(1), 1, {"a": [1.5, None]}]] * 2
+    for number in range(2000):
+        data = bytearray(seeds[number % len(seeds)])
+        for _ in range(drawn.randrange(1, 4)):
+            at = drawn.randrange(min(len(data), 600))
+            data[at] = drawn.randrange(256)
+        values.append(bytes(data))
+    source = Source(written(tmp_path / "a.lmdb", values), features=("image=0:bytes", "label=1:number"))
+    refused = 0
+    for row in range(len(source)):
+        try:
+            assert set(source[row]) == set(source.schema.names)
+        except BadInput as error:
+            assert "record at byte" in str(error)
+            refused += 1
+    assert 200 < refused < 2000
