@@ -1,8 +1,5 @@
 """A picture codec of another distribution, installed as pip installs one: every format, both ways, and extract."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -10,6 +7,7 @@ import numpy as np
 import pytest
 
 from packer import formats
+from tests.support import warm_python
 
 CODEC = '''
 """deflated: 8 bit pictures as height, width and their pixels, compressed by zlib."""
@@ -135,12 +133,8 @@ def test_a_picture_codec_of_another_package_goes_through_every_format(tmp_path: 
     make_tree(tmp_path / "tree")
     names = formats.names()
     other = names[(names.index(format) + 1) % len(names)]
-    path = os.pathsep.join([str(tmp_path / "site"), str(Path(formats.__file__).parents[2])])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN, str(tmp_path), format, other],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    paths = [str(tmp_path / "site"), str(Path(formats.__file__).parents[2])]
+    code = f"import sys; sys.path[:0] = {paths!r}\n{RUN}"
+    done = warm_python.run(code, str(tmp_path), format, other, capture=True, check=False, strict=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("done\n")
