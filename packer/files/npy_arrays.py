@@ -30,6 +30,8 @@ _HEADER = re.compile(
     rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), "
     rb"'shape': \((%b(?:, ?%b)*,?)\), ?\} *\n?" % (_LENGTH, _LENGTH)
 )
+_TEXT_HEADER = re.compile(_HEADER.pattern.replace(rb"[a-z]\d{1,2}", rb"[SU]\d{1,4}"))
+_OBJECTS = re.compile(rb"\{'descr': '\|O'")
 _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 
@@ -69,8 +71,11 @@ class NpyHeader(NamedTuple):
     data_at: int
 
 
-def read_header(buffer: Buffer | mmap.mmap) -> NpyHeader:
-    """The header of a file; raises ValueError with the cause where it is not one of an array of plain numbers."""
+def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader:
+    """The header of a file; raises ValueError with the cause where it is not one of an array of plain numbers.
+
+    texts: whether arrays of texts of a fixed length are read too; their name is `text`.
+    """
     start = bytes(buffer[:12])
     if start[:6] != MAGIC or len(start) < 12:
         raise ValueError("it does not begin as an .npy file")
@@ -79,12 +84,19 @@ def read_header(buffer: Buffer | mmap.mmap) -> NpyHeader:
         raise ValueError(f"unknown version {version}.{minor}, expected 1.0, 2.0 or 3.0")
     at = 10 if version == 1 else 12
     length = int.from_bytes(start[8:at], "little")
-    match = _HEADER.fullmatch(bytes(buffer[at : at + min(length, _MOST_HEADER_BYTES)]))
-    if match is None or match[2].decode() not in _CODES:
+    header = bytes(buffer[at : at + min(length, _MOST_HEADER_BYTES)])
+    match = _HEADER.fullmatch(header)
+    if texts and match is None:
+        match = _TEXT_HEADER.fullmatch(header)
+    elif match is not None and match[2].decode() not in _CODES:
+        match = None
+    if match is None and _OBJECTS.match(header):
+        raise ValueError("it holds Python objects, which only unpickling would read")
+    if match is None:
         raise ValueError("its header does not describe an array of numbers")
     order, code, fortran, shape = (part.decode() for part in match.groups())
     lengths = tuple(int(part) for part in shape.split(",") if part)
-    return NpyHeader(np.dtype(order + code), _CODES[code], fortran == "True", lengths, at + length)
+    return NpyHeader(np.dtype(order + code), _CODES.get(code, "text"), fortran == "True", lengths, at + length)
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:

@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from packer.errors import CorruptPack, PackerError, StorageError
+from packer.files.hdf5_storage import H5_ERRORS, is_hard_link, is_one_piece, open_read_only
 from packer.formats import base
 from packer.formats._columns import (
     MOST_END_BYTES,
@@ -41,8 +42,6 @@ from packer.schema import Field, Schema
 SUFFIX = ".h5"
 _END = "packer"
 _LIBVER = ("earliest", "v108")  # what every HDF5 since 1.8 reads
-# what h5py raises for a file that is not as it should be, besides OSError
-_H5_ERRORS = (RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 
 
 class Writer(base.Writer):
@@ -76,7 +75,7 @@ class Writer(base.Writer):
                     if any(array.field == field.name and array.role == "data" for array, _ in sizes):
                         file.create_group(field.name)
                 return [_make(file, array, size_bytes) for array, size_bytes in sizes]
-        except _H5_ERRORS as error:
+        except H5_ERRORS as error:
             raise StorageError(f"{self.path}: cannot make the part: {reason(error)}; free space there") from error
 
     def _fill(self, places: Sequence[int | None], contents: Sequence[tuple[Array, Content]]) -> None:
@@ -93,7 +92,7 @@ class Writer(base.Writer):
         try:
             with h5py.File(self.path, "r+", libver=_LIBVER, locking=False) as file:
                 file.attrs.create(_END, np.bytes_(end_record(self.schema, self._spools.samples)))
-        except _H5_ERRORS as error:
+        except H5_ERRORS as error:
             raise StorageError(f"{self.path}: cannot end the part: {reason(error)}; free space there") from error
 
     def close(self) -> None:
@@ -117,16 +116,6 @@ def _h5_type(array: Array) -> Any:
     return h5py.h5t.py_create(array.dtype, logical=True)
 
 
-def _open(path: Path) -> Any:
-    """The file, read-only and without a lock, unless this process has it open with one: HDF5 wants them equal."""
-    try:
-        return h5py.File(path, "r", locking=False)
-    except OSError as error:
-        if "file locking" not in str(error):  # h5py has neither an errno nor a class for it
-            raise
-        return h5py.File(path, "r", locking=True)
-
-
 class Reader(base.Reader):
     """Walks the file once, against the layout and nothing else; values are slices of the mapped file."""
 
@@ -134,7 +123,7 @@ class Reader(base.Reader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
         with opening(path):
             try:
-                with _open(path) as file:
+                with open_read_only(path) as file:
                     check_end(path, self._end(file.id), schema=schema, samples=samples)
                     self._check_names(file.id, set(schema.names))
                     places = dict(place for field in schema for place in self._places(file.id, field))
@@ -143,7 +132,7 @@ class Reader(base.Reader):
                         self._rows = MappedRecords(path, mapped, schema=schema, places=places)
             except PackerError:
                 raise
-            except _H5_ERRORS as error:
+            except H5_ERRORS as error:
                 raise CorruptPack(f"{path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
     def _end(self, root: Any) -> bytes:
@@ -166,7 +155,7 @@ class Reader(base.Reader):
         if names != {name.encode() for name in expected}:
             raise self._refusal(f"expected the names {', '.join(sorted(expected)):.200}, found others")
         for name in names:
-            if group.links.get_info(name).type != h5py.h5l.TYPE_HARD:
+            if not is_hard_link(group, name):
                 raise self._refusal(f"{name.decode()} is a link to somewhere else")
 
     def _places(self, root: Any, field: Field) -> list[tuple[Array, ArraySpan]]:
@@ -188,9 +177,7 @@ class Reader(base.Reader):
 
     def _place(self, dataset: Any, array: Array) -> ArraySpan:
         """Where the bytes lie, once nothing but plain contiguous numbers of the right shape is left."""
-        options = dataset.get_create_plist()
-        plain = options.get_layout() == h5py.h5d.CONTIGUOUS
-        if not plain or options.get_nfilters() or options.get_external_count():
+        if not is_one_piece(dataset.get_create_plist()):
             raise self._refusal(f"{array.name('/')} is not stored in one piece in the file itself")
         if not dataset.get_type().equal(_h5_type(array)):
             raise self._refusal(f"{array.name('/')} does not hold {array.dtype}")

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageError
+from packer.files.zip_archive import ZIP_ERRORS, Archive
 from packer.formats import base
 from packer.formats._columns import (
     MOST_END_BYTES,
@@ -41,7 +42,6 @@ from packer.formats._columns import (
     opening,
     reason,
 )
-from packer.formats._zip_arrays import ZIP_ERRORS, Archive
 from packer.schema import Schema
 from packer.system.parallel import ordered_map
 
@@ -146,7 +146,8 @@ class Reader(base.Reader):
         end = entries["data/0"]
         found = mapped[end.offset : end.offset + min(end.size_bytes, MOST_END_BYTES + 1)]
         check_end(self.path, found, schema=self.schema, samples=self.samples)
-        places = {array: entries[f"data/{number}"] for number, array in enumerate(wanted, 1)}
+        storages_of = ((array, entries[f"data/{number}"]) for number, array in enumerate(wanted, 1))
+        places = {array: ArraySpan(entry.offset, entry.size_bytes) for array, entry in storages_of}
         for array, place in places.items():
             if array.size_bytes not in (None, place.size_bytes):
                 raise CorruptPack(

@@ -3,7 +3,8 @@
 Each thread keeps the file open that it read from last, so that records which follow each other cost one pread(2) each,
 and is asked for again once per file; nothing is mapped, so that a file that is cut meanwhile is an error and no
 signal. Pickled, it is names alone.
-A file that is compressed with gzip or zlib is read through `_Unpacked`: offsets count its unpacked bytes.
+A file that is compressed with gzip or zlib, or a piece of one with deflate, is read through `UnpackedFile`: offsets
+count its unpacked bytes.
 """
 
 import os
@@ -24,6 +25,7 @@ _BLOCK_BYTES = 16 << 20  # of unpacked bytes between two places to begin at agai
 _BLOCKS = 4  # kept unpacked
 _INPUT_BYTES = 1 << 18
 _EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, as the first bytes say
+_BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
 
 def is_pointer(start: bytes) -> bool:
@@ -63,13 +65,22 @@ class RecordFiles:
 
     def _begin(self) -> None:
         self._mine = threading.local()
-        self._unpacked: dict[int, _Unpacked] = {}
+        self._unpacked: dict[int, UnpackedFile] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
+
+    def forget(self) -> None:
+        """Close what is open; it is opened again when it is read."""
+        self._begin()
 
     def path(self, number: int) -> Path:
         """Where a file lies."""
         return self._folder.root / self.files[number].name
+
+    def open(self, number: int) -> "OpenFile":
+        """A file, for the caller alone; raises BadInput where it cannot be read, or has changed since it was listed."""
+        file = self.files[number]
+        return OpenFile(self._folder, file.name, size=file.size)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
         """So many bytes; raises BadInput where the file cannot be read, or has changed since it was listed."""
@@ -80,7 +91,7 @@ class RecordFiles:
             with self._lock:
                 if number not in self._unpacked:
                     self._unpacked.clear()  # one at a time: files are read one after the other
-                    self._unpacked[number] = _Unpacked(OpenFile(self._folder, file.name, size=file.size))
+                    self._unpacked[number] = UnpackedFile(OpenFile(self._folder, file.name, size=file.size))
                 data = self._unpacked[number].read(offset, size)
         else:
             last: tuple[int, OpenFile] | None = getattr(self._mine, "last", None)
@@ -110,6 +121,11 @@ class OpenFile:
                 f"{self.path}: changed since it was listed: it has {self.size} bytes, expected {size}; run again"
             )
 
+    @property
+    def descriptor(self) -> int:
+        """Of the open file, for as long as this object lives."""
+        return self._descriptor
+
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -130,7 +146,7 @@ class OpenFile:
 class HeaderReader:
     """Short pieces of a file in rising order, such as the headers of records; reads ahead a little."""
 
-    def __init__(self, file: "OpenFile | _Unpacked") -> None:
+    def __init__(self, file: "OpenFile | UnpackedFile") -> None:
         self._file = file
         self._start = 0
         self._window = b""
@@ -144,16 +160,28 @@ class HeaderReader:
         return self._window[at : at + size]
 
 
-class _Unpacked:
-    """The bytes of a gzip or zlib file, by offset.
+@dataclass(frozen=True)
+class PackedSpan:
+    """A piece of a file that is compressed with bare deflate, as a member of a zip file is."""
+
+    offset: int
+    size: int
+
+
+class UnpackedFile:
+    """The bytes of a gzip or zlib file, or of a piece that is bare deflate, by offset.
 
     It can be unpacked from its beginning only. The state of the decoder is kept every 16 MiB (40 KB each), to begin at
     again, and so are the blocks that were read last.
     """
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: OpenFile, span: PackedSpan | None = None) -> None:
+        """span: the piece; None for the whole file, of which one member may follow another."""
         self._file = file
-        self._states = [(0, zlib.decompressobj(_EITHER))]  # place in the file, and the decoder there
+        self._span = span
+        start, self._end = (span.offset, span.offset + span.size) if span else (0, file.size)
+        decoder = zlib.decompressobj(_BARE if span else _EITHER)
+        self._states = [(start, decoder)]  # place in the file, and the decoder there
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -188,13 +216,13 @@ class _Unpacked:
         while missing:
             if decoder.eof:  # another member may follow
                 left = decoder.unused_data + self._file.read(place, 1)
-                if not left:
+                if not left or self._span is not None:
                     break
                 place -= len(decoder.unused_data)
                 decoder = zlib.decompressobj(_EITHER)
             given = decoder.unconsumed_tail
             if not given:
-                given = self._file.read(place, _INPUT_BYTES)
+                given = self._file.read(place, max(0, min(_INPUT_BYTES, self._end - place)))
                 place += len(given)
             try:
                 piece = decoder.decompress(given, missing)
@@ -213,10 +241,12 @@ class _Unpacked:
         return block
 
 
-def open_records(folder: SourceRoot, name: str, *, is_packed: bool = False) -> "tuple[OpenFile, OpenFile | _Unpacked]":
+def open_records(
+    folder: SourceRoot, name: str, *, is_packed: bool = False
+) -> "tuple[OpenFile, OpenFile | UnpackedFile]":
     """A file, and its bytes as records lie in them."""
     file = OpenFile(folder, name)
-    return file, _Unpacked(file) if is_packed else file
+    return file, UnpackedFile(file) if is_packed else file
 
 
 def is_packed(start: bytes) -> bool:

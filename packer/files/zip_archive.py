@@ -1,0 +1,109 @@
+"""Zip archive: where the bytes of the entries of a zip file lie, for packs and for archives of others.
+
+The directory is read by the standard library; what it says is believed only as far as the file bears it out: entries
+lie between their own header and what comes next, so that none lies over another, and nothing is unpacked here.
+Layout: PKWARE APPNOTE 4.3.
+"""
+
+import struct
+import zipfile
+from collections.abc import Set
+from typing import IO, NamedTuple, Protocol
+
+# what is raised for a file that is not as it should be, besides OSError
+ZIP_ERRORS = (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error, OverflowError)
+_MOST_ENTRIES = 10_000  # of an archive with any names
+_MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
+
+
+class Bytes(Protocol):
+    """A mapped file, or what reads one by offset."""
+
+    def __getitem__(self, span: slice, /) -> bytes: ...
+
+
+class ArchiveEntry(NamedTuple):
+    """Where the bytes of an entry lie. unpacked_bytes: of what it holds; as size_bytes where it is stored as it is."""
+
+    offset: int
+    size_bytes: int
+    unpacked_bytes: int
+    crc32: int
+    is_deflated: bool
+
+
+class Archive:
+    """The entries of a zip file; anything unusual about them is one of ZIP_ERRORS."""
+
+    def __init__(
+        self,
+        mapped: Bytes,
+        file: IO[bytes],
+        *,
+        wanted: Set[str] | None,
+        others: Set[str] = frozenset(),
+        in_folder: bool = False,
+        may_deflate: bool = False,
+    ) -> None:
+        """wanted, others: names of the entries that must and that may be there; no other may. None for any names.
+
+        in_folder: whether all of them lie in one folder of any name, which is not part of their names here.
+        may_deflate: whether entries may be compressed so; otherwise they are stored as they are.
+        """
+        self._mapped = mapped
+        self._wanted = wanted
+        self._others = others
+        self._may_deflate = may_deflate
+        self._check_directory((_MOST_ENTRIES if wanted is None else len(wanted) + len(others)) * _MOST_ENTRY_BYTES)
+        with zipfile.ZipFile(file) as archive:
+            self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+            self._end = archive.start_dir
+        self._root = self._infos[0].filename.partition("/")[0] + "/" if in_folder and self._infos else ""
+        if self._root in ("/", "./", "../"):  # nothing here is written by these names, but unzip may be
+            raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
+
+    def _check_directory(self, most_bytes: int) -> None:
+        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+        tail = self._mapped[-98:]
+        if tail[-22:-18] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+            raise ValueError("it does not end with the directory of a zip file")
+        size = int.from_bytes(tail[-10:-6], "little")
+        if tail[:4] == b"PK\x06\x06":
+            size = max(size, int.from_bytes(tail[40:48], "little"))
+        if size > most_bytes:
+            raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
+
+    def places(self) -> dict[str, ArchiveEntry]:
+        """Name -> place of the bytes, for exactly the expected entries."""
+        if self._infos and self._infos[0].header_offset:  # the file of another format may stand before the archive
+            raise ValueError("it does not begin with the first entry of a zip file")
+        found: dict[str, ArchiveEntry] = {}
+        ends = [info.header_offset for info in self._infos[1:]] + [self._end]
+        for info, end in zip(self._infos, ends, strict=True):
+            name = info.filename.removeprefix(self._root)
+            known = self._wanted is None or name in self._wanted or name in self._others
+            if not info.filename.startswith(self._root) or name in found or not known:
+                raise ValueError(f"unexpected or repeated entry {info.filename!r:.80}")
+            found[name] = self._place(info, end)
+        missing = sorted((self._wanted or set()) - found.keys())
+        if missing:
+            raise ValueError(f"no entry {missing[0]!r}")
+        return found
+
+    def _place(self, info: zipfile.ZipInfo, end: int) -> ArchiveEntry:
+        """Where the bytes of an entry lie, between its header and what comes next."""
+        # bit 3: sizes also stand behind the data; bit 11: the name is UTF-8
+        is_deflated = self._may_deflate and info.compress_type == zipfile.ZIP_DEFLATED
+        is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        if not (is_stored or is_deflated) or info.flag_bits & ~(0x80E if is_deflated else 0x808):  # bits 1, 2: how hard
+            raise ValueError(f"entry {info.filename!r:.80} is compressed or encrypted")
+        at = info.header_offset
+        name = info.orig_filename.encode()
+        header = self._mapped[at : at + 30] if at >= 0 else b""
+        if header[:4] != b"PK\x03\x04" or self._mapped[at + 30 : at + 30 + len(name)] != name:
+            raise ValueError(f"entry {info.filename!r:.80} has no header of its own")
+        name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
+        start = at + 30 + name_bytes + extra_bytes
+        if name_bytes != len(name) or start + info.compress_size > end:
+            raise ValueError(f"entry {info.filename!r:.80} does not fit before the next one")
+        return ArchiveEntry(start, info.compress_size, info.file_size, info.CRC, is_deflated)
