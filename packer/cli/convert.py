@@ -195,9 +195,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--features",
     callback=_features,
     metavar="FIELD=FEATURE,...",
-    help="tfrecord, webdataset, tensorpack-lmdb, basicsr-lmdb: which feature, suffix in a tar, or component "
-    "becomes which field: image=image/encoded,label=image/class/label.  [default: guessed from a few records, and "
-    "shown]",
+    help="Of other tools' records: which feature, suffix in a tar, component or array becomes which field: "
+    "image=image/encoded,label=image/class/label.  [default: guessed from a few records, and shown]",
 )
 @click.option(
     "--labels-from",
@@ -209,6 +208,17 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--pixel-order",
     type=click.Choice(("bgr", "rgb")),
     help="tensorpack-lmdb: order of the colours in arrays that are pictures.  [default: bgr]",
+)
+@click.option(
+    "--image-key", metavar="ARRAY", help="hdf5, npz, npy, n5: the array of the pictures.  [default: guessed, and shown]"
+)
+@click.option(
+    "--label-key", metavar="ARRAY", help="hdf5, npz, npy, n5: the array of the labels.  [default: guessed, and shown]"
+)
+@click.option(
+    "--axes",
+    type=click.Choice(("auto", "hwc", "chw")),
+    help="hdf5, npz, npy, n5: where the colours are in pictures of three dimensions.  [default: as their lengths tell]",
 )
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(

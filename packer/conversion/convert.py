@@ -57,6 +57,9 @@ _SOURCE_OPTIONS = (
     "features",
     "labels_from",
     "pixel_order",
+    "image_key",
+    "label_key",
+    "axes",
     "follow_links",
 )
 
@@ -113,6 +116,9 @@ def convert(
     features: Mapping[str, str] | Sequence[str] = (),
     labels_from: str | PathLike[str] | None = None,
     pixel_order: Literal["bgr", "rgb"] | None = None,
+    image_key: str | None = None,
+    label_key: str | None = None,
+    axes: Literal["auto", "hwc", "chw"] | None = None,
     follow_links: bool = False,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
@@ -130,7 +136,8 @@ def convert(
     ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec, such as
     {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND", such as
     {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
-    features: field -> what another tool's records call it, such as {"image": "image/encoded"}. threads: None for
+    features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
+    label_key: the array of each in a file of arrays. threads: None for
     all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
     unfinished work of an earlier run away. progress: called with a packer.system.progress_callback.Progress before the
     first sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on
@@ -168,6 +175,9 @@ def convert(
         features=features,
         labels_from=labels_from,
         pixel_order=pixel_order,
+        image_key=image_key,
+        label_key=label_key,
+        axes=axes,
         follow_links=follow_links,
         part_bytes=part_bytes,
         extras_bytes=extras_bytes,
@@ -339,6 +349,9 @@ class ConversionRequest:
     features: Mapping[str, str] | Sequence[str] = ()
     labels_from: str | PathLike[str] | None = None
     pixel_order: str | None = None
+    image_key: str | None = None
+    label_key: str | None = None
+    axes: str | None = None
     follow_links: bool = False
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES

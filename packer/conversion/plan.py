@@ -309,6 +309,7 @@ def _measure(
             identity.update(b"%d\n" % time_ns)
             sizes[index] += size
             count += 1
+    large |= dict.fromkeys(source.more_files())
     for name in large:
         identity.update(b"%d\0%d\n" % links.state(name))
     count += len(large)

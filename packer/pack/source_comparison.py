@@ -19,6 +19,7 @@ import numpy.typing as npt
 from packer import codecs, images, sources
 from packer.codecs.base import Buffer, Codec
 from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
+from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import components
 from packer.geometry import View
 from packer.images.backends import pillow
@@ -153,11 +154,13 @@ class Comparison:
         return codecs.make(described).encode(pixels)
 
     def _stored(self, records: Source, index: int, origin: SourcePath) -> bytes:
-        """What a record holds; pixels that were no file in it as PNG."""
+        """What a record holds; pixels that were no file in it as PNG, depth as .npy."""
         key = self._pack.index.key(index)
         if key not in self._rows:
             raise InvalidRequest(f"{self._root}: there is no sample {key!r}; the pack was made of other files")
         value = records.content(self._rows[key], origin.name, origin.path)
+        if isinstance(value, np.ndarray) and origin.field is not None and origin.field.kind == "depth":
+            return npy_file(np.ascontiguousarray(value))
         if isinstance(value, np.ndarray) and origin.field is not None:
             shape = (None, None, 3)[: value.ndim]
             return codecs.make(replace(origin.field, codec="png", dtype="uint8", shape=shape)).encode(value)

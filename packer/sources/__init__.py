@@ -1,7 +1,7 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
 _parse holds what they read with, _extend what can be added to any of them (sidecar files, splits), _records what those
-share whose samples are records in large files.
+share whose samples are records in large files, _arrays what those share whose samples are rows of large arrays.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

@@ -134,6 +134,10 @@ class Source(ABC):
         """Where the sample's record lies in its file; None where its files hold nothing else."""
         return None
 
+    def more_files(self) -> Sequence[str]:
+        """Relative paths of large files that hold values of many samples, besides those that `extent` names."""
+        return ()
+
     def where(self, index: int, path: str | None = None) -> str:
         """What a message names a sample by: the file, of one of its fields if given as the field `files` has it."""
         return str(self.files(index)[0] if path is None else self.original(path))

@@ -1,11 +1,18 @@
-"""Files as other tools write them, made by code: TFRecord, RecordIO, and what comes with them."""
+"""Files as other tools write them, made by code: TFRecord, RecordIO, N5, and what comes with them."""
 
+import bz2
+import gzip
+import itertools
+import json
+import lzma
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
+import numpy.typing as npt
 
 from packer.layouts.crc32c import masked_crc32c
 
@@ -164,3 +171,37 @@ def datum(
     out += delimited(4, data)
     out += b"" if label is None else varint(5 << 3) + varint(label)
     return out + (b"" if encoded is None else varint(7 << 3) + varint(encoded))
+
+
+# ---- N5
+
+
+def n5_dataset(
+    path: Path,
+    array: npt.NDArray[Any],
+    *,
+    block: tuple[int, ...],
+    compression: str = "gzip",
+    is_short: bool = True,
+) -> Path:
+    """A data set of an array in C order; block: of it. is_short: whether blocks at the edge are cut."""
+    said = {
+        "dimensions": array.shape[::-1],
+        "blockSize": block[::-1],
+        "dataType": array.dtype.name,
+        "compression": {"type": compression},
+    }
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "attributes.json").write_text(json.dumps(said))
+    pack = {"raw": bytes, "gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}[compression]
+    steps = zip(array.shape, block, strict=True)
+    for place in itertools.product(*(range(-(-length // step)) for length, step in steps)):
+        starts = [at * step for at, step in zip(place, block, strict=True)]
+        piece = array[tuple(slice(start, start + step) for start, step in zip(starts, block, strict=True))]
+        if not is_short:
+            piece = np.pad(piece, [(0, step - length) for step, length in zip(block, piece.shape, strict=True)])
+        header = struct.pack(f">HH{piece.ndim}I", 0, piece.ndim, *piece.shape[::-1])
+        file = path.joinpath(*map(str, place[::-1]))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(header + pack(piece.astype(piece.dtype.newbyteorder(">")).tobytes()))
+    return path

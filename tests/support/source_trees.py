@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cv2
+import h5py
 import numpy as np
 import numpy.typing as npt
 
@@ -250,6 +251,54 @@ def tensorpack_lmdb(root: Path) -> Path:
     return root
 
 
+def hdf5_file(root: Path) -> Path:
+    """One file: encoded pictures of any length, depth in compressed chunks, labels, names and boxes."""
+    root.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(3)
+    with h5py.File(root / "set.h5", "w") as file:
+        pictures = file.create_dataset("images", (7,), h5py.vlen_dtype(np.uint8))
+        for row in range(7):
+            pictures[row] = np.frombuffer(picture(row, suffix=(".jpg", ".png")[row % 2]), np.uint8)
+        depths = random.random((7, 48, 64), np.float32)
+        file.create_dataset("depth", data=depths, chunks=(3, 17, 64), compression="gzip", shuffle=True)
+        file["labels"] = np.arange(7, dtype=">i4") - 1
+        file["names"] = np.array([f"ünï {row}" for row in range(7)], h5py.string_dtype())
+        file["box"] = random.random((7, 4))
+        file["mean"] = np.zeros((48, 64, 3))
+        file["other"] = h5py.ExternalLink("elsewhere.h5", "/")
+    return write(root, {"README.md": "of no sample"})
+
+
+def npz_file(root: Path) -> Path:
+    """One compressed file with pictures in planes, masks and labels of two dimensions."""
+    root.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(4)
+    np.savez_compressed(
+        root / "train.npz",
+        x_train=random.integers(0, 256, (5, 3, 20, 30), np.uint8),
+        y_train=np.arange(5, dtype=np.uint8).reshape(5, 1),
+        mask_train=random.integers(0, 2, (5, 20, 30, 1), np.uint8),
+        classes=np.array(["a", "b"]),
+    )
+    return write(root, {"README.md": "of no sample"})
+
+
+def n5_container(root: Path) -> Path:
+    """Pictures in blocks of two rows, some short; labels in raw blocks."""
+    pixels = np.random.default_rng(6).integers(0, 256, (5, 20, 30, 3), np.uint8)
+    foreign_files.n5_dataset(root / "images", pixels, block=(2, 20, 30, 3))
+    foreign_files.n5_dataset(root / "labels", np.arange(5) - 1, block=(3,), compression="raw")
+    return write(root, {"attributes.json": '{"n5": "4.0.0"}', "README.md": "of no sample"})
+
+
+def npy_files(root: Path) -> Path:
+    """Pictures in Fortran order, and the names of their classes; one array to a file."""
+    root.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(5).integers(0, 256, (6, 20, 30, 3), np.uint8)
+    np.save(root / "images.npy", np.asfortranarray(pixels))
+    return write(root, {"README.md": "of no sample"})
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "basicsr-lmdb": basicsr_lmdb,
     "efficient-lmdb": efficient_lmdb,
@@ -258,6 +307,10 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "caffe-lmdb": caffe_lmdb,
     "cornell": cornell,
     "folder": image_folder,
+    "hdf5": hdf5_file,
+    "n5": n5_container,
+    "npy": npy_files,
+    "npz": npz_file,
     "jacquard": jacquard,
     "recordio": recordio_files,
     "tfrecord": tfrecord_shards,

@@ -92,6 +92,9 @@ class DerivedSource(base.Source):
     def extent(self, index: int) -> base.Extent | None:
         return self._source.extent(self._row(index))
 
+    def more_files(self) -> Sequence[str]:
+        return self._source.more_files()
+
     def where(self, index: int, path: str | None = None) -> str:
         return self._source.where(self._row(index), path) if self.holds_records else super().where(index, path)
 

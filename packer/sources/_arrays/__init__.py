@@ -1,0 +1,1 @@
+"""Arrays: data sets whose samples are the rows of large arrays, as in HDF5, .npz, .npy and N5."""

@@ -1,0 +1,102 @@
+"""HDF5: files that others made, whose arrays have a row for each sample; packer's own packs are read as packs.
+
+Fields: key (the number of the row, behind the table's name where there are several), image and label as --image-key and
+--label-key name their arrays, and every other array with as many rows; what is guessed is shown as --features.
+Rows of uint8 (H, W, 3), (3, H, W) or (H, W) are pictures in RGB or gray; bytes of any length are encoded pictures;
+floats and uint16 (H, W) are depth; whole numbers labels, texts classes; everything else numbers. GG-CNN's own files are
+read with their grasps. How arrays form tables and splits: packer.sources._arrays.array_source.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from packer.errors import InvalidRequest
+from packer.sources._arrays import hdf5_arrays
+from packer.sources._arrays.array_source import ArraySource, LeftOut
+from packer.sources._arrays.stored_array import StoredArray
+from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_no_pointer, is_pointer
+
+SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
+_NAME = re.compile(r"\.(?:h5|hdf5|hdf|he5|h5py)$", re.IGNORECASE)
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_START_BYTES = 64
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """None: the content tells, see recognise_content."""
+    return None
+
+
+class Source(ArraySource):
+    """One HDF5 file, or a folder of them."""
+
+    kind = "hdf5"
+    noun = "HDF5 file"
+    colour_note = "taken as RGB, which HDF5 does not say"
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        image_key: str = "",
+        label_key: str = "",
+        features: Sequence[str] = (),
+        axes: str = "auto",
+        layout: str = "auto",
+        follow_links: bool = False,
+    ) -> None:
+        """List the arrays.
+
+        image_key, label_key: the array of each: its name (`images`), or its path in the file (`train/images`), which
+            takes that split alone; none to guess.
+        features: FIELD=ARRAY or FIELD=ARRAY:KIND each (packer.sources._records.record_fields), for all fields.
+        axes: `hwc`, `chw`: of rows with three dimensions; `auto`: as their lengths tell, refused where both may be.
+        layout: `split`: arrays named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
+        follow_links: whether links out of the folder are followed.
+        Raises InvalidRequest where there is no HDF5 file with pictures, and for an array that is not there; BadInput
+        for a damaged file, and for what git-lfs left.
+        """
+        names = self._open(root, follow_links=follow_links, layout=layout, axes=axes)
+        chosen = names if root.is_file() else [name for name in names if _NAME.search(name)]
+        if not chosen:
+            raise self._none_found(names, "names that end in .h5 or .hdf5")
+        arrays: list[StoredArray] = []
+        left: list[LeftOut] = []
+        files = RecordFiles(self.folder, [self._file(name) for name in chosen])
+        for number in range(len(chosen)):
+            found, unread = hdf5_arrays.arrays(files, number)
+            arrays += found
+            left += unread
+        taken = set(chosen)
+        self._settle(
+            arrays,
+            left,
+            image_key=image_key,
+            label_key=label_key,
+            features=features,
+            extras=[name for name in names if name not in taken],
+        )
+
+    def _file(self, name: str) -> RecordFile:
+        start = self.folder.start(name, _START_BYTES)
+        check_no_pointer(start, self.folder.root / name)
+        if not start.startswith(_MAGIC):
+            raise InvalidRequest(
+                f"{shown(str(self.folder.root / name))}: is no HDF5 file: it begins with {start[:8].hex(' ')}, "
+                f"expected {_MAGIC.hex(' ')}"
+            )
+        return RecordFile(name, self.folder.status(name).st_size)
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """How many files there are, if the first of them begins as one."""
+        chosen = names if len(names) == 1 else [name for name in names if _NAME.search(name)]
+        for name in chosen:
+            start = folder.start(name, _START_BYTES)
+            if start.startswith(_MAGIC) or (is_pointer(start) and _NAME.search(name)):
+                return f"HDF5: {counted(len(chosen), 'file')}"
+            return None
+        return None

@@ -1,0 +1,66 @@
+"""HDF5 of others: chunks, filters and heaps that are read by hand, compared with h5py.
+
+The listing is made in this process, so that a signal of HDF5's library is seen; a conversion makes it in another.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from packer.errors import PackerError
+from packer.sources._arrays import hdf5_arrays, hdf5_listing
+from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.random_access_files import RecordFile, RecordFiles
+from tests.fuzz import scratch
+from tests.fuzz.target import Disagreement
+
+TOKENS = (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"GCOL", b"\xff" * 8, b"\x78\x9c")
+MOST_BYTES = 1 << 14
+
+
+def seeds() -> Iterator[bytes]:
+    pixels = np.arange(3 * 9 * 9, dtype=np.uint8).reshape(3, 9, 9)
+    for options in ({"compression": "gzip", "shuffle": True, "chunks": (2, 9, 5)}, {"compression": "lzf"}, {}):
+        path = scratch.folder() / "seed.h5"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=pixels.astype("<u2"), **options)
+            values = file.create_dataset("y", (3,), h5py.vlen_dtype(np.uint8))
+            values[1] = np.arange(5, dtype=np.uint8)
+            file.create_dataset("z", data=np.arange(3.0), chunks=(2,), fletcher32=True)
+        yield path.read_bytes()
+
+
+def check(data: bytes) -> None:
+    path = scratch.written("fuzz.h5", data)
+    files = RecordFiles(SourceRoot(path.parent), [RecordFile(path.name, len(data))])
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        answer = hdf5_listing.main(descriptor)
+    finally:
+        os.close(descriptor)
+    refusal: PackerError | None = None
+    for array in hdf5_arrays.listed_arrays(files, 0, answer)[0]:
+        for row in range(min(array.shape[0], 3)):
+            try:
+                found = array.row(row)
+            except PackerError as error:
+                refusal = error
+                continue
+            if not array.is_text:
+                data_found = found if isinstance(found, bytes) else np.asarray(found).tobytes()
+                _compare(path, array.path.partition("/")[2], row, data_found)
+    if refusal is not None:
+        raise refusal
+
+
+def _compare(path: Path, name: str, row: int, found: bytes) -> None:
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            expected = np.asarray(file[name][row])
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return
+    if expected.astype(expected.dtype.newbyteorder("=")).tobytes() != found:
+        raise Disagreement(f"{found}, and of h5py {expected}")

@@ -1,0 +1,512 @@
+"""HDF5 of others: what is read by hand is what h5py reads; what is no data set, damaged or hostile is refused."""
+
+import base64
+import os
+import pickle
+import random
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources._arrays import hdf5_arrays, hdf5_listing
+from packer.sources.hdf5 import Source
+from packer.system import isolated_program
+from tests.support.audit_events import watched
+from tests.support.source_trees import picture, write
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (11, 20, 24, 3), np.uint8)
+LABELS = np.arange(11) % 3
+# written by h5py 3.16.0 (HDF5 2.0.0): x, lists of uint8; y, uint16 in chunks through shuffle, gzip and fletcher32
+GOLDEN = (
+    "eNrtmL1OwzAQgM9OgqICooglMGVmimBhQAJEAx1QW34GxIBS0oQOHRAUqWwdy5vwGIw8Am9TYvsc7EhFgqkV9w293o/vLPtcVffabJys1rZq"
+    "IPB9cKEOJlNkHNq69icoGcoJyjeu7Uz6ArSvY/5q3NVFHIvoaQVdJ3KVtHdH/Bea8VFHyGvUdT99cDtuhPKl0peHf6zLwFM5mNZVZcaUwcG4"
+    "bxnI0E3s1Xq51JefXiGFzrky+5jPYRgAUWUHk7m6h8tWu8GA681C6Pwcr9/ryKMetvtq6Zd9VZeh4jy5cbJlPzlcLlyGjtQZLuTSz+Cp/5zn"
+    "gwx4WV/Ze1k+6A4zcI06giJ2mPazx90dAKtPOY8CnRrAeH17dKkLiLj3yLd/K008wy8u+/S4fcaMh82MPPL/wWf3DozG8Ep72suMvO9rdPYE"
+    "QRAEQRAEQRAEMa+IOb2Y/1Xn9LPm8kmopPZXxrXwENo6nxFHEARBEMTiMLpNszQpvmzDys3Bxnmh3ydCD8Fv7XvxF1/DWkI="
+)
+
+
+def made(path: Path, **arrays: Any) -> Path:
+    """A file with these arrays; a dict gives the options of create_dataset."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for name, value in arrays.items():
+            if isinstance(value, dict):
+                file.create_dataset(name.replace("__", "/"), **value)
+            else:
+                file[name.replace("__", "/")] = value
+    return path
+
+
+def encoded(count: int = 11) -> list[bytes]:
+    return [picture(row, suffix=".jpg") for row in range(count)]
+
+
+def ragged(path: Path, values: list[bytes], **arrays: Any) -> Path:
+    made(path, **arrays)
+    with h5py.File(path, "a") as file:
+        found = file.create_dataset("jpegs", (len(values),), h5py.vlen_dtype(np.uint8))
+        for row, value in enumerate(values):
+            found[row] = np.frombuffer(value, np.uint8)
+    return path
+
+
+STORED: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "chunks": {"chunks": (4, 7, 24, 2)},
+    "gzip": {"chunks": (3, 20, 24, 3), "compression": "gzip"},
+    "lzf": {"compression": "lzf"},
+    "shuffle": {"compression": "gzip", "shuffle": True},
+    "fletcher32": {"chunks": (1, 20, 24, 3), "fletcher32": True},
+    "odd fletcher32": {"chunks": (1, 3, 5, 1), "fletcher32": True},
+    "all": {"compression": "lzf", "shuffle": True, "fletcher32": True},
+    "one chunk": {"chunks": (11, 20, 24, 3), "compression": "gzip", "compression_opts": 9},
+    "may grow": {"chunks": (4, 20, 24, 3), "maxshape": (None, 20, 24, 3)},
+}
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_pixels_are_those_that_h5py_reads(stored: str, tmp_path: Path) -> None:
+    pixels = np.where(PIXELS > 128, PIXELS, 7)  # so that lzf finds something
+    source = Source(made(tmp_path / "a.h5", images={"data": pixels, **STORED[stored]}, labels=LABELS))
+    with h5py.File(tmp_path / "a.h5") as file:
+        expected = file["images"][()]
+    for row in (10, 0, 5, *range(11)):
+        assert np.array_equal(source[row]["image"], expected[row])
+        assert source[row]["label"] == LABELS[row]
+    assert "taken as RGB, which HDF5 does not say" in "\n".join(source.notes)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "<f8", "<u2", ">u2"])
+def test_depth_keeps_every_bit(dtype: str, tmp_path: Path) -> None:
+    depth = np.random.default_rng(1).integers(0, 60000, (3, 9, 10)).astype(dtype)
+    if depth.dtype.kind == "f":
+        depth[0, :2, 0] = np.nan, -1
+    source = Source(made(tmp_path / "a.h5", depth={"data": depth, "chunks": (2, 4, 10), "compression": "gzip"}))
+    assert source.schema["depth"].kind == "depth"
+    assert np.asarray(source[0]["depth"]).tobytes() == depth[0].astype(depth.dtype.newbyteorder("=")).tobytes()
+    packer.convert(tmp_path / "a.h5", tmp_path / "a.pack")
+    stored = np.asarray(packer.open(tmp_path / "a.pack", output="numpy")[0]["depth"])
+    assert stored.astype(depth.dtype).tobytes() == depth[0].tobytes()
+    assert packer.verify(tmp_path / "a.pack", source=tmp_path / "a.h5").problems == ()
+
+
+def test_encoded_pictures_keep_their_bytes(tmp_path: Path) -> None:
+    values = encoded()
+    root = ragged(tmp_path / "a.h5", values, label=np.array(["b", "a", "c"] * 4, h5py.string_dtype())[:11])
+    source = Source(root)
+    assert [source[row]["image"] for row in range(11)] == values
+    assert source.schema["label"].classes == ("a", "b", "c")
+    assert [int(source[row]["label"]) for row in range(4)] == [1, 0, 2, 1]
+    packer.convert(root, tmp_path / "a.pack")
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    assert (tmp_path / "out/00000003.jpg").read_bytes() == values[3]
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+
+
+def test_names_of_classes_of_a_fixed_length(tmp_path: Path) -> None:
+    names = np.array([name.encode() for name in ("dog", "ünï", "cat", "dog")])
+    source = Source(made(tmp_path / "a.h5", x=PIXELS[:4], y=names))
+    assert source.schema["label"].classes == ("cat", "dog", "ünï")
+    assert [int(source[row]["label"]) for row in range(4)] == [1, 2, 0, 1]
+
+
+def test_lists_of_numbers_are_of_any_length(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS[:3])
+    with h5py.File(root, "a") as file:
+        found = file.create_dataset("boxes", (3,), h5py.vlen_dtype(np.dtype(">f4")))
+        found[0], found[2] = [1.5, 2], [3.5]
+    source = Source(root)
+    assert [source[row]["boxes"].tolist() for row in range(3)] == [[1.5, 2.0], [], [3.5]]
+
+
+# ---- which arrays
+
+
+def gg_cnn(path: Path) -> Path:
+    """As GG-CNN's generate_dataset.py of 2018 writes it, smaller."""
+    drawn = np.random.default_rng(2)
+    arrays: dict[str, Any] = {}
+    for split, count in (("test", 2), ("train", 3)):
+        boxes = np.zeros((count, 25, 4, 2), np.int64)
+        boxes[:, 0] = [[10, 20], [10, 40], [15, 40], [15, 20]]
+        boxes[:, 1] = boxes[:, 0] + 1
+        arrays |= {f"{split}__img_id": 100 + np.arange(count), f"{split}__bounding_boxes": boxes}
+        arrays[f"{split}__rgb"] = drawn.integers(0, 256, (count, 30, 30, 3), np.uint8)
+        for name in ("depth_inpainted", "grasp_points_img", "angle_img", "grasp_width"):
+            arrays[f"{split}__{name}"] = drawn.random((count, 30, 30))
+    return made(path, **arrays)
+
+
+def test_files_of_gg_cnn_give_grasps_as_x_y_without_padding(tmp_path: Path) -> None:
+    root = gg_cnn(tmp_path / "dataset.hdf5")
+    with pytest.raises(InvalidRequest, match=r"several splits \(test 2, train 3\); say --layout split"):
+        Source(root)
+    source = Source(root, layout="split")
+    assert source.schema["split"].classes == ("train", "test")
+    assert [source.key(row) for row in range(5)] == [
+        *(f"train/{row:08d}" for row in range(3)),
+        *(f"test/{row:08d}" for row in range(2)),
+    ]
+    assert source[0]["grasps"].dtype == np.float32
+    assert source[0]["grasps"].shape == (2, 4, 2)
+    assert source[0]["grasps"][0].tolist() == [[20, 10], [40, 10], [40, 15], [20, 15]]
+    assert {field.name for field in source.schema} >= {"rgb", "depth", "grasps", "img_id", "grasp_width"}
+    assert source[4]["img_id"] == 101
+    one = Source(root, image_key="test/rgb")
+    assert len(one) == 2
+    assert "split" not in one.schema
+    packer.convert(root, tmp_path / "a.pack", layout="split")
+    assert packer.open(tmp_path / "a.pack", output="numpy")[0]["grasps"].tolist() == source[0]["grasps"].tolist()
+
+
+def test_files_of_pcam_are_joined(tmp_path: Path) -> None:
+    for split, count in (("train", 4), ("test", 2), ("valid", 3)):
+        for name, data in (("x", PIXELS), ("y", LABELS.reshape(-1, 1, 1, 1)), ("mask", PIXELS[..., :1])):
+            options = {"data": data[:count], "compression": "gzip"}
+            made(tmp_path / f"in/camelyonpatch_level_2_split_{split}_{name}.h5", **{name: options})
+    source = Source(tmp_path / "in", layout="split")
+    assert source.schema["split"].classes == ("train", "valid", "test")
+    assert [field.name for field in source.schema][:4] == ["key", "image", "label", "mask"]
+    assert [int(source[row]["label"]) for row in range(9)] == [0, 1, 2, 0, 0, 1, 2, 0, 1]
+    assert len(source.files(0)) == 3
+    assert len(source.more_files()) == 9
+    packer.convert(tmp_path / "in", tmp_path / "a.pack", layout="split")
+    assert packer.verify(tmp_path / "a.pack", source=tmp_path / "in").problems == ()
+
+
+def test_a_conversion_begins_anew_where_the_labels_changed(tmp_path: Path) -> None:
+    from packer.conversion.options import ConversionOptions  # noqa: PLC0415  only this test plans
+    from packer.conversion.plan import make_plan  # noqa: PLC0415
+
+    made(tmp_path / "in/x.h5", x=PIXELS)
+    made(tmp_path / "in/y.h5", y=LABELS)
+    before = make_plan(Source(tmp_path / "in"), ConversionOptions())
+    assert before.file_count == 2
+    os.utime(tmp_path / "in/y.h5", ns=(1, 1))
+    assert make_plan(Source(tmp_path / "in"), ConversionOptions()).fingerprint != before.fingerprint
+
+
+def test_shards_follow_each_other(tmp_path: Path) -> None:
+    for number in range(3):
+        made(tmp_path / f"{number}.h5", x=PIXELS[number : number + 2], y=LABELS[number : number + 2])
+    source = Source(tmp_path)
+    assert [source.key(row) for row in range(6)] == [f"{number}/{row:08d}" for number in range(3) for row in range(2)]
+    assert [int(source[row]["label"]) for row in range(6)] == [0, 1, 1, 2, 2, 0]
+    made(tmp_path / "3.h5", x=PIXELS[:2, :5], y=LABELS[:2])
+    with pytest.raises(BadInput, match="cannot be one field"):
+        Source(tmp_path)
+
+
+def test_the_guess_is_what_to_type(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS, y=LABELS, score=np.linspace(0, 1, 11), mask=PIXELS[..., 0], mean=PIXELS[0])
+    source = Source(root)
+    said = next(note for note in source.notes if note.startswith("--features"))
+    assert "guessed" in said
+    assert Source(root, features=tuple(said.split()[1].split(","))).schema == source.schema
+    assert "arrays left out: a.h5/mean (is uint8 (20, 24, 3), and no field)" in source.notes
+    assert [(field.name, field.kind) for field in source.schema][:5] == [
+        ("key", "text"),
+        ("image", "image"),
+        ("label", "number"),
+        ("mask", "mask"),
+        ("score", "number"),
+    ]
+
+
+def test_arrays_are_named_by_the_user(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", a=PIXELS, b=PIXELS[::-1].copy(), c=LABELS, d=LABELS[::-1].copy())
+    source = Source(root, image_key="b", label_key="d")
+    assert np.array_equal(source[0]["image"], PIXELS[10])
+    assert int(source[0]["label"]) == LABELS[10]
+    only = Source(root, features=("image=a", "numbers=b:numbers"))
+    assert [field.name for field in only.schema] == ["key", "image", "numbers", "files"]
+    assert np.array_equal(only[1]["numbers"], PIXELS[9])
+    packer.convert(root, tmp_path / "a.pack", image_key="b", label_key="d")
+    assert packer.open(tmp_path / "a.pack")[0]["label"] == LABELS[10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_key": "c"}, r"option image_key: no array 'c'; there are: a.h5/x, a.h5/y"),
+        ({"features": ("image=z",)}, r"option features: no array 'z'"),
+        ({"image_key": "y"}, r"image=y: a.h5/y int64 \(11,\) is no image"),
+        ({"features": ("image=x:text",)}, "holds numbers"),
+        ({"features": ("image=x:number",)}, "more than one number"),
+        ({"features": ("key=x",)}, "packer's own"),
+        ({"features": ("mask=x:mask",)}, "is no mask"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS, y=LABELS)
+    with pytest.raises(InvalidRequest, match=message):
+        Source(root, **options)
+
+
+def test_rows_that_may_be_in_either_order_are_asked_for(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", images=np.arange(4 * 3 * 20 * 3, dtype=np.uint8).reshape(4, 3, 20, 3))
+    with pytest.raises(InvalidRequest, match="--axes hwc or --axes chw"):
+        Source(root)
+    assert Source(root, axes="hwc")[0]["image"].shape == (3, 20, 3)
+    assert Source(root, axes="chw")[0]["image"].shape == (20, 3, 3)
+
+
+def test_planes_and_gray_become_rgb(tmp_path: Path) -> None:
+    red = np.zeros((2, 3, 10, 12), np.uint8)
+    red[:, 0] = 255
+    source = Source(made(tmp_path / "a.h5", images=red))
+    assert source[0]["image"].shape == (10, 12, 3)
+    assert source[0]["image"][..., 0].min() == 255
+    assert source[0]["image"][..., 1:].max() == 0
+    packer.convert(tmp_path / "a.h5", tmp_path / "a.pack")
+    assert np.array_equal(packer.open(tmp_path / "a.pack", output="numpy")[0]["image"], source[0]["image"])
+    gray = Source(made(tmp_path / "b.h5", images=red[:, 0]))
+    assert gray[0]["image"].shape == (10, 12, 3)
+    assert "images: gray: three equal channels" in gray.notes
+
+
+# ---- what is not followed, not read, and not believed
+
+
+def test_links_and_bytes_elsewhere_are_left_out(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS)
+    secret = made(tmp_path / "secret.h5", secret=PIXELS)
+    with h5py.File(root, "a") as file:
+        file["linked"] = h5py.ExternalLink(secret.name, "secret")
+        file["soft"] = h5py.SoftLink("/x")
+        file["again"] = file["x"]  # another name of one array
+        target = h5py.VirtualLayout(PIXELS.shape, np.uint8)
+        target[:] = h5py.VirtualSource(secret, "secret", PIXELS.shape)
+        file.create_virtual_dataset("virtual", target)
+        file.create_dataset("outside", data=PIXELS, external=[(str(tmp_path / "raw"), 0, h5py.h5f.UNLIMITED)])
+    source = Source(root)
+    notes = "\n".join(source.notes)
+    assert len(source.schema.names) == 3
+    assert "a.h5/linked (is a link)" in notes
+    assert "a.h5/soft (is a link)" in notes
+    assert "a.h5/virtual (its bytes lie in other files, which are not followed)" in notes
+    assert "a.h5/outside (its bytes lie in other files, which are not followed)" in notes
+
+
+def test_other_compressions_are_named(tmp_path: Path) -> None:
+    root = tmp_path / "a.h5"
+    with h5py.File(root, "w") as file:
+        file.create_dataset("x", data=PIXELS, chunks=(1, 20, 24, 3), scaleoffset=0)
+    with pytest.raises(InvalidRequest, match="scaleoffset; packer reads gzip and lzf: h5repack -f GZIP=4"):
+        Source(root)
+
+
+def test_chunks_that_were_never_written_are_zeros_and_counted(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        found = file.create_dataset("x", (9, 20, 24, 3), np.uint8, chunks=(2, 20, 24, 3))
+        found[2:4] = 9
+    source = Source(tmp_path / "a.h5")
+    assert "a.h5/x: 4 blocks never written: zeros" in source.notes
+    assert [int(source[row]["image"].max()) for row in (0, 2, 3, 8)] == [0, 9, 9, 0]
+
+
+def bomb_of_rows(root: Path) -> None:
+    with h5py.File(root, "w") as file:
+        file.create_dataset("x", (1 << 20, 20, 24, 3), np.uint8, chunks=(1, 20, 24, 3))
+
+
+def bomb_of_chunks(root: Path) -> None:
+    with h5py.File(root, "w") as file:
+        file.create_dataset("x", (4, 1 << 14, 1 << 14, 3), np.uint8, chunks=(4, 1 << 14, 1 << 10, 3))
+
+
+def bomb_of_shapes(root: Path) -> None:
+    with h5py.File(root, "w") as file:
+        file.create_dataset("x", (1 << 40, 1 << 20, 20, 3), np.uint8, chunks=(1, 20, 20, 3))
+
+
+@pytest.mark.parametrize("bomb", [bomb_of_rows, bomb_of_chunks, bomb_of_shapes])
+def test_bombs_are_refused(bomb: Callable[[Path], None], tmp_path: Path) -> None:
+    bomb(tmp_path / "a.h5")
+    with pytest.raises(PackerError, match="never written|expected at most|more than"):
+        Source(tmp_path / "a.h5")
+
+
+def changed(path: Path, before: bytes, after: bytes) -> None:
+    data = path.read_bytes()
+    assert before in data
+    path.write_bytes(data.replace(before, after, 1))
+
+
+def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
+    options = {"data": PIXELS, "chunks": (1, 20, 24, 3), "fletcher32": True}
+    root = made(tmp_path / "a.h5", x=options)
+    changed(root, PIXELS[4].tobytes()[:99], bytes(99))
+    source = Source(root)
+    assert np.array_equal(source[3]["image"], PIXELS[3])
+    with pytest.raises(BadInput, match=r"a.h5: row 4 of x \(00000004\): .*is damaged: checksum"):
+        source[4]
+    packer.convert(root, tmp_path / "a.pack", on_error="skip")
+    assert len(packer.open(tmp_path / "a.pack")) == 10
+
+
+def test_references_that_do_not_fit_are_damage(tmp_path: Path) -> None:
+    root = ragged(tmp_path / "a.h5", encoded(4))
+    data = root.read_bytes()
+    place = data.index(b"GCOL")
+    for at, new, message in (
+        (place, b"XCOL", "no heap begins"),
+        (place + 8, b"\xff" * 8, "no heap begins"),
+        (place + 24, b"\xff" * 8, "of a heap; damaged"),
+        (place + 16, b"\x77", "no value of"),
+    ):
+        root.write_bytes(data[:at] + new + data[at + len(new) :])
+        source = Source(root)
+        with pytest.raises(BadInput, match=message):
+            [source[row] for row in range(4)]
+    address = place.to_bytes(8, "little")
+    at = data.index(address, 0)
+    root.write_bytes(data[: at - 4] + b"\xff\xff\xff\x7f" + data[at:])
+    with pytest.raises(BadInput, match="have .* bytes together"):
+        Source(root)
+
+
+def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"a.h5": b"GIF89a", "b.h5": b"version https://git-lfs.github.com/spec/v1\noid", "c.h5": b"\x89HDF\r\n\x1a\n"},
+    )
+    with pytest.raises(InvalidRequest, match="is no HDF5 file: it begins with 47 49 46"):
+        Source(tmp_path / "a.h5")
+    with pytest.raises(BadInput, match="git lfs pull"):
+        Source(tmp_path / "b.h5")
+    with pytest.raises(BadInput, match="c.h5: is damaged, or no HDF5 file"):
+        Source(tmp_path / "c.h5")
+    with pytest.raises(InvalidRequest, match="no array looks like pictures.*a.h5/y int64"):
+        Source(made(tmp_path / "d/a.h5", y=LABELS))
+    with pytest.raises(InvalidRequest, match="no array with rows"):
+        Source(made(tmp_path / "e/a.h5"))
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("aborting_program", "HDF5 does not read it: ended with SIGABRT"),
+        ("failing_program", "ended with exit code 3; a script .* under if __name__"),
+        ("lying_program", "HDF5 does not read it"),
+        ("waiting_program", "was not done in"),
+    ],
+)
+def test_a_program_that_gives_no_answer_is_an_error(
+    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS)
+    monkeypatch.setattr(hdf5_arrays, "_LISTING", f"tests.support.programs.{program}")
+    if program == "waiting_program":
+        monkeypatch.setattr(isolated_program, "_SECONDS", 0.01)
+    with pytest.raises(BadInput, match=message):
+        Source(root)
+
+
+def test_it_is_found_by_itself_and_named_by_open(tmp_path: Path) -> None:
+    root = made(tmp_path / "a.h5", x=PIXELS)
+    assert sources.detect(root) == sources.detect(tmp_path) == ("hdf5", "HDF5: 1 file")
+    with pytest.raises(PackerError, match="hdf5"):
+        packer.open(root)
+
+
+def test_pickled_sources_hold_nothing_open(tmp_path: Path) -> None:
+    source = Source(ragged(tmp_path / "a.h5", encoded(3)))
+    source[0]
+    copy = pickle.loads(pickle.dumps(source))
+    assert copy[2]["image"] == source[2]["image"]
+
+
+# ---- mutation
+
+
+def seeds(folder: Path) -> list[bytes]:
+    small = np.arange(3 * 8 * 9 * 3, dtype=np.uint8).reshape(3, 8, 9, 3)
+    files = [
+        made(folder / "1.h5", x={"data": small, "chunks": (2, 8, 9, 3), "compression": "gzip"}, y=np.arange(3)),
+        made(
+            folder / "2.h5", x={"data": small, "fletcher32": True, "chunks": (1, 4, 9, 3)}, z=np.array(["a"] * 3, "S3")
+        ),
+        ragged(folder / "3.h5", [b"\xff\xd8ab", b"", b"\xff\xd8cde"], name=np.array(["u"] * 3, h5py.string_dtype())),
+        made(folder / "4.h5", x={"data": small, "compression": "lzf", "shuffle": True}),
+    ]
+    return [file.read_bytes() for file in files]
+
+
+def mutated(folder: Path, count: int, *, listings: int) -> None:
+    """Values of changed files end in a sample or an error; listings: of how many the listing is made anew.
+
+    What HDF5 parses is parsed apart, so most changes are made to files that were listed.
+    """
+    drawn = random.Random(5)
+    given = seeds(folder)
+    path = folder / "mutated.h5"
+    known = []
+    for data in given:
+        path.write_bytes(data)
+        known.append(isolated_answer(path))
+    with watched(own_program=True) as events:
+        for number in range(count):
+            which = drawn.randrange(len(given))
+            data = bytearray(given[which])
+            for _ in range(drawn.randrange(1, 6)):
+                at = drawn.randrange(len(data))
+                data[at : at + drawn.choice((0, 1, 1, 4))] = drawn.choice(
+                    (b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x7f")
+                )
+            path.write_bytes(bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(1, len(data))))]))
+            with pytest.MonkeyPatch.context() as patch:
+                if number >= listings:
+                    patch.setattr(isolated_program, "run", lambda module, descriptor, which=which: known[which])
+                try:
+                    source = Source(path)
+                    for row in range(min(len(source), 4)):
+                        source[row]
+                except PackerError as error:
+                    assert str(error).isprintable()
+    assert events == []
+
+
+def isolated_answer(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return isolated_program.run(hdf5_listing.__name__, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
+    mutated(tmp_path, 2000, listings=15)
+
+
+@pytest.mark.full
+def test_two_thousand_changed_files_are_listed_anew(tmp_path: Path) -> None:
+    mutated(tmp_path, 2000, listings=2000)
+
+
+def test_lzf_refuses_what_does_not_fit() -> None:
+    for data, message in (
+        (b"\x05ab", "are cut"),
+        (b"\x20\x00", "before them"),
+        (b"\x00a\xe0", "are cut"),
+        (b"\x00a\xe0\xff\x00" * 9, "more than"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hdf5_arrays.undo_lzf(data, 64, 1)
+    assert hdf5_arrays.undo_lzf(b"\x00a\xe0\x05\x00", 15, 1) == b"a" * 15
+
+
+def test_the_golden_file_reads_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "a.h5").write_bytes(zlib.decompress(base64.b64decode(GOLDEN)))
+    source = Source(tmp_path / "a.h5", features=("data=x:bytes", "y=y"))
+    assert [source[row]["data"] for row in range(3)] == [b"\xff\xd8ab", b"", b"\xff\xd8cde"]
+    assert [int(source[row]["y"]) for row in range(3)] == [5, 6, 7]

@@ -1,0 +1,273 @@
+"""NPZ and NPY of others: what NumPy saved is read without NumPy's reader; nothing is unpickled."""
+
+import io
+import random
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources._arrays import stored_array
+from packer.sources._records import random_access_files
+from packer.sources.npy import Source as NpySource
+from packer.sources.npz import Source
+from tests.support.audit_events import watched
+from tests.support.source_trees import write
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (9, 12, 14, 3), np.uint8)
+LABELS = np.arange(9, dtype=np.uint8).reshape(9, 1) % 4
+
+
+def med(path: Path, *, is_compressed: bool) -> Path:
+    """As MedMNIST's files are."""
+    arrays = {}
+    for split, count in (("train", 9), ("val", 2), ("test", 3)):
+        arrays |= {f"{split}_images": PIXELS[:count], f"{split}_labels": LABELS[:count]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (np.savez_compressed if is_compressed else np.savez)(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None:
+    root = med(tmp_path / "pathmnist.npz", is_compressed=is_compressed)
+    with pytest.raises(InvalidRequest, match=r"several splits \(test 3, train 9, val 2\)"):
+        Source(root)
+    source = Source(root, layout="split")
+    assert source.schema["split"].classes == ("train", "val", "test")
+    assert [source.key(row) for row in (0, 9, 11)] == ["train/00000000", "val/00000000", "test/00000000"]
+    for row in (8, *range(9)):
+        assert np.array_equal(source[row]["image"], PIXELS[row])
+        assert source[row]["label"] == LABELS[row, 0]
+        assert source[row]["label"].shape == ()
+    one = Source(root, image_key="val_images", label_key="val_labels")
+    assert len(one) == 2
+    assert "images: taken as RGB, which NumPy does not say" in source.notes
+    packer.convert(root, tmp_path / "a.pack", layout="split")
+    dataset = packer.open(tmp_path / "a.pack", output="numpy")
+    assert all(np.array_equal(dataset[row]["image"], PIXELS[row]) for row in range(9))
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    assert len(list((tmp_path / "out/train").glob("*.png"))) == 9
+
+
+def test_x_train_and_y_train(tmp_path: Path) -> None:
+    gray = PIXELS[..., 0]
+    np.savez(tmp_path / "mnist.npz", x_train=gray, y_train=LABELS[:, 0], x_test=gray[:2], y_test=LABELS[:2, 0])
+    source = Source(tmp_path, layout="split")
+    assert len(source) == 11
+    assert source.schema["split"].classes == ("train", "test")
+    assert np.array_equal(source[3]["image"], np.repeat(gray[3][..., None], 3, 2))
+    assert "x: gray: three equal channels" in source.notes
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.parametrize("dtype", [">u2", "<f4", ">f8", "<f2"])
+def test_numbers_of_every_kind(dtype: str, is_compressed: bool, tmp_path: Path) -> None:
+    depth = (np.random.default_rng(1).random((4, 9, 10)) * 999).astype(dtype)
+    score = np.arange(4).astype(dtype)
+    save = np.savez_compressed if is_compressed else np.savez
+    save(tmp_path / "a.npz", depth=depth, score=score, box=np.zeros((4, 2, 2), dtype), many=np.ones((4, 40), dtype))
+    source = Source(tmp_path / "a.npz")
+    native = depth.dtype.newbyteorder("=")
+    for row in range(4):
+        sample = source[row]
+        assert np.asarray(sample["depth"]).tobytes() == depth[row].astype(native).tobytes()
+        assert sample["score"] == score[row]
+        assert sample["box"].shape == (2, 2)
+        assert sample["many"].shape == (40,)
+    assert source.schema["box"].is_column
+    assert not source.schema["many"].is_column
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_arrays_in_fortran_order(is_compressed: bool, tmp_path: Path) -> None:
+    save = np.savez_compressed if is_compressed else np.savez
+    save(tmp_path / "a.npz", x=np.asfortranarray(PIXELS), y=np.asfortranarray(LABELS[:, :1]))
+    source = Source(tmp_path / "a.npz")
+    assert all(np.array_equal(source[row]["image"], PIXELS[row]) for row in range(9))
+    np.save(tmp_path / "b.npy", np.asfortranarray(PIXELS))
+    assert np.array_equal(NpySource(tmp_path / "b.npy")[7]["image"], PIXELS[7])
+
+
+def test_arrays_in_fortran_order_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_array, "_MOST_WHOLE_BYTES", 1000)
+    np.save(tmp_path / "a.npy", np.asfortranarray(PIXELS))
+    with pytest.raises(BadInput, match="numpy.ascontiguousarray"):
+        NpySource(tmp_path / "a.npy")
+
+
+def test_members_larger_than_what_is_kept_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 700)
+    np.savez_compressed(tmp_path / "a.npz", x=PIXELS, y=LABELS)
+    source = Source(tmp_path / "a.npz")
+    for row in (8, 0, 4, *range(9), 2):
+        assert np.array_equal(source[row]["image"], PIXELS[row])
+
+
+def test_texts_are_classes_and_texts(tmp_path: Path) -> None:
+    names = np.array(["ünï", "b", "b", "a"])
+    np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=names, raw=np.array([b"x", b"yz", b"", b"q"]))
+    source = Source(tmp_path / "a.npz")
+    assert source.schema["label"].classes == ("a", "b", "ünï")
+    assert [int(source[row]["label"]) for row in range(4)] == [2, 1, 1, 0]
+    assert [source[row]["raw"] for row in range(4)] == ["x", "yz", "", "q"]
+    kept = Source(tmp_path / "a.npz", features=("image=images", "label=labels:text"))
+    assert kept[0]["label"] == "ünï"
+
+
+def test_npy_files_of_one_folder_are_a_table(tmp_path: Path) -> None:
+    for split, count in (("train", 5), ("test", 3)):
+        for name, array in (("x", PIXELS), ("y", LABELS)):
+            np.save(tmp_path / f"{name}_{split}.npy", array[:count])
+    source = NpySource(tmp_path, layout="split")
+    assert len(source) == 8
+    assert [int(source[row]["label"]) for row in range(8)] == [0, 1, 2, 3, 0, 0, 1, 2]
+    assert [path.name for path in source.files(6)] == ["x_test.npy", "y_test.npy"]
+    assert np.array_equal(source[6]["image"], PIXELS[1])
+    one = NpySource(tmp_path / "x_train.npy")
+    assert one.schema.names == ("key", "image", "files")
+
+
+# ---- what is refused
+
+
+class Planted:
+    """Says that it was unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("raise AssertionError('unpickled')",)
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    objects = np.array([Planted()] * 9, object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    with pytest.raises(BadInput, match="a.npy: it holds Python objects, which only unpickling would read"):
+        NpySource(tmp_path / "a.npy")
+    np.savez(tmp_path / "a.npz", x=PIXELS, y=objects)
+    source = Source(tmp_path / "a.npz")
+    said = "arrays left out: a.npz/y.npy (it holds Python objects, which only unpickling would read)"
+    assert said in source.notes
+    with pytest.raises(InvalidRequest, match="no array 'y'"):
+        Source(tmp_path / "a.npz", label_key="y")
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_a_flipped_byte_is_found_by_the_crc32(is_compressed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    (np.savez_compressed if is_compressed else np.savez)(path, x=PIXELS, unused=np.arange(2))
+    data = bytearray(path.read_bytes())
+    data[2000] ^= 16
+    path.write_bytes(bytes(data))
+    with pytest.raises(BadInput, match=r"a.npz.* (damaged|is cut)"):
+        Source(path)
+
+
+def archive(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as found:
+        for name, data in members.items():
+            found.writestr(name, data)
+    return file.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def lying(shape: str) -> bytes:
+    """An .npy file whose header says that shape."""
+    head = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (117 - len(head)) + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + b"ab"
+
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "no zip": (b"GIF89a", "is no .npz file: it begins with 47 49 46 38"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
+    "cut": (archive({"x.npy": npy(PIXELS)})[:-30], "is damaged, or no .npz file"),
+    "another compression": (archive({"x.npy": npy(PIXELS)}, zipfile.ZIP_BZIP2), "compressed or encrypted"),
+    "a shape beyond it": (archive({"x.npy": lying("(9, 9, 99999999999)")}), "is damaged: 130 bytes, expected"),
+    "a shape short of it": (archive({"x.npy": lying("(1, 1)")}), "is damaged"),
+    "code": (archive({"x.npy": lying("(__import__('os').system('id'),)")}), "no array with rows.*does not describe"),
+    "no array": (archive({"x.txt": b"a"}), "no array with rows.*is no .npy member"),
+    "labels alone": (archive({"y.npy": npy(LABELS)}), "no array looks like pictures.*y uint8"),
+    "one picture": (archive({"x.npy": npy(PIXELS[0])}), "no array looks like pictures"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_what_is_no_data_set_is_refused(refused: str, tmp_path: Path) -> None:
+    data, message = REFUSED[refused]
+    write(tmp_path, {"a.npz": data})
+    with pytest.raises(PackerError, match=message):
+        Source(tmp_path / "a.npz")
+
+
+def test_members_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
+    data = archive({"a.npy": npy(PIXELS), "b.npy": npy(PIXELS)})
+    second = data.index(b"PK\3\4", 4)
+    at = data.rindex(b"PK\1\2") + 42  # where the directory says that the second one begins
+    assert struct.unpack_from("<I", data, at) == (second,)
+    write(tmp_path, {"a.npz": data[:at] + struct.pack("<I", 0) + data[at + 4 :]})
+    with pytest.raises(BadInput, match="is damaged, or no .npz file"):
+        Source(tmp_path / "a.npz")
+
+
+def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
+    data = npy(PIXELS)
+    for changed in (data[:-1], data + b"x", data[:70]):
+        write(tmp_path, {"a.npy": changed})
+        with pytest.raises(BadInput, match="a.npy: (is cut|its header)"):
+            NpySource(tmp_path / "a.npy")
+    write(tmp_path, {"a.npy": b"GIF89a"})
+    with pytest.raises(InvalidRequest, match="is no .npy file"):
+        NpySource(tmp_path / "a.npy")
+
+
+def test_they_are_found_by_themselves(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", PIXELS)
+    assert sources.detect(tmp_path / "a.npy") == ("npy", "NumPy .npy: 1 file")
+    np.savez(tmp_path / "a.npz", x=PIXELS)
+    assert sources.detect(tmp_path / "a.npz") == ("npz", "NumPy .npz: 1 file")
+    with pytest.raises(PackerError, match="npz"):
+        packer.open(tmp_path / "a.npz")
+    for number in range(100):  # each may be one sample
+        np.save(tmp_path / f"{number}.npy", PIXELS[0])
+    (tmp_path / "a.npz").unlink()
+    with pytest.raises(InvalidRequest, match="no known data set"):
+        sources.detect(tmp_path)
+
+
+def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
+    drawn = random.Random(7)
+    files = [med(tmp_path / "0.npz", is_compressed=True), med(tmp_path / "1.npz", is_compressed=False)]
+    small = {"x.npy": npy(PIXELS[:2]), "y.npy": npy(np.array(["a", "b"]))}
+    seeds = [file.read_bytes() for file in files]
+    seeds += [archive(small), archive(small, zipfile.ZIP_DEFLATED), npy(PIXELS[:2]), npy(np.asfortranarray(PIXELS[:2]))]
+    with watched() as events:
+        for _ in range(2000):
+            data = bytearray(drawn.choice(seeds))
+            for _ in range(drawn.randrange(1, 5)):
+                at = drawn.choice((drawn.randrange(len(data)), drawn.randrange(min(len(data), 200)), len(data) - 30))
+                data[at : at + drawn.choice((0, 1, 4))] = drawn.choice(
+                    (b"\0", b"\xff", b"9", b"|O", b"\xff\xff\xff\xff")
+                )
+            path = tmp_path / "changed"
+            path.write_bytes(data[: drawn.choice((len(data), drawn.randrange(1, len(data))))])
+            for made in (Source, NpySource):
+                try:
+                    source = made(path, layout="unchecked")
+                    for row in range(min(len(source), 3)):
+                        source[row]
+                except PackerError as error:
+                    assert str(error).isprintable()
+    assert events == []

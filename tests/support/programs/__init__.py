@@ -1,0 +1,1 @@
+"""Programs in the place of packer's own, for packer.system.isolated_program."""

@@ -1,0 +1,5 @@
+"""A program that answers with what is no listing."""
+
+
+def main(descriptor: int) -> bytes:
+    return b"["

@@ -1,0 +1,8 @@
+"""A program that does not end."""
+
+import time
+
+
+def main(descriptor: int) -> bytes:
+    time.sleep(600)
+    return b""
