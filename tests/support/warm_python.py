@@ -181,9 +181,9 @@ def _serve(requests: socket.socket) -> "tuple[dict[str, object], list[int]] | No
         if not text:
             return None
         *streams, reply = descriptors
-        if os.fork() == 0:
+        if _fork() == 0:
             requests.close()
-            program = os.fork()
+            program = _fork()
             if program == 0:
                 os.close(reply)
                 return json.loads(text), streams
@@ -196,6 +196,13 @@ def _serve(requests: socket.socket) -> "tuple[dict[str, object], list[int]] | No
             os._exit(0)
         for each in descriptors:
             os.close(each)
+
+
+def _fork() -> int:
+    """os.fork without the warning about threads: OpenBLAS's mind forks, and there are no others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _become(request: "dict[str, object]", streams: list[int], *, filters: int) -> dict[str, object]:
@@ -228,7 +235,6 @@ if __name__ == "__main__":
     _at_start = len(warnings.filters)
     for _name in (*_LIBRARIES, *sys.argv[2:]):
         __import__(_name)
-    warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # OpenBLAS's threads mind forks
     gc.collect()
     gc.freeze()  # a program's collections need not look at it again
     _this = sys.modules["__main__"]  # lives on beneath the program
