@@ -104,6 +104,32 @@ def test_the_first_screen_of_the_readme_leads_with_what_is_fast() -> None:
         assert text in screen, text
 
 
+def test_the_page_on_switching_runs(tmp_path: Path) -> None:
+    photos(tmp_path / "photos", 12)
+    source_trees.efficient_lmdb(tmp_path / "efficient")
+    source_trees.tensorpack_lmdb(tmp_path / "tensorpack")
+    source_trees.image2lmdb(tmp_path / "image2lmdb")
+    folder = {f"{at // 6}/{at:03d}{' a' * (at == 3)}.png": source_trees.picture(at) for at in range(12)}
+    source_trees.write(tmp_path / "folder", folder)
+    source_trees.tfrecord_shards(tmp_path / "tfrecords")
+    source_trees.recordio_files(tmp_path / "recordio")
+    source_trees.tar_shards(tmp_path / "shards")
+    pictures = {f"image/{number}.jpg": source_trees.picture(number, suffix=".jpg") for number in range(3)}
+    masks = {f"mask/{number}.png": source_trees.mask(number) for number in range(3)}
+    source_trees.write(tmp_path / "duts", pictures | masks)
+    assert runs((ROOT / "docs/switching.md").read_text(), tmp_path) >= 18
+
+
+def test_the_page_on_switching_has_a_section_for_each_row() -> None:
+    page = (ROOT / "docs/switching.md").read_text()
+    linked = re.findall(r"^\| \[.*?\]\(#(.*?)\)", page, re.MULTILINE)
+    titles = [
+        re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^## (.*)", page, re.MULTILINE)
+    ]
+    assert ["how-fast", *linked] == titles
+    assert len(linked) == 9
+
+
 def test_the_page_on_loading_runs(tmp_path: Path) -> None:
     """Its Python blocks as one program, in order, as the only process of a group."""
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")

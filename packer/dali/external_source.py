@@ -8,7 +8,7 @@ Pictures leave as the bytes of their files, for `fn.decoders.image` on CPU or GP
 """
 
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, getpid
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -92,6 +92,7 @@ class ExternalSource:
         self._last_batch = last_batch
         self._first_epoch = first_epoch
         self._epoch: EpochSteps | None = None  # the one that was asked for last
+        self._pid = getpid()  # of the process that runs the pipeline; DALI's workers are others
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
@@ -208,6 +209,8 @@ class ExternalSource:
 
     def _decode(self, dataset: PackDataset, step: Step, *, drawn_for: Indices) -> dict[str, Values]:
         """As a batch of the Loader has them, in DALI's layouts. drawn_for: what random numbers depend on."""
+        if getpid() != self._pid:  # OpenCV's own threads would only fight with the other workers
+            import_or_explain("cv2", "a worker of DALI's").setNumThreads(0)
         geometry, random = self._geometry, []
         if geometry is not None and geometry.draws:
             random = draw(self._order.seed, step.passes, drawn_for, geometry.draws).tolist()

@@ -9,13 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset
 
 import packer
-from packer.dali import ExternalSource, source
+from packer.dali import ExternalSource, external_source, source
 from packer.errors import InvalidRequest, MissingPackage, UnknownKey, WrongType
 from packer.geometry import CenterCrop, RandomResizedCrop
 from tests.support import source_trees
@@ -215,6 +216,17 @@ def test_a_source_pickles_to_a_few_kilobytes_and_goes_on_in_another_place(pack: 
     found = pickle.loads(data)(BatchInfo(1))
     assert all(map(np.array_equal, found[0], expected[0]))
     assert np.array_equal(found[1], expected[1])
+
+
+def test_opencv_has_no_threads_of_its_own_in_dalis_workers(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = source(pack, 4, encoded=False)
+    threads: list[int] = []
+    monkeypatch.setattr(cv2, "setNumThreads", threads.append)
+    made(BatchInfo(0))
+    assert threads == []
+    monkeypatch.setattr(external_source, "getpid", lambda: -1)
+    pickle.loads(pickle.dumps(made))(BatchInfo(0))
+    assert threads == [0]
 
 
 def test_an_empty_pack_ends_at_once(pack: Path) -> None:
