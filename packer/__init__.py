@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         LMDBDataset,
         PackDataset,
         PthDataset,
+        TFRecordDataset,
     )
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
@@ -34,6 +35,7 @@ __all__ = [
     "Loader",
     "PackDataset",
     "PthDataset",
+    "TFRecordDataset",
     "__version__",
     "convert",
     "dali",
@@ -61,6 +63,7 @@ _HOMES = {
     "Loader": "packer.loading.loader",
     "PackDataset": "packer.datasets.pack_dataset",
     "PthDataset": "packer.datasets.pack_dataset",
+    "TFRecordDataset": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.convert",
     "extract": "packer.pack.extraction",
     "monitor": "packer.tools.wait_monitor",

@@ -74,6 +74,7 @@ class Field:
     invalid: for a depth: the value that marks a pixel without a measurement.
     max_pixels: for a picture: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
     hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
+    slot: where the format is another tool's, what its records call the field: `image` or `label`; None for none.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Field:
     invalid: float | None = None
     hidden: bool = False
     max_pixels: int | None = None
+    slot: str | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -103,6 +105,8 @@ class Field:
             raise InvalidRequest(f"field {self.name!r}: invalid is {self.invalid}, expected a finite number or none")
         if self.max_pixels is not None and not 1 <= self.max_pixels <= MOST_PIXELS:
             raise InvalidRequest(f"field {self.name!r}: max_pixels is {self.max_pixels}, expected 1 to {MOST_PIXELS}")
+        if self.slot is not None and not _NAME.fullmatch(self.slot):
+            raise InvalidRequest(f"field {self.name!r}: slot {self.slot!r:.80}: expected a name such as image")
         if self.shape is not None and not _is_shape(self.shape):
             raise InvalidRequest(
                 f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0"
@@ -168,6 +172,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "invalid": (int, float),
     "hidden": (bool,),
     "max_pixels": (int,),
+    "slot": (str,),
 }
 
 
@@ -199,6 +204,9 @@ class Schema:
         names = self.names
         if len(set(names)) != len(names):
             raise InvalidRequest(f"field names are not unique: {', '.join(names):.200}")
+        slots = [field.slot for field in self.fields if field.slot is not None]
+        if len(set(slots)) != len(slots):
+            raise InvalidRequest(f"two fields have one slot: {', '.join(slots):.200}")
         for field in self.fields:
             if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
                 raise InvalidRequest(
@@ -231,6 +239,10 @@ class Schema:
         if at is not None:
             return self.fields[at]
         raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names):.1000}")
+
+    def in_slot(self, slot: str) -> Field | None:
+        """The field that another tool's records hold under that name; None where there is none."""
+        return next((field for field in self.fields if field.slot == slot), None)
 
     def select(self, names: Sequence[str]) -> "Schema":
         """The named fields, in the order of `names`; raises UnknownKey."""

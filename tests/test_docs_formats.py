@@ -105,6 +105,6 @@ FIELDS = [{"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "
 
 def test_the_codecs_formats_and_kinds_are_all_there() -> None:
     assert rows("Codecs") == set(codecs.names())
-    assert set(re.findall(r"^### (\w+)$", section("Formats"), re.MULTILINE)) == set(formats.names())
+    assert set(re.findall(r"^### ([\w-]+)$", section("Formats"), re.MULTILINE)) == set(formats.names())
     last = section("Codecs").rpartition("Kinds of field")[2]
     assert set(re.findall(r"`(\w+)`", last)) == set(KINDS)

@@ -35,6 +35,7 @@ CONTAINERS = {
     "hdf5": "hdf5",
     "pth": "torch",
     "bmp": "numpy",
+    "tfrecord": "numpy",
 }  # format -> library that lays the file out
 FORMATS = formats.names()
 OF_CODECS = sorted(path.name for path in make_golden.GOLDEN.glob("codec-*"))

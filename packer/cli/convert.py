@@ -37,6 +37,13 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     return pairs
 
 
+def _slots(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=")[::2] for value in values]
+    if not all(slot and field for slot, field in pairs):
+        raise click.BadParameter(f"{values[-1]!r}: expected SLOT=FIELD, such as image=rgb")
+    return dict(pairs)
+
+
 def _extras(_: click.Context, parameter: click.Parameter, value: str) -> int:
     return parse_size(value)
 
@@ -132,6 +139,22 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="Where a picture is not upright by its EXIF orientation: over which pixels the files of --sidecar lie, those "
     "stored in its file, or as viewers show it (with --exif rotate).  [default: such pictures are errors]",
 )
+@click.option(
+    "--slot",
+    "slots",
+    multiple=True,
+    callback=_slots,
+    metavar="SLOT=FIELD",
+    help="For the formats of other tools: which field their records call image and label, such as image=rgb.  "
+    "[default: the one image, the one class label]",
+)
+@click.option(
+    "--order",
+    type=click.Choice(("stored", "shuffled")),
+    help="Pack samples in the order of SOURCE, or shuffled.  [default: shuffled in formats that other tools read from "
+    "front to back, else stored]",
+)
+@click.option("--order-seed", type=int, default=0, metavar="N", help="Another draw of the shuffled order.")
 @click.option(
     "--split",
     "splits",
@@ -301,9 +324,10 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 
     made = manifests.read(pack)
     name = repr(str(pack))
+    wanted = f"{made.format.replace('-', '')}dataset"
     if preset is not None:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
-    elif maker := next((maker for maker in packer.__all__ if maker.lower() == f"{made.format}dataset"), None):
+    elif maker := next((maker for maker in packer.__all__ if maker.lower() == wanted), None):
         yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"

@@ -34,6 +34,7 @@ from packer.files.safe_paths import folded
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.terminal_output import shell_word
 from packer.files.work_folder import work_folder
+from packer.formats.base import Order
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.unlisted_files import check_replaceable
@@ -100,6 +101,9 @@ def convert(
     on_error: OnError = "raise",
     sidecars: Mapping[str, str] | Sequence[str] = (),
     sidecar_frame: SidecarFrame | None = None,
+    slots: Mapping[str, str] | None = None,
+    order: Order | None = None,
+    order_seed: int = 0,
     splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = (),
     split_seed: int | None = None,
     split_by: str | None = None,
@@ -136,6 +140,8 @@ def convert(
     ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec, such as
     {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND", such as
     {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
+    slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
+    order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
     label_key: the array of each in a file of arrays. threads: None for
     all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
@@ -159,6 +165,9 @@ def convert(
         on_error=on_error,
         sidecars=sidecars,
         sidecar_frame=sidecar_frame,
+        slots=slots or {},
+        order=order,
+        order_seed=order_seed,
         splits=splits,
         split_seed=split_seed,
         split_by=split_by,
@@ -333,6 +342,9 @@ class ConversionRequest:
     on_error: OnError = "raise"
     sidecars: Mapping[str, str] | Sequence[str] = ()
     sidecar_frame: SidecarFrame | None = None
+    slots: Mapping[str, str] = field(default_factory=dict)
+    order: Order | None = None
+    order_seed: int = 0
     splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = ()
     split_seed: int | None = None
     split_by: str | None = None
@@ -384,6 +396,9 @@ class ConversionRequest:
             extras_bytes=self.extras_bytes,
             max_pixels=self.max_pixels,
             sidecar_frame=self.sidecar_frame,
+            slots=tuple(self.slots.items()),
+            order=self.order,
+            order_seed=self.order_seed,
         )
         root = self.source.root if isinstance(self.source, Source) else self.source
         check_source(root)
@@ -481,9 +496,14 @@ def _with_preset(name: PresetName, asked: ConversionOptions, schema: Schema) -> 
 
 
 def _warnings(plan: Plan) -> list[str]:
-    """What may surprise: pictures that grow, and texts whose coordinates no longer fit."""
+    """What may surprise: pictures that grow, texts whose coordinates no longer fit, what another tool will find."""
     source, asked = plan.source, plan.options
-    found = []
+    found = list(formats.load(asked.to).Writer.notes(plan.schema))
+    if asked.order is None and asked.settled_order == "shuffled":
+        found.append(
+            f"samples are packed in a shuffled order, since {asked.to} is read in that of the file; "
+            "--order stored keeps the source's"
+        )
     if plan.unread:
         found.append(f"{source.unread_message}: nothing will be packed; the rest is read to name every bad file")
     larger, looked = plan.enlarged
@@ -538,7 +558,7 @@ def _file_names(source: Source) -> Iterator[str]:
 
 # ---- the target
 
-_FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".tfrecord", ".db")  # of one file each
+_FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".db")  # of one file each
 _NO_FORMAT = ("", "pack")  # suffixes of most packs: no need to ask the packages that bring formats
 _FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not a format's name
 

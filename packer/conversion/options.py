@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from packer import codecs
+from packer import codecs, formats
 from packer.errors import InvalidRequest
+from packer.formats.base import Order
 from packer.geometry import Resize
 from packer.schema import MOST_PIXELS, USUAL_PIXELS, Schema
 
@@ -38,6 +39,9 @@ class ConversionOptions:
     max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
     sidecar_frame: over which pixels the files of --sidecar lie where a picture is not upright by its EXIF orientation:
         "stored", as they are in its file, "upright", as viewers show them; None refuses such pictures.
+    slots: (slot, field) pairs: which field another tool's records hold under which name, see formats.base.Slot.
+    order: in which samples are packed, "stored" as the source has them, or "shuffled"; None for the format's own.
+    order_seed: another draw of the shuffled order.
     source: what was asked of the source, see SourceSpec.to_json.
     """
 
@@ -52,6 +56,9 @@ class ConversionOptions:
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
     sidecar_frame: SidecarFrame | None = None
+    slots: tuple[tuple[str, str], ...] = ()
+    order: Order | None = None
+    order_seed: int = 0
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,6 +68,10 @@ class ConversionOptions:
                 raise InvalidRequest(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
         if self.sidecar_frame not in (None, *get_args(SidecarFrame)):
             raise InvalidRequest(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
+        if self.order not in (None, *get_args(Order)):
+            raise InvalidRequest(f"order={self.order!r}: expected one of stored, shuffled")
+        if self.order_seed and self.settled_order == "stored":
+            raise InvalidRequest("--order-seed is for --order shuffled")
         if self.sidecar_frame == "upright" and self.exif != "rotate":
             raise InvalidRequest(
                 "--sidecar-frame upright needs --exif rotate: upright masks do not fit pictures as stored"
@@ -79,6 +90,12 @@ class ConversionOptions:
             raise InvalidRequest(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
 
     @property
+    def settled_order(self) -> Order:
+        """As asked, else as the format has it."""
+        order: Order = self.order or formats.load(self.to).Writer.order
+        return order
+
+    @property
     def pixel_limit(self) -> int:
         """The most pixels of one picture of the source."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
@@ -92,8 +109,11 @@ class ConversionOptions:
     def to_json(self) -> dict[str, Any]:
         """All options, in JSON's types; later ones only where they were given: packs without them keep their bytes."""
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
-        for name in ("max_pixels", "sidecar_frame"):
-            if out[name] is None:
+        out["slots"] = dict(self.slots)
+        orders = (self.settled_order, formats.load(self.to).Writer.order)
+        out["order"] = self.settled_order if "shuffled" in orders else None
+        for name in ("max_pixels", "sidecar_frame", "slots", "order", "order_seed"):
+            if not out[name]:
                 del out[name]
         return out
 

@@ -16,10 +16,13 @@ import numpy.typing as npt
 
 from packer import __version__, codecs, formats
 from packer.conversion.options import ConversionOptions
+from packer.conversion.slots import with_slots
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
+from packer.geometry.random import shuffled
 from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
+from packer.sources._extend.source_wrapper import subset
 from packer.sources.base import Source
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
@@ -136,6 +139,8 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
         there = ", ".join(f"{field.name} ({field.kind})" for field in source.schema if not field.hidden)
         raise InvalidRequest(f"{source.root}: --resize {options.resize}: no field is a picture: {there}; leave it away")
     formats.load(options.to)
+    if options.settled_order == "shuffled":
+        source = subset(source, shuffled(options.order_seed, 0, len(source)).tolist())
     probe = _probed(source) if options.resize else _Probe()
     schema, defaulted = _stored_schema(source, options, lossy=probe.lossy)
     extras = choose_extras(source, most_bytes=options.extras_bytes)
@@ -222,7 +227,8 @@ def _stored_schema(
         stored.append(ORIENTATION)
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
-    return codecs.described(Schema(tuple(stored))), frozenset(defaulted)
+    settled = with_slots(Schema(tuple(stored)), formats.load(options.to).Writer.slots, options.slots, to=options.to)
+    return codecs.described(settled), frozenset(defaulted)
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:
@@ -258,7 +264,7 @@ def _default_codec(field: Field, options: ConversionOptions, lossy: frozenset[st
 
 
 def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
-    changed = replace(field, codec=codec)
+    changed = replace(field, codec=codec, slot=None)  # of the pack that it comes from
     if field.kind in PIXEL_KINDS:  # of pictures as they are; smaller ones need no limit of their own
         limit = field.max_pixels if options.max_pixels is None else options.max_pixels
         changed = replace(changed, max_pixels=None if options.resize else limit)

@@ -7,6 +7,7 @@ from packer.datasets.pack_dataset import (
     PackDataset,
     PthDataset,
     RandomStream,
+    TFRecordDataset,
     open_pack,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "PackDataset",
     "PthDataset",
     "RandomStream",
+    "TFRecordDataset",
     "open_pack",
 ]

@@ -552,8 +552,14 @@ class BMPDataset(PackDataset):
     format = "bmp"
 
 
+class TFRecordDataset(PackDataset):
+    """A pack of format tfrecord; see PackDataset."""
+
+    format = "tfrecord"
+
+
 _OF_FORMAT: dict[str | None, type[PackDataset]] = {
-    each.format: each for each in (LMDBDataset, HDF5Dataset, PthDataset, BMPDataset)
+    each.format: each for each in (LMDBDataset, HDF5Dataset, PthDataset, BMPDataset, TFRecordDataset)
 }
 
 

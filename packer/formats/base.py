@@ -18,17 +18,33 @@ A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base
   `schema.stored_form(name)` says: whether all are numbers of one fixed shape, and which file suffix fits one.
 * What a format would like to hold, and how it takes its place on the disk, is said by class members of Writer and
   Reader, each with the default of a part that is one file and takes any value.
+* A format of another tool, whose files that tool opens by path, has `slots`: what its records have a name for. Which
+  field goes there `Field.slot` says, so that Writer and Reader need to be told nothing besides the schema.
+  `_foreign_part` is the base of all of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from packer.schema import Buffer as Buffer
-from packer.schema import Schema
+from packer.schema import Field, Schema
 
 Record = Mapping[str, Buffer]
+Order = Literal["stored", "shuffled"]
+
+
+class Slot(NamedTuple):
+    """What the records of another tool have a name for, such as `image` and `label`.
+
+    what: the fields that fit, in words. fits: whether one does. is_needed: whether a pack without one is refused.
+    """
+
+    name: str
+    what: str
+    fits: Callable[[Field], bool]
+    is_needed: bool = False
 
 
 class Writer(ABC):
@@ -36,10 +52,20 @@ class Writer(ABC):
 
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
     one_part: whether a pack is one part unless the user asks for parts of a size.
+    slots: of a format of another tool, what its records have names for; empty for packer's own formats.
+    order: in which samples are packed unless the user says it: as the source has them, or shuffled, for tools that
+      read in the order of the file.
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
     one_part: ClassVar[bool] = False
+    slots: ClassVar[tuple[Slot, ...]] = ()
+    order: ClassVar[Order] = "stored"
+
+    @classmethod
+    def notes(cls, schema: Schema) -> tuple[str, ...]:
+        """What to tell the user of what the part's own tool will find in it, a line each."""
+        return ()
 
     @classmethod
     def files(cls, schema: Schema) -> int:
@@ -84,10 +110,12 @@ class Reader(ABC):
     """Reads one part; see the module's contract.
 
     is_folder: whether a part is a folder. Then its size and digest are those of all files in it (files/digest.py), and
-    the size of each file is compared when it is read.
+      the size of each file is compared when it is read or mapped.
+    is_mapped: whether records are views of mapped files; otherwise each is read into memory of its own.
     """
 
     is_folder: ClassVar[bool] = False
+    is_mapped: ClassVar[bool] = True
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         """samples: how many records the manifest says that the part holds; raises CorruptPack where it does not.

@@ -167,6 +167,7 @@ class Reader(base.Reader):
     """Maps values.npz, and reads each file when it is asked for."""
 
     is_folder = True
+    is_mapped = False
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)

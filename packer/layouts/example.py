@@ -1,4 +1,4 @@
-"""tf.train.Example: one record of a TFRecord file, as lists of bytes, floats or whole numbers by name.
+"""Example: tf.train.Example, one record of a TFRecord file, as lists of bytes, floats or whole numbers by name.
 
 Layout (tensorflow/core/example/example.proto and feature.proto, numbers of fields):
     Example          1 Features
@@ -9,7 +9,7 @@ Layout (tensorflow/core/example/example.proto and feature.proto, numbers of fiel
 As of any message, fields come in any order, unknown ones are skipped, of two that exclude each other the last counts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -113,3 +113,34 @@ def _integers(lists: list[memoryview]) -> Numbers:
         elif kind == protobuf.BYTES:
             pieces.append(protobuf.packed_varints(content))
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+
+# ---- writing
+
+
+def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, int]]:
+    """An Example with a list for each feature, and where the content of each begins in it.
+
+    Bytes are a BytesList of one; float32 and int64 numbers are packed. Features come in the order of their names'
+    bytes, so that the same ones give the same bytes; as of any map, their order says nothing.
+    """
+    entries: list[tuple[str, bytes, bytes]] = []
+    for name in sorted(features, key=str.encode):
+        value = features[name]
+        if isinstance(value, bytes):
+            number, content = _BYTES_LIST, value
+        elif value.dtype == np.float32:
+            number, content = _FLOAT_LIST, value.astype("<f4").tobytes()
+        else:
+            number, content = _INT64_LIST, b"".join(map(protobuf.number, value.ravel().tolist()))
+        inner = protobuf.head(1, len(content))
+        listed = protobuf.head(number, len(inner) + len(content)) + inner
+        entry = protobuf.delimited(1, name.encode()) + protobuf.head(2, len(listed) + len(content)) + listed
+        entries.append((name, protobuf.head(1, len(entry) + len(content)) + entry, content))
+    out = [protobuf.head(1, sum(len(before) + len(content) for _, before, content in entries))]
+    places, at = {}, len(out[0])
+    for name, before, content in entries:
+        places[name] = at + len(before)
+        at = places[name] + len(content)
+        out += [before, content]
+    return b"".join(out), places

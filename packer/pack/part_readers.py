@@ -149,12 +149,13 @@ os.register_at_fork(before=open_readers.hold, after_in_parent=open_readers.relea
 
 
 class PartOpener:
-    """Of the packs with this format and schema. is_folder: whether a part is a folder of files."""
+    """Of the packs with this format and schema. is_folder, is_mapped: as of its Reader."""
 
     def __init__(self, format: str, schema: Schema) -> None:
         self._reader: type[Reader] = formats.load(format).Reader
         self._schema = schema
         self.is_folder = self._reader.is_folder
+        self.is_mapped: bool = self._reader.is_mapped
 
     def check(self, path: Path, part: Part) -> Key:
         """As `check_part`."""

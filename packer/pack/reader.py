@@ -96,7 +96,7 @@ class Pack:
     @property
     def is_mapped(self) -> bool:
         """Whether records are views of mapped files; otherwise each is read into memory of its own."""
-        return not self._opener.is_folder
+        return self._opener.is_mapped
 
     def locate(self, index: int) -> tuple[int, int]:
         """Part number and row in it of a sample, 0 <= index < len."""

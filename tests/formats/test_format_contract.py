@@ -108,7 +108,7 @@ def test_a_part_without_samples_is_a_part(module: ModuleType, path: Path) -> Non
 
 
 def test_values_may_all_be_empty(module: ModuleType, path: Path) -> None:
-    schema = described(Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded"))))
+    schema = described(Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded", slot="image"))))
     with module.Writer(path, schema, payload_bytes=0) as writer:
         for _ in range(3):
             writer.write({"key": b"", "blob": b""})

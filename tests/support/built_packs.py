@@ -21,8 +21,8 @@ SCHEMA = codecs.described(
     Schema(
         (
             Field("key", "text", "text"),
-            Field("blob", "bytes", "encoded"),
-            Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog")),
+            Field("blob", "bytes", "encoded", slot="image"),
+            Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog"), slot="label"),
             Field("pair", "number", "number", dtype="uint16", shape=(2,), hidden=True),
         )
     )

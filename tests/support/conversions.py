@@ -16,8 +16,10 @@ def opened(root: Path, kind: str = "auto", **options: Any) -> Source:
 
 
 def packed(root: Path, target: Path, *, kind: str = "auto", threads: int = 2, **options: Any) -> ConversionSummary:
-    """Convert a folder."""
-    return convert_source(opened(root, kind), target, ConversionOptions(**options), threads=threads)
+    """Convert a folder, in its own order, also into the formats of other tools."""
+    return convert_source(
+        opened(root, kind), target, ConversionOptions(**{"order": "stored", **options}), threads=threads
+    )
 
 
 def digest(folder: Path) -> str:

@@ -62,8 +62,9 @@ def candidates(
     max_pixels: as of `Candidate`.
     Raises what planning raises.
     """
-    own = [name for name in formats.names() if formats.load(name).Writer.codecs]
-    common = [name for name in formats.names() if name not in own]
+    ours = [name for name in formats.names() if not formats.load(name).Writer.slots]  # others are for other tools
+    own = [name for name in ours if formats.load(name).Writer.codecs]
+    common = [name for name in ours if name not in own]
     common.sort(key=lambda name: name != ConversionOptions().to)  # the default first
     groups = []
     for size in sizes:

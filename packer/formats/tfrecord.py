@@ -1,0 +1,117 @@
+"""TFRecord: a file of tf.train.Example per part, which TensorFlow, vahidk's tfrecord and DALI read, with its index.
+
+Layout of `part-00000/` (see also `_foreign_part`):
+    data.tfrecord        frames (packer.layouts.tfrecord_frames) of Examples (packer.layouts.example), a feature a field
+    data.tfrecord.idx    a line `offset length` for each record, as tfrecord2idx writes it
+    values.npz           where values lie; the whole numbers, which an Example holds as varints; hidden fields
+
+The features are called as the fields, but for those in a slot: image is `image/encoded`, label `image/class/label`.
+What they are, packer.layouts.example says: whole numbers (kind number) are an Int64List of all of them, those of uint64
+as the int64 of the same bits; numbers of one shape that are float32 are a FloatList; all else is a BytesList of one,
+the encoded value as it is. Every record has every feature, each with the count that its shape says.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from packer.errors import InvalidRequest
+from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter
+from packer.layouts import example
+from packer.layouts.tfrecord_frames import FRAME_BYTES, frame, index_line
+from packer.schema import Schema
+
+SUFFIX = ""
+_DATA = "data.tfrecord"
+_INDEX = "data.tfrecord.idx"
+_CALLED = {"image": "image/encoded", "label": "image/class/label"}
+_FRAMING_BYTES = 64  # of a record and each of its features, about
+_MOST_BYTES = (1 << 31) - (1 << 20)  # of one record, names of features included: protobuf reads no larger message
+
+
+def features(schema: Schema) -> dict[str, str]:
+    """Field -> the name of its feature; hidden fields have none."""
+    return {field.name: _CALLED.get(field.slot or "", field.name) for field in schema if not field.hidden}
+
+
+def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
+    """The dtype of the numbers of a field, if its feature is a list of numbers; None where it is bytes."""
+    array = schema.stored_form(name).array
+    if array is None:
+        return None
+    dtype = np.dtype(array[0]).newbyteorder("<")
+    is_whole = dtype.kind in "iub" and schema[name].kind == "number"
+    return dtype if is_whole or dtype == np.dtype("<f4") else None
+
+
+def _held(schema: Schema) -> tuple[str, ...]:
+    """All but the whole numbers, and hidden fields."""
+    dtypes = {name: dtype_of(schema, name) for name in features(schema)}
+    return tuple(name for name, dtype in dtypes.items() if dtype is None or dtype.kind == "f")
+
+
+LAYOUT = ForeignLayout("TFRecord readers", _DATA, (_INDEX,), _held)
+
+
+class Writer(ForeignWriter):
+    """Appends an Example for each record, and a line to the index."""
+
+    layout = LAYOUT
+    slots = (PICTURE, LABEL)
+
+    @classmethod
+    def part_bytes(cls, payload_bytes: int, values: int) -> int:
+        return payload_bytes + values * _FRAMING_BYTES
+
+    @classmethod
+    def shown(cls, schema: Schema) -> Mapping[str, str]:
+        return features(schema)
+
+    @classmethod
+    def notes(cls, schema: Schema) -> tuple[str, ...]:
+        declared = (f"{called!r}: {_declaration(schema, name)}" for name, called in features(schema).items())
+        return (*super().notes(schema), f"of which DALI takes some: features={{{', '.join(declared)}}}")
+
+    def _begin(self, payload_bytes: int) -> None:
+        self._features = features(self.schema)
+        self._dtypes = {name: dtype_of(self.schema, name) for name in self.schema.names}
+        self._at = 0
+        self._file, self._index = self._make(_DATA), self._make(_INDEX)
+
+    def _check(self, values: Mapping[str, bytes]) -> None:
+        size = sum(map(len, values.values()))
+        if size > _MOST_BYTES:
+            raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, protobuf holds at most {_MOST_BYTES:,}")
+
+    def _append(self, row: int, values: Mapping[str, bytes]) -> None:
+        contents = {called: self._feature(name, values[name]) for name, called in self._features.items()}
+        data, places = example.encoded(contents)
+        head, tail = frame(data)
+        self._file.writelines((head, data, tail))
+        self._index.write(index_line(self._at, len(data)))
+        start = self._at + len(head)
+        self._place([(start + places[self._features[name]], len(values[name])) for name in self._held])
+        self._at += len(data) + FRAME_BYTES
+
+    def _feature(self, name: str, value: bytes) -> bytes | example.Numbers:
+        dtype = self._dtypes[name]
+        if dtype is None:
+            return value
+        numbers = np.frombuffer(value, dtype)
+        return numbers.astype(np.float32) if dtype.kind == "f" else numbers.astype(np.int64)
+
+
+def _declaration(schema: Schema, name: str) -> str:
+    """How DALI's fn.readers.tfrecord is told of a feature."""
+    dtype = dtype_of(schema, name)
+    if dtype is None:
+        return 'FixedLenFeature((), tfrec.string, "")'
+    array = schema.stored_form(name).array
+    shape = list(array[1]) if array is not None else []
+    return f"FixedLenFeature({shape or [1]}, tfrec.{'float32' if dtype.kind == 'f' else 'int64'}, 0)"
+
+
+class Reader(ForeignReader):
+    """See `_foreign_part`."""
+
+    layout = LAYOUT

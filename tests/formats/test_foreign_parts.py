@@ -1,0 +1,248 @@
+"""Formats of other tools, found by their slots: what their parts hold, give back, and refuse."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer import formats
+from packer.conversion.convert import ConversionRequest, convert
+from packer.errors import CorruptPack, InvalidRequest
+from packer.formats._foreign_part import ForeignLayout
+from packer.pack.extraction import extract
+from packer.pack.reader import Pack
+from packer.pack.verification import problems
+from tests.support import built_packs, source_trees
+from tests.support.child_processes import child
+from tests.support.conversions import digest, opened, packed
+from tests.support.part_damage import opened as opened_part
+from tests.support.sample_digests import sample_digest
+
+FOREIGN = [name for name in formats.names() if formats.load(name).Writer.slots]
+LABELS = [1, 0, 2]
+
+
+@pytest.fixture(params=FOREIGN)
+def name(request: pytest.FixtureRequest) -> str:
+    """Each of them in turn."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def module(name: str) -> ModuleType:
+    return formats.load(name)
+
+
+def layout(module: ModuleType) -> ForeignLayout:
+    found: ForeignLayout = module.Reader.layout
+    return found
+
+
+def data_of(pack: Path, name: str) -> Path:
+    """The tool's file of the first part."""
+    return next(pack.glob("part-00000*")) / layout(formats.load(name)).data
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return source_trees.photos(tmp_path / "photos")
+
+
+# ---- there and back
+
+
+def test_a_folder_comes_back_byte_for_byte(name: str, photos: Path, tmp_path: Path) -> None:
+    convert(photos, tmp_path / "a.pack", to=name, part_bytes=8000)
+    assert len(list((tmp_path / "a.pack").glob("part-*"))) > 1
+    found = extract(tmp_path / "a.pack", tmp_path / "back")
+    assert (found.exact, found.reencoded) == (12, 0)
+    assert source_trees.tree(tmp_path / "back") == source_trees.tree(photos)
+    assert list(problems(tmp_path / "a.pack", depth="data")) == []
+
+
+def test_every_field_comes_back_though_the_tool_has_no_place_for_it(name: str, tmp_path: Path) -> None:
+    """Depth, mask, grasps: they are in the tool's file where that can be, else in values.npz."""
+    root = source_trees.jacquard(tmp_path / "in")
+    packed(root, tmp_path / "a.pack", to=name, slots=(("image", "rgb"),))
+    packed(root, tmp_path / "plain.pack")
+    left, right = (packer.open(tmp_path / f"{which}.pack") for which in ("a", "plain"))
+    assert [sample_digest(left[at]) for at in range(len(left))] == [
+        sample_digest(right[at]) for at in range(len(right))
+    ]
+
+
+def test_packers_own_source_reads_the_parts(name: str, photos: Path, tmp_path: Path) -> None:
+    packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
+    source = opened(data_of(tmp_path / "a.pack", name), name)
+    dataset = packer.open(tmp_path / "a.pack")
+    assert len(source) == len(dataset) == 12
+    for at in range(12):
+        sample = source[at]
+        assert sample["image"] == (photos / dataset.key(at)).read_bytes()
+        assert name == "basicsr-lmdb" or int(sample["label"]) == dataset[at]["label"]
+
+
+def test_a_pack_of_it_becomes_a_pack_of_any_format(name: str, photos: Path, tmp_path: Path) -> None:
+    packed(photos, tmp_path / "a.pack", to=name)
+    packed(photos, tmp_path / "plain.pack")
+    packed(tmp_path / "a.pack", tmp_path / "b.pack", to="lmdb")
+    assert all(field.slot is None for field in packer.open(tmp_path / "b.pack").schema)
+    assert built_packs.values(tmp_path / "b.pack") == built_packs.values(tmp_path / "plain.pack")
+
+
+# ---- order
+
+
+def test_samples_are_shuffled_unless_the_stored_order_is_asked_for(name: str, photos: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    convert(photos, tmp_path / "a.pack", to=name, on_note=notes.append)
+    convert(photos, tmp_path / "again.pack", to=name, threads=1)
+    convert(photos, tmp_path / "other.pack", to=name, order="shuffled", order_seed=5)
+    convert(photos, tmp_path / "stored.pack", to=name, order="stored")
+    keys = {
+        which: [packer.open(tmp_path / f"{which}.pack").key(at) for at in range(12)]
+        for which in ("a", "again", "other", "stored")
+    }
+    assert keys["stored"] == sorted(keys["stored"])
+    assert keys["a"] == keys["again"] and digest(tmp_path / "a.pack") == digest(tmp_path / "again.pack")
+    assert len({tuple(found) for found in keys.values()}) == 3
+    assert {tuple(sorted(found)) for found in keys.values()} == {tuple(keys["stored"])}
+    assert sum("--order stored" in note for note in notes) == 1
+
+
+def test_the_sample_of_a_number_is_the_record_of_that_number(name: str, photos: Path, tmp_path: Path) -> None:
+    convert(photos, tmp_path / "a.pack", to=name, part_bytes=0)
+    dataset = packer.open(tmp_path / "a.pack")
+    source = opened(data_of(tmp_path / "a.pack", name), name)
+    if name != "basicsr-lmdb":  # whose keys are names, and LMDB sorts them
+        assert [source[at]["image"] for at in range(12)] == [
+            (photos / dataset.key(at)).read_bytes() for at in range(12)
+        ]
+
+
+def test_an_unshuffled_format_takes_the_option_too(photos: Path, tmp_path: Path) -> None:
+    convert(photos, tmp_path / "a.pack", order="shuffled")
+    convert(photos, tmp_path / "b.pack", order="stored")
+    convert(photos, tmp_path / "c.pack")
+    keys = [[packer.open(tmp_path / f"{which}.pack").key(at) for at in range(12)] for which in "abc"]
+    assert keys[0] != keys[1] == keys[2]
+    assert digest(tmp_path / "b.pack") == digest(tmp_path / "c.pack")
+    with pytest.raises(InvalidRequest, match="--order-seed is for --order shuffled"):
+        convert(photos, tmp_path / "d.pack", order_seed=3)
+
+
+# ---- slots
+
+
+@pytest.mark.parametrize(
+    "slots, reason",
+    [
+        ({"picture": "image"}, "has no slot 'picture'; it has: image"),
+        ({"image": "photo"}, "no field 'photo'; there are: key, image"),
+        ({"image": "key"}, "key is a field of kind text, expected a picture"),
+    ],
+)
+def test_a_slot_that_does_not_fit_is_refused(
+    name: str, slots: dict[str, str], reason: str, photos: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        convert(photos, tmp_path / "a.pack", to=name, slots=slots)
+    assert not (tmp_path / "a.pack").exists()
+
+
+def test_a_slot_of_packers_own_format_is_refused(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="'lmdb' has no slot 'image'; slots are for the formats of other tools"):
+        convert(photos, tmp_path / "a.pack", slots={"image": "image"})
+
+
+def test_the_notes_say_what_the_tool_will_find(name: str, tmp_path: Path) -> None:
+    notes: list[str] = []
+    root = source_trees.jacquard(tmp_path / "in")
+    ConversionRequest(root, tmp_path / "a.pack", to=name, slots={"image": "rgb"}).plan(notes.append)
+    found = [note for note in notes if " will find: " in note]
+    assert len(found) == 1 and "=rgb" in found[0]
+
+
+# ---- damage
+
+
+def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
+    records = [built_packs.record(row, blob=bytes([row]) * 300) for row in range(20)]
+    built_packs.make_pack(tmp_path / "pack", records, format=name, parts=1)
+    part = next((tmp_path / "pack").glob("part-*"))
+    data = part / layout(formats.load(name)).data
+    whole = data.read_bytes()
+    for size in {0, 1, len(whole) // 2, len(whole) // 3}:
+        data.write_bytes(whole[:size])
+        outcome = child(opened_part(part, format=name, samples=20))
+        assert outcome.kind == "error" or outcome.value, outcome
+        assert outcome.error in ("CorruptPack", None), outcome
+    data.write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(CorruptPack, match=f"{data.name}: row .* lies outside the file"):
+        Pack(tmp_path / "pack").reader(0)
+
+
+def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_path: Path) -> None:
+    packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
+    part = next((tmp_path / "a.pack").glob("part-*"))
+    files = [path for path in part.iterdir() if path.is_file()]
+    assert {path.name for path in files} == {"values.npz", layout(formats.load(name)).data, *others(name)}
+    for path in files:
+        built_packs.flip(path, path.stat().st_size // 2)
+        assert any("damaged part" in problem for problem in problems(tmp_path / "a.pack")), path
+        built_packs.flip(path, path.stat().st_size // 2)
+    assert list(problems(tmp_path / "a.pack")) == []
+    files[0].with_name("lock.mdb").write_bytes(b"")
+    assert list(problems(tmp_path / "a.pack")) != []
+
+
+def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: Path) -> None:
+    packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
+    data, dataset = data_of(tmp_path / "a.pack", name), packer.open(tmp_path / "a.pack")
+    image = (photos / dataset.key(7)).read_bytes()
+    built_packs.flip(data, data.read_bytes().index(image[20:]) + 100)
+    assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ((3, 0, -1), "lies outside the file"),
+        ((3, 0, 1 << 62), "lies outside the file"),
+        ((3, 1, 1 << 62), "lies outside the file"),
+        ((3, 1, -(1 << 63)), "lies outside the file"),
+        ((None, 1, None), "bytes together, the file"),
+    ],
+)
+def test_places_that_lie_are_refused(
+    name: str, change: Sequence[Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a part has them that somebody made by hand."""
+    row, column, value = change
+    module = formats.load(name)
+    real = module.Writer._place
+
+    def lying(writer: Any, spans: Sequence[tuple[int, int]]) -> None:
+        found = np.asarray(spans, np.int64)
+        if row is None:
+            found[0] = (0, 500)
+        elif writer._rows_placed == row:
+            found[0, column] = value
+        writer._rows_placed += 1
+        real(writer, found.tolist())
+
+    monkeypatch.setattr(module.Writer, "_place", lying)
+    monkeypatch.setattr(module.Writer, "_rows_placed", 0, raising=False)
+    count = 300 if row is None else 9
+    built_packs.write_part(tmp_path / "part", built_packs.records(count), format=name)
+    with pytest.raises(CorruptPack, match=reason):
+        module.Reader(tmp_path / "part", built_packs.SCHEMA, samples=count)
+
+
+def others(name: str) -> tuple[str, ...]:
+    return layout(formats.load(name)).others

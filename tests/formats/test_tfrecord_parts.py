@@ -1,0 +1,162 @@
+"""tfrecord parts: the bytes of frames, Examples and the index, and what vahidk's tfrecord reads in them."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packer
+from packer import codecs
+from packer.errors import InvalidRequest
+from packer.formats import tfrecord
+from packer.layouts import example
+from packer.layouts.tfrecord_frames import frame
+from packer.schema import Field, Schema
+from tests.support import built_packs, source_trees
+from tests.support import foreign_files as foreign
+from tests.support.conversions import packed
+from tests.support.foreign_environments import said_by
+
+GOLDEN = bytes.fromhex(  # of specs: written by hand, equal to what TensorFlow's protobuf gives
+    "40000000000000002817f4950a3e0a170a0d696d6167652f656e636f64656412060a040a02ffd80a230a11696d6167652f636c6173732f6c61"
+    "62656c120e1a0c0a0affffffffffffffffff01edfb7d8c"
+)
+
+
+def test_an_example_and_its_frame_are_the_golden_bytes() -> None:
+    """But for the order of the features, which the map leaves free: packer writes them by name."""
+    features = {"image/encoded": foreign.bytes_list(b"\xff\xd8"), "image/class/label": foreign.int64_list([-1])}
+    assert foreign.tfrecord_frame(foreign.example(features)) == GOLDEN
+    data, places = example.encoded({"image/encoded": b"\xff\xd8", "image/class/label": np.asarray([-1])})
+    head, tail = frame(data)
+    assert head + data + tail == foreign.tfrecord_frame(foreign.example(dict(sorted(features.items()))))
+    assert len(head + data + tail) == len(GOLDEN)
+    assert data[places["image/encoded"] :][:2] == b"\xff\xd8"
+
+
+def test_an_example_is_parsed_as_it_was_written() -> None:
+    floats = np.asarray([0.5, np.nan, -1, np.inf], np.float32)
+    numbers = np.asarray([0, -1, 127, 128, (1 << 63) - 1, -(1 << 63)], np.int64)
+    data, places = example.encoded({"b": b"\0" * 300, "": b"", "f": floats, "n": numbers, "no": numbers[:0]})
+    found = example.parse(data).features
+    assert found["b"] == [b"\0" * 300] and found[""] == [b""]
+    assert np.asarray(found["f"]).tobytes() == floats.tobytes()
+    assert np.array_equal(np.asarray(found["n"]), numbers) and len(found["no"]) == 0
+    assert data[places["f"] : places["f"] + 16] == floats.tobytes()
+
+
+def test_a_part_is_what_the_records_say(tmp_path: Path) -> None:
+    built_packs.write_part(tmp_path / "part", built_packs.records(9), format="tfrecord")
+    examples = []
+    for record in built_packs.records(9):
+        label = int.from_bytes(record["label"], "little")
+        examples.append(
+            foreign.example(
+                {
+                    "image/class/label": foreign.int64_list([label]),
+                    "image/encoded": foreign.bytes_list(record["blob"]),
+                    "key": foreign.bytes_list(record["key"]),
+                }
+            )
+        )
+    assert (tmp_path / "part/data.tfrecord").read_bytes() == foreign.tfrecord(examples)
+    assert (tmp_path / "part/data.tfrecord.idx").read_text() == foreign.tfrecord_index(examples)
+    assert sorted(path.name for path in (tmp_path / "part").iterdir()) == [
+        "data.tfrecord",
+        "data.tfrecord.idx",
+        "values.npz",
+    ]
+
+
+FIELDS = codecs.described(
+    Schema(
+        (
+            Field("key", "text", "text"),
+            Field("depth", "depth", "raw", "float32", (2, 2)),
+            Field("half", "number", "number", "float16", (2,)),
+            Field("double", "number", "number", "float64", ()),
+            Field("big", "number", "number", "uint64", (2,)),
+            Field("flag", "number", "number", "bool", ()),
+            Field("pixels", "image", "raw", "uint8", (1, 1, 3), slot="image"),
+        )
+    )
+)
+
+
+def test_numbers_are_lists_where_these_hold_them_exactly(tmp_path: Path) -> None:
+    """float32 with NaN and -1 bit by bit; float16 and float64 would change, pixels would grow: they are bytes."""
+    depth = np.asarray([[np.nan, -1], [0.1, -0.0]], "<f4")
+    depth.view("<u4")[0, 0] = 0x7F800001  # a signalling NaN
+    record = {
+        "key": b"a",
+        "depth": depth.tobytes(),
+        "half": np.asarray([0.5, np.nan], "<f2").tobytes(),
+        "double": np.asarray(0.1, "<f8").tobytes(),
+        "big": np.asarray([0, (1 << 64) - 1], "<u8").tobytes(),
+        "flag": b"\1",
+        "pixels": b"\1\2\3",
+    }
+    with tfrecord.Writer(tmp_path / "part", FIELDS, payload_bytes=0) as writer:
+        writer.write(record)
+        writer.finish()
+    data = (tmp_path / "part/data.tfrecord").read_bytes()
+    found = example.parse(data[12:-4]).features
+    assert np.asarray(found["depth"]).tobytes() == record["depth"]
+    assert (found["half"], found["double"], found["image/encoded"]) == (
+        [record["half"]],
+        [record["double"]],
+        [b"\1\2\3"],
+    )
+    assert np.asarray(found["big"]).tolist() == [0, -1] and np.asarray(found["flag"]).tolist() == [1]
+    reader = tfrecord.Reader(tmp_path / "part", FIELDS, samples=1)
+    assert {name: bytes(value) for name, value in reader.read(0, FIELDS.names).items()} == record
+    reader.close()
+
+
+def test_a_record_that_protobuf_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfrecord, "_MOST_BYTES", 1000)
+    with tfrecord.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
+        with pytest.raises(InvalidRequest, match="a record of 1,0.. bytes, protobuf holds at most 1,000"):
+            writer.write(built_packs.record(0, blob=bytes(1000)))
+        writer.write(built_packs.record(1))
+        writer.finish()
+    reader = tfrecord.Reader(tmp_path / "part", built_packs.SCHEMA, samples=1)
+    assert bytes(reader.read(0, ("key",))["key"]) == b"sample-00001"
+    reader.close()
+
+
+READ = """
+import json, sys, hashlib
+from tfrecord.reader import tfrecord_loader
+kinds = {"image/encoded": "byte", "image/class/label": "int", "key": "byte"}
+found = [
+    [bytes(record["key"]).decode(), int(record["image/class/label"][0]),
+     hashlib.sha256(bytes(record["image/encoded"])).hexdigest()]
+    for record in tfrecord_loader(sys.argv[1], sys.argv[2] or None, kinds, shard=(0, 1) if sys.argv[2] else None)
+]
+print(json.dumps(found))
+"""
+
+INDEX = """
+import json, sys
+from tfrecord.tools.tfrecord2idx import create_index
+create_index(sys.argv[1], sys.argv[2])
+print(json.dumps(open(sys.argv[2]).read()))
+"""
+
+
+@pytest.mark.foreign
+def test_the_tfrecord_package_reads_the_parts(tmp_path: Path) -> None:
+    photos = source_trees.photos(tmp_path / "photos")
+    packed(photos, tmp_path / "a.pack", to="tfrecord", order="shuffled")
+    part, dataset = tmp_path / "a.pack/part-00000", packer.open(tmp_path / "a.pack")
+    wanted = [
+        [dataset.key(at), dataset[at]["label"], hashlib.sha256((photos / dataset.key(at)).read_bytes()).hexdigest()]
+        for at in range(12)
+    ]
+    data, index = part / "data.tfrecord", part / "data.tfrecord.idx"
+    assert json.loads(said_by("tfrecord", READ, data, "")) == wanted
+    assert json.loads(said_by("tfrecord", READ, data, index)) == wanted
+    assert json.loads(said_by("tfrecord", INDEX, data, tmp_path / "own.idx")) == index.read_text()
