@@ -30,7 +30,8 @@ from tests.support.source_trees import photos
 PAGE = (Path(__file__).parent.parent / "docs/api.md").read_text()
 BLOCKS = dict(re.findall(r"^```py\npacker\.([\w.]+)(\(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE))
 NAMES = sorted(set(packer.__all__) - {"__version__"})
-FORMATS = ("LMDBDataset", "HDF5Dataset", "PthDataset", "BMPDataset", "TFRecordDataset")
+_FACES = ("PackDataset", "GraspDataset")
+FORMATS = tuple(name for name in packer.__all__ if name.endswith("Dataset") and name not in _FACES)
 CALLABLES = [name for name in NAMES if not inspect.ismodule(getattr(packer, name))]
 OF_MODULES = ("dali.source",)  # functions of modules that have a section of their own
 

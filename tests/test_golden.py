@@ -36,6 +36,11 @@ CONTAINERS = {
     "pth": "torch",
     "bmp": "numpy",
     "tfrecord": "numpy",
+    "webdataset": "numpy",
+    "recordio": "numpy",
+    "caffe-lmdb": "lmdb",
+    "efficient-lmdb": "lmdb",
+    "basicsr-lmdb": "lmdb",
 }  # format -> library that lays the file out
 FORMATS = formats.names()
 OF_CODECS = sorted(path.name for path in make_golden.GOLDEN.glob("codec-*"))
@@ -76,7 +81,7 @@ def test_every_decoder_gives_the_values_of_then(name: str, decoder: str) -> None
 @pytest.mark.parametrize("name", FORMATS)
 def test_it_is_small_and_holds_every_kind_and_codec(name: str) -> None:
     manifest = manifests.read(golden(name))
-    assert sum(path.stat().st_size for path in golden(name).rglob("*") if path.is_file()) < 40_000
+    assert sum(path.stat().st_size for path in golden(name).rglob("*") if path.is_file()) < 60_000
     assert {field.kind for field in manifest.schema} == set(KINDS)
     assert manifest.extras and manifest.skipped and manifest.incomplete
 

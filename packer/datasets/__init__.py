@@ -1,23 +1,33 @@
 """Datasets: torch data sets over packs, random access, picklable, the same under fork, spawn and threads."""
 
 from packer.datasets.pack_dataset import (
+    BasicSRLMDBDataset,
     BMPDataset,
+    CaffeLMDBDataset,
+    EfficientLMDBDataset,
     HDF5Dataset,
     LMDBDataset,
     PackDataset,
     PthDataset,
     RandomStream,
+    RecordIODataset,
     TFRecordDataset,
+    WebDatasetDataset,
     open_pack,
 )
 
 __all__ = [
     "BMPDataset",
+    "BasicSRLMDBDataset",
+    "CaffeLMDBDataset",
+    "EfficientLMDBDataset",
     "HDF5Dataset",
     "LMDBDataset",
     "PackDataset",
     "PthDataset",
     "RandomStream",
+    "RecordIODataset",
     "TFRecordDataset",
+    "WebDatasetDataset",
     "open_pack",
 ]

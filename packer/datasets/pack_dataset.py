@@ -558,8 +558,50 @@ class TFRecordDataset(PackDataset):
     format = "tfrecord"
 
 
+class WebDatasetDataset(PackDataset):
+    """A pack of format webdataset; see PackDataset."""
+
+    format = "webdataset"
+
+
+class RecordIODataset(PackDataset):
+    """A pack of format recordio; see PackDataset."""
+
+    format = "recordio"
+
+
+class CaffeLMDBDataset(PackDataset):
+    """A pack of format caffe-lmdb; see PackDataset."""
+
+    format = "caffe-lmdb"
+
+
+class EfficientLMDBDataset(PackDataset):
+    """A pack of format efficient-lmdb; see PackDataset."""
+
+    format = "efficient-lmdb"
+
+
+class BasicSRLMDBDataset(PackDataset):
+    """A pack of format basicsr-lmdb; see PackDataset."""
+
+    format = "basicsr-lmdb"
+
+
 _OF_FORMAT: dict[str | None, type[PackDataset]] = {
-    each.format: each for each in (LMDBDataset, HDF5Dataset, PthDataset, BMPDataset, TFRecordDataset)
+    each.format: each
+    for each in (
+        LMDBDataset,
+        HDF5Dataset,
+        PthDataset,
+        BMPDataset,
+        TFRecordDataset,
+        WebDatasetDataset,
+        RecordIODataset,
+        CaffeLMDBDataset,
+        EfficientLMDBDataset,
+        BasicSRLMDBDataset,
+    )
 }
 
 

@@ -167,6 +167,12 @@ class ForeignWriter(base.Writer):
     def write(self, record: base.Record) -> None:
         spools = self._checked()
         values = {name: bytes(record[name]) for name in self.schema.names}
+        label = self._label_of(values)
+        if label not in self.labels:
+            raise InvalidRequest(
+                f"{self.path}: label {label}: records of this format hold {self.labels.start:,} to "
+                f"{self.labels.stop - 1:,}; name another --slot label"
+            )
         self._check(values)
         with self._failing():
             self._append(self._samples, values)
@@ -217,9 +223,9 @@ class ForeignWriter(base.Writer):
         return self._spools
 
     def _label_of(self, values: Mapping[str, bytes]) -> int:
-        """The whole number in the slot label; 0 where no field is."""
+        """The whole number in the slot label; 0 where no field is, or one of other numbers."""
         field = self.schema.in_slot("label")
-        if field is None:
+        if field is None or not LABEL.fits(field):
             return 0
         return int(np.frombuffer(values[field.name], np.dtype(field.dtype).newbyteorder("<"))[0])
 

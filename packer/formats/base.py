@@ -53,6 +53,7 @@ class Writer(ABC):
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
     one_part: whether a pack is one part unless the user asks for parts of a size.
     slots: of a format of another tool, what its records have names for; empty for packer's own formats.
+    labels: of the whole numbers in the slot label, those that the records hold; others are refused when they come.
     order: in which samples are packed unless the user says it: as the source has them, or shuffled, for tools that
       read in the order of the file.
     """
@@ -60,6 +61,7 @@ class Writer(ABC):
     codecs: ClassVar[Mapping[str, str]] = {}
     one_part: ClassVar[bool] = False
     slots: ClassVar[tuple[Slot, ...]] = ()
+    labels: ClassVar[range] = range(-(1 << 63), 1 << 63)
     order: ClassVar[Order] = "stored"
 
     @classmethod

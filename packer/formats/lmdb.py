@@ -27,24 +27,16 @@ from collections.abc import Sequence
 from operator import ge
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import lmdb
-
-from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.errors import CorruptPack, InvalidRequest
 from packer.formats import base
 from packer.formats._columns import mapping, opening
+from packer.formats._new_lmdb import NewLMDB, file_bytes
 from packer.schema import Schema
 
 SUFFIX = ".lmdb"
 _END = b"packer"
-_MIB = 1 << 20
-_PAGE_BYTES = 4096
-# A commit falls on boundaries that the records alone fix. Small ones keep memory flat and in the caches: 2 MiB took
-# 0.85 of the time of 16 MiB here, and unsynced a commit costs next to nothing.
-_COMMIT_BYTES = 2 * _MIB
-# py-lmdb >= 3 brings two engines and lets an environment variable choose; data format 1 is what every library reads
-_ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
 
 class Writer(base.Writer):
@@ -53,72 +45,32 @@ class Writer(base.Writer):
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._rows = 0
-        self._pending: list[tuple[bytes, bytes]] = []
-        self._pending_bytes = 0
         self._finished = False
         if os.path.lexists(path):
             raise InvalidRequest(f"{path}: a part must be new, found a file; remove it")
-        # the size is kept in the file's meta pages, so it must be a function of the content alone
-        self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
-        options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
-        try:
-            self._env: lmdb.Environment | None = lmdb.open(
-                os.fsencode(path), subdir=False, map_size=self._map_bytes, **options
-            )
-        except (lmdb.Error, OSError) as error:
-            raise StorageError(f"{path}: cannot make the part: {error}; free space or choose another folder") from error
+        self._file = NewLMDB(path, part=path, payload_bytes=payload_bytes, is_sorted=True)
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:
-        """A value beyond half a page takes whole pages, half of one for nothing; smaller ones leave a quarter empty."""
-        is_large = payload_bytes > values * (_PAGE_BYTES // 2)
-        waste = values * (_PAGE_BYTES // 2) if is_large else payload_bytes // 3
-        return payload_bytes + waste + 4 * _PAGE_BYTES
+        return file_bytes(payload_bytes, values)
 
     def write(self, record: base.Record) -> None:
         # bytes() copies what the caller may reuse or unmap, and gives bytes themselves back as they are
         values = [bytes(record[name]) for name in self.schema.names]
         first = self._rows * len(values)
-        self._pending += [((first + at).to_bytes(8, "big"), value) for at, value in enumerate(values)]
-        self._pending_bytes += sum(map(len, values))
+        self._file.put([((first + at).to_bytes(8, "big"), value) for at, value in enumerate(values)])
         self._rows += 1
-        if self._pending_bytes >= _COMMIT_BYTES:
-            self._commit()
 
     def finish(self) -> None:
         if self._finished:
             return
         end = json.dumps({"fields": list(self.schema.names), "samples": self._rows}, sort_keys=True).encode()
-        self._commit((_END, end))
+        self._file.commit((_END, end))
         self._finished = True
         self.close()
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()
-            self._env = None
-        self._pending = []
-
-    def _commit(self, *more: tuple[bytes, bytes]) -> None:
-        if self._env is None:
-            raise InvalidRequest(f"{self.path}: the part is closed; write it anew")
-        while not self._try_commit(self._env, [*self._pending, *more]):
-            self._map_bytes *= 2
-            self._env.set_mapsize(self._map_bytes)
-        self._pending = []
-        self._pending_bytes = 0
-
-    def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
-        """One transaction with all values; False where the map is too small, nothing written then."""
-        try:
-            with env.begin(write=True) as transaction:
-                for key, value in items:
-                    transaction.put(key, value, append=True)
-        except lmdb.MapFullError:
-            return False
-        except lmdb.Error as error:
-            raise StorageError(f"{self.path}: cannot write: {error}; free space or choose another folder") from error
-        return True
+        self._file.close()
 
 
 class Reader(base.Reader):

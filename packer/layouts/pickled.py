@@ -1,4 +1,4 @@
-"""pickled: plain values out of a pickle, read by a machine that can call nothing.
+"""pickled: plain values in pickles, read by a machine that can call nothing, and a few written by hand.
 
 Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` says what an opcode is and reads its argument;
 those that only build values are carried out here, and everything else is refused: no name in a pickle is ever imported
@@ -258,3 +258,33 @@ def _plain(value: Any, depth: int, done: dict[int, Any] | None = None) -> Any:
         else:
             done[id(value)] = type(value)(_plain(item, depth - 1, done) for item in value)
     return done[id(value)]
+
+
+# ---- writing: protocol 3, the opcodes that pickletools names
+
+_PROTO, _STOP = b"\x80\x03", b"."
+_SMALL_INT = 1 << 31
+
+
+def pair(data: bytes, number: int) -> tuple[bytes, int]:
+    """A pickle of (data, number), and where the data begin in it. data: less than 4 GiB. number: of 64 bits."""
+    before = _PROTO + b"B" + len(data).to_bytes(4, "little")  # BINBYTES
+    return before + data + integer(number) + b"\x86" + _STOP, len(before)  # TUPLE2
+
+
+def integer(number: int) -> bytes:
+    """The opcode that pushes a number of 64 bits."""
+    if -_SMALL_INT <= number < _SMALL_INT:
+        return b"J" + number.to_bytes(4, "little", signed=True)  # BININT
+    return b"\x8a\x09" + number.to_bytes(9, "little", signed=True)  # LONG1
+
+
+def pickled_count(number: int) -> bytes:
+    """A pickle of a number."""
+    return _PROTO + integer(number) + _STOP
+
+
+def pickled_keys(count: int) -> bytes:
+    """A pickle of the list of b"0", b"1", ... up to so many."""
+    keys = (b"%d" % number for number in range(count))
+    return _PROTO + b"](" + b"".join(b"C%c%s" % (len(key), key) for key in keys) + b"e" + _STOP  # SHORT_BINBYTES

@@ -155,3 +155,25 @@ def _name(header: bytes) -> str:
 
 def _text(name: bytes) -> str:
     return name.split(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+# ---- writing
+
+MOST_NAME_BYTES = 100  # of a member's name that every reader finds, also those that know no prefix and no pax
+MOST_MEMBER_BYTES = (1 << 33) - 1  # 11 octal digits
+END = bytes(2 * BLOCK_BYTES)  # behind the last member
+
+
+def header(name: bytes, size: int) -> bytes:
+    """The header of a regular file, in ustar: the same bytes for the same name and size, whoever writes them.
+
+    name: at most MOST_NAME_BYTES. size: at most MOST_MEMBER_BYTES. Mode 644, user and group 0 (root), time 0.
+    """
+    before = name.ljust(100, b"\0") + b"0000644\0" + 2 * b"0000000\0" + b"%011o\0" % size + b"%011o\0" % 0
+    behind = b"0" + bytes(100) + b"ustar\x0000" + 2 * b"root".ljust(32, b"\0") + bytes(183)
+    return before + b"%06o\0 " % (sum(before) + 8 * ord(" ") + sum(behind)) + behind
+
+
+def padding(size: int) -> bytes:
+    """What stands behind so many bytes of a member."""
+    return bytes(-size % BLOCK_BYTES)

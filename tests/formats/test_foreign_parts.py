@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import packer
-from packer import formats
+from packer import formats, sources
 from packer.conversion.convert import ConversionRequest, convert
 from packer.errors import CorruptPack, InvalidRequest
 from packer.formats._foreign_part import ForeignLayout
@@ -77,6 +77,8 @@ def test_every_field_comes_back_though_the_tool_has_no_place_for_it(name: str, t
 
 
 def test_packers_own_source_reads_the_parts(name: str, photos: Path, tmp_path: Path) -> None:
+    if name not in sources.names():
+        pytest.skip(f"packer has no source {name}")
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
     source = opened(data_of(tmp_path / "a.pack", name), name)
     dataset = packer.open(tmp_path / "a.pack")
@@ -118,8 +120,8 @@ def test_samples_are_shuffled_unless_the_stored_order_is_asked_for(name: str, ph
 def test_the_sample_of_a_number_is_the_record_of_that_number(name: str, photos: Path, tmp_path: Path) -> None:
     convert(photos, tmp_path / "a.pack", to=name, part_bytes=0)
     dataset = packer.open(tmp_path / "a.pack")
-    source = opened(data_of(tmp_path / "a.pack", name), name)
     if name != "basicsr-lmdb":  # whose keys are names, and LMDB sorts them
+        source = opened(data_of(tmp_path / "a.pack", name), name)
         assert [source[at]["image"] for at in range(12)] == [
             (photos / dataset.key(at)).read_bytes() for at in range(12)
         ]
@@ -204,8 +206,10 @@ def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_p
 def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
     data, dataset = data_of(tmp_path / "a.pack", name), packer.open(tmp_path / "a.pack")
-    image = (photos / dataset.key(7)).read_bytes()
-    built_packs.flip(data, data.read_bytes().index(image[20:]) + 100)
+    image, whole = (photos / dataset.key(7)).read_bytes(), data.read_bytes()
+    places = np.load(data.with_name("values.npz"))["foreign/places"][7].tolist()
+    (start,) = (at for at, size in places if whole[at : at + size] == image)  # LMDB leaves old copies about
+    built_packs.flip(data, start + 100)
     assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
 
 
@@ -230,7 +234,7 @@ def test_places_that_lie_are_refused(
     def lying(writer: Any, spans: Sequence[tuple[int, int]]) -> None:
         found = np.asarray(spans, np.int64)
         if row is None:
-            found[0] = (0, 500)
+            found[0] = (0, 5000)
         elif writer._rows_placed == row:
             found[0, column] = value
         writer._rows_placed += 1

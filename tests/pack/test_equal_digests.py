@@ -211,7 +211,8 @@ def by_places(part: Path, schema: Schema, samples: int) -> Iterator[dict[str, by
 
 
 DATA = (".tfrecord", ".tar", ".rec", ".mdb", ".lmdb")
-BACK_DOORS = {"lmdb": by_lmdb, "hdf5": by_h5py, "pth": by_torch, "bmp": by_numpy, "tfrecord": by_places}
+FOREIGN = [name for name in FORMATS if formats.load(name).Writer.slots]
+BACK_DOORS = {"lmdb": by_lmdb, "hdf5": by_h5py, "pth": by_torch, "bmp": by_numpy, **dict.fromkeys(FOREIGN, by_places)}
 
 
 @pytest.mark.parametrize("name", CODECS)

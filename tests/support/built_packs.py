@@ -3,6 +3,7 @@
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
-from packer.schema import Field, Schema
+from packer.schema import KEY, Field, Schema
 
 SCHEMA = codecs.described(
     Schema(
@@ -47,8 +48,20 @@ def records(count: int) -> list[dict[str, bytes]]:
     return [record(number) for number in range(count)]
 
 
+def slotted(schema: Schema, format: str) -> Schema:
+    """The schema with a field in each slot that the format needs: its first picture, else its first value."""
+    for slot in formats.load(format).Writer.slots:
+        if slot.is_needed and schema.in_slot(slot.name) is None:
+            others = [field for field in schema if field.name != KEY]
+            chosen = next((field for field in others if slot.fits(field)), others[0])
+            every = (replace(field, slot=slot.name) if field is chosen else field for field in schema)
+            schema = Schema(tuple(every), schema.form_of)
+    return schema
+
+
 def write_part(path: Path, samples: Sequence[Record], *, format: str = "lmdb", schema: Schema = SCHEMA) -> PartIndex:
     """A complete part; returns its index entries."""
+    schema = slotted(schema, format)
     piece = PartIndex(schema)
     with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
         for sample in samples:
@@ -69,6 +82,7 @@ def make_pack(
 ) -> Manifest:
     """A pack in the new folder `folder`; members: members of the manifest that shall differ."""
     given = records(samples) if isinstance(samples, int) else list(samples)
+    schema = slotted(schema, format)
     make_folder(folder)
     written, pieces = [], []
     for number, chunk in enumerate(_chunks(given, parts)):

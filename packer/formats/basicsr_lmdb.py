@@ -1,0 +1,86 @@
+"""BasicSR LMDB: an LMDB of picture files per part, with meta_info.txt, which BasicSR opens by the part's path.
+
+Layout of `part-00000.lmdb/` (BasicSR asks for that suffix; see also `_foreign_part`):
+    data.mdb             LMDB data format 1: key: the sample's name, value: the bytes of the picture's file
+    meta_info.txt        a line `name.png (height,width,channels) 1` for each sample, in the order of the keys
+    values.npz           where pictures lie, and every other field
+
+BasicSR's own tool stores PNG at a compression level, the number at the end of a line; its reader decodes whatever
+OpenCV does, whatever the line says. It cuts a line at its first dot to have the key: a name is the key of the sample
+without its suffix, other dots are `_`. A name that another sample has, or that is too long for LMDB, gets the row's
+number. There is no place for a label.
+Source: BasicSR 1.4, scripts/data_preparation/create_lmdb.py and data/data_util.py (paired_paths_from_lmdb).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from packer.errors import DamagedImage
+from packer.formats._foreign_lmdb import MOST_KEY_BYTES, ForeignLMDBWriter
+from packer.formats._foreign_part import PICTURE, ForeignLayout, ForeignReader, in_slot_image
+from packer.images import sniff
+from packer.schema import KEY, MOST_PIXELS, Schema
+
+SUFFIX = ".lmdb"
+_META = "meta_info.txt"
+_ROW_BYTES = 24  # of what a name gets besides
+
+LAYOUT = ForeignLayout("BasicSR", "data.mdb", (_META,), in_slot_image)
+
+
+class Writer(ForeignLMDBWriter):
+    """See the module; the names of a part are kept until it is finished."""
+
+    layout = LAYOUT
+    slots = (PICTURE._replace(is_needed=True),)
+
+    @classmethod
+    def shown(cls, schema: Schema) -> Mapping[str, str]:
+        return {KEY: KEY} | {field.name: field.slot for field in schema if field.slot is not None}
+
+    def _begin(self, payload_bytes: int) -> None:
+        super()._begin(payload_bytes)
+        self._meta = self._make(_META)
+        self._rows: dict[bytes, int] = {}
+        self._lines: dict[bytes, bytes] = {}
+
+    def _entry(self, row: int, values: Mapping[str, bytes]) -> tuple[bytes, bytes, int]:
+        image = values[self._held[0]]
+        name = next(name for name in _names(values.get(KEY, b""), row) if name not in self._rows)
+        self._rows[name] = row
+        self._lines[name] = b"%s.png (%d,%d,%d) 1\n" % (name, *_size(image))
+        return name, image, 0
+
+    def _row(self, key: bytes) -> int:
+        return self._rows[key]
+
+    def _complete(self) -> None:
+        super()._complete()
+        self._meta.writelines(self._lines[name] for name in sorted(self._lines))
+
+
+def _names(key: bytes, row: int) -> Iterator[bytes]:
+    """What a sample may be called, the best first."""
+    stem = re.sub(rb"\.[A-Za-z0-9]{1,5}$", b"", key)
+    plain = re.sub(rb"[.\0-\x1f]", b"_", stem).strip()
+    if plain and len(plain) <= MOST_KEY_BYTES:
+        yield plain
+    short = plain[: MOST_KEY_BYTES - _ROW_BYTES]
+    yield b"%s~%d" % (short, row)
+    yield from (b"%s~%d~%d" % (short, row, number) for number in count(1))
+
+
+def _size(image: bytes) -> tuple[int, int, int]:
+    """Height, width and channels of a picture; zeros where it is none."""
+    try:
+        header = sniff(image, MOST_PIXELS)
+    except DamagedImage:
+        return 0, 0, 0
+    return header.height, header.width, header.channels
+
+
+class Reader(ForeignReader):
+    """See `_foreign_part`."""
+
+    layout = LAYOUT

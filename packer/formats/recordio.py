@@ -1,0 +1,117 @@
+"""RecordIO: a .rec file per part as MXNet's im2rec writes it, with its index and its list; DALI reads it, too.
+
+Layout of `part-00000/` (see also `_foreign_part`):
+    data.rec             frames (packer.layouts.recordio_frames) of im2rec's header, labels and the picture's bytes
+    data.idx             a line `row<TAB>offset` for each record
+    data.lst             a line `row<TAB>label ...<TAB>key` for each record
+    values.npz           where pictures lie, and every other field
+
+The picture is the field in the slot image. The label is the field in the slot label: one whole number is the header's
+float32, which holds it exactly up to 2^24; float32 numbers of one shape, such as the corners of a rectangle, are the
+labels behind the header, and their count its flag. Without such a field it is 0.
+Where a picture holds the magic number at a multiple of 4 of its record, that is cut there, as dmlc-core does: its place
+then has a size below zero, and its bytes are joined when they are read.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from packer.errors import BadInput, CorruptPack, InvalidRequest
+from packer.formats import base
+from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter, in_slot_image
+from packer.layouts.recordio_frames import MAGIC, MOST_BYTES, frames, image_header, magic_places, unframed, unpacked
+from packer.schema import KEY, Field, Schema
+
+SUFFIX = ""
+_DATA, _INDEX, _LIST = "data.rec", "data.idx", "data.lst"
+_FRAME_BYTES = 8
+_RECORD_BYTES = 40  # of a record, besides picture and labels, about
+_EXACT = 1 << 24  # float32 holds every whole number up to it
+
+
+def _is_label(field: Field) -> bool:
+    is_vector = field.kind == "number" and field.dtype == "float32" and field.is_column
+    return LABEL.fits(field) or is_vector
+
+
+LAYOUT = ForeignLayout("MXNet and DALI", _DATA, (_INDEX, _LIST), in_slot_image)
+
+
+class Writer(ForeignWriter):
+    """Appends a record, and a line to index and list."""
+
+    layout = LAYOUT
+    needs_label = True
+    labels = range(-_EXACT, _EXACT + 1)
+    slots = (
+        PICTURE._replace(is_needed=True),
+        base.Slot("label", "one whole number, or float32 numbers of one shape", _is_label),
+    )
+
+    @classmethod
+    def part_bytes(cls, payload_bytes: int, values: int) -> int:
+        return payload_bytes + values * 2 * _RECORD_BYTES
+
+    @classmethod
+    def shown(cls, schema: Schema) -> Mapping[str, str]:
+        return {KEY: KEY} | {field.name: field.slot for field in schema if field.slot is not None}
+
+    def _begin(self, payload_bytes: int) -> None:
+        self._file, self._index, self._list = self._make(_DATA), self._make(_INDEX), self._make(_LIST)
+        self._at = 0
+        (self._image,) = self._held
+        label = self.schema.in_slot("label")
+        self._label = label.name if label is not None else None
+        self._dtype = np.dtype(label.dtype).newbyteorder("<") if label is not None else np.dtype("<i8")
+
+    def _check(self, values: Mapping[str, bytes]) -> None:
+        size = len(values[self._image]) + len(image_header(self._labels(values), 0))
+        if size > MOST_BYTES:
+            raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, RecordIO holds at most {MOST_BYTES:,}")
+
+    def _labels(self, values: Mapping[str, bytes]) -> float | list[float]:
+        """One label, or some."""
+        if self._label is None:
+            return 0.0
+        numbers = np.frombuffer(values[self._label], self._dtype)
+        return numbers.tolist() if self._dtype.kind == "f" else float(numbers[0])
+
+    def _append(self, row: int, values: Mapping[str, bytes]) -> None:
+        labels, image = self._labels(values), values[self._image]
+        # DALI reads a header in one piece, which the magic number would cut
+        header = image_header(labels, 0 if row == MAGIC else row)
+        data = header + image
+        framed = frames(data)
+        self._file.write(framed)
+        self._index.write(b"%d\t%d\n" % (row, self._at))
+        shown = "\t".join(map(_shown, labels if isinstance(labels, list) else [labels]))
+        self._list.write(b"%d\t%s\t%s\n" % (row, shown.encode(), _path(values.get(KEY, b""), row)))
+        if magic_places(data):
+            self._place([(self._at, -len(framed))])
+        else:
+            self._place([(self._at + _FRAME_BYTES + len(header), len(image))])
+        self._at += len(framed)
+
+
+def _shown(label: float) -> str:
+    """As im2rec's lists have it."""
+    return f"{label:.6f}" if label.is_integer() else repr(label)
+
+
+def _path(key: bytes, row: int) -> bytes:
+    """What the list calls a record: its key, where that can stand in a line."""
+    is_plain = key.strip() and not any(byte < ord(" ") for byte in key)
+    return key if is_plain and key == key.strip() else b"%08d" % row
+
+
+class Reader(ForeignReader):
+    """See `_foreign_part`; joins what the magic number cut."""
+
+    layout = LAYOUT
+
+    def _joined(self, span: memoryview, row: int) -> bytes:
+        try:
+            return unpacked(unframed(bytes(span)))[1]
+        except BadInput as error:
+            raise CorruptPack(f"{self.path / _DATA}: row {row}: {error.message}") from error

@@ -1,0 +1,146 @@
+"""recordio parts: byte for byte what MXNet writes, labels that float32 holds, and pictures with the magic in them."""
+
+import json
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from packer import codecs
+from packer.errors import CorruptPack, InvalidRequest
+from packer.formats import recordio
+from packer.layouts.recordio_frames import frames, image_header, magic_places, unframed, unpacked
+from packer.schema import Field, Schema
+from packer.sources.recordio import Source
+from tests.support import built_packs
+from tests.support import foreign_files as foreign
+from tests.support.foreign_environments import said_by
+
+KEY = struct.pack("<I", 0xCED7230A)
+LABELS = codecs.described(
+    Schema(
+        (
+            Field("key", "text", "text"),
+            Field("image", "image", "encoded", slot="image"),
+            Field("corners", "number", "number", "float32", (2, 2), slot="label"),
+        )
+    )
+)
+
+
+def test_frames_are_the_golden_bytes() -> None:
+    assert frames(b"abcd" + KEY + b"efgh").hex() == "0a23d7ce04000020616263640a23d7ce0400006065666768"
+    record = frames(image_header(3.0, 7) + bytes.fromhex("ffd86a7067"))
+    assert record.hex() == (
+        "0a23d7ce1d000000" + "00000000" + "00004040" + "0700000000000000" + "0000000000000000" + "ffd86a7067" + "000000"
+    )
+
+
+def test_any_record_comes_out_of_its_frames() -> None:
+    rng = random.Random(0)
+    pieces = [KEY, KEY[:3], b"\0", b"ab", b"abcd", b""]
+    for _ in range(3000):
+        data = b"".join(rng.choices(pieces, k=rng.randrange(8)))
+        assert frames(data) == foreign.recordio_frame(data)
+        assert unframed(frames(data)) == data
+        assert len(frames(data)) % 4 == 0 and all(data[at : at + 4] == KEY for at in magic_places(data))
+
+
+def image(row: int) -> bytes:
+    """Pictures that hold the magic, at a multiple of 4 of the record or not, and an empty one."""
+    return (b"", b"x" * row, KEY, b"a" + KEY, b"abcd" + KEY * 3 + b"e", b"z" * 8 + KEY)[row % 6]
+
+
+def test_a_part_is_what_im2rec_writes(tmp_path: Path) -> None:
+    records = [built_packs.record(row, blob=image(row)) for row in range(24)]
+    built_packs.write_part(tmp_path / "part", records, format="recordio")
+    wanted = [foreign.recordio_image(image(row), float(row % 2), row) for row in range(24)]
+    assert (tmp_path / "part/data.rec").read_bytes() == foreign.recordio(wanted)
+    assert (tmp_path / "part/data.idx").read_text() == foreign.recordio_index(wanted, range(24))
+    lines = [f"{row}\t{row % 2}.000000\tsample-{row:05d}\n" for row in range(24)]
+    assert (tmp_path / "part/data.lst").read_text() == "".join(lines)
+    reader = recordio.Reader(tmp_path / "part", built_packs.SCHEMA, samples=24)
+    assert [bytes(reader.read(row, ("blob",))["blob"]) for row in range(24)] == [image(row) for row in range(24)]
+    reader.close()
+
+
+def test_a_picture_in_pieces_that_do_not_join_is_refused(tmp_path: Path) -> None:
+    built_packs.write_part(tmp_path / "part", [built_packs.record(0, blob=b"abcd" + KEY + b"e")], format="recordio")
+    path = tmp_path / "part/data.rec"
+    path.write_bytes(path.read_bytes().replace(KEY, b"none"))
+    reader = recordio.Reader(tmp_path / "part", built_packs.SCHEMA, samples=1)
+    with pytest.raises(CorruptPack, match=r"data\.rec: row 0: damaged: no frame begins"):
+        reader.read(0, ("blob",))
+    reader.close()
+
+
+def test_numbers_of_one_shape_are_the_labels_of_a_record(tmp_path: Path) -> None:
+    corners = np.asarray([[0.5, np.nan], [-1, 3e9]], "<f4")
+    with recordio.Writer(tmp_path / "part", LABELS, payload_bytes=0) as writer:
+        writer.write({"key": b"a\tb", "image": b"\xff\xd8", "corners": corners.tobytes()})
+        writer.finish()
+    labels, found = unpacked(unframed((tmp_path / "part/data.rec").read_bytes()))
+    assert labels.tobytes() == corners.tobytes() and found == b"\xff\xd8"
+    assert (tmp_path / "part/data.lst").read_text() == "0\t0.5\tnan\t-1.000000\t3000000000.000000\t00000000\n"
+
+
+@pytest.mark.parametrize("label", [(1 << 24) + 1, -(1 << 24) - 1])
+def test_a_label_that_float32_does_not_hold_is_refused(label: int, tmp_path: Path) -> None:
+    record = {**built_packs.record(0), "label": label.to_bytes(8, "little", signed=True)}
+    with recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
+        with pytest.raises(InvalidRequest, match="hold -16,777,216 to 16,777,216"):
+            writer.write(record)
+        writer.write({**record, "label": (1 << 24).to_bytes(8, "little")})
+        writer.finish()
+    assert Source(tmp_path / "part/data.rec")[0]["label"] == 1 << 24
+
+
+def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordio, "MOST_BYTES", 1000)
+    with (
+        recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer,
+        pytest.raises(InvalidRequest, match="a record of 1,001 bytes, RecordIO holds at most 1,000"),
+    ):
+        writer.write(built_packs.record(0, blob=bytes(977)))
+    with pytest.raises(ValueError, match="at most 536870911"):
+        frames(bytes(1 << 29))
+
+
+def test_a_schema_without_a_picture_is_refused(tmp_path: Path) -> None:
+    schema = codecs.described(Schema((Field("key", "text", "text"),)))
+    with pytest.raises(InvalidRequest, match="no field has the slot image: --slot image=FIELD names one"):
+        recordio.Writer(tmp_path / "part", schema, payload_bytes=0)
+
+
+WRITE = """
+import sys, json, mxnet as mx
+records = json.loads(open(sys.argv[1]).read())
+file = mx.recordio.MXIndexedRecordIO(sys.argv[2] + ".idx", sys.argv[2] + ".rec", "w")
+for row, (label, image) in enumerate(records):
+    file.write_idx(row, mx.recordio.pack(mx.recordio.IRHeader(0, label, row, 0), bytes.fromhex(image)))
+file.close()
+"""
+
+READ = """
+import sys, json, mxnet as mx
+file = mx.recordio.MXIndexedRecordIO(sys.argv[1] + ".idx", sys.argv[1] + ".rec", "r")
+found = []
+for key in file.keys:
+    header, image = mx.recordio.unpack(file.read_idx(key))
+    found.append([float(header.label), image.hex()])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.foreign
+def test_mxnet_writes_the_same_bytes_and_reads_ours(tmp_path: Path) -> None:
+    records = [built_packs.record(row, blob=image(row)) for row in range(24)]
+    built_packs.write_part(tmp_path / "part", records, format="recordio")
+    wanted = [[float(row % 2), image(row).hex()] for row in range(24)]
+    (tmp_path / "records.json").write_text(json.dumps(wanted))
+    said_by("mxnet", WRITE, tmp_path / "records.json", tmp_path / "theirs")
+    for suffix in (".rec", ".idx"):
+        assert (tmp_path / f"part/data{suffix}").read_bytes() == (tmp_path / f"theirs{suffix}").read_bytes()
+    assert json.loads(said_by("mxnet", READ, tmp_path / "part/data")) == wanted
