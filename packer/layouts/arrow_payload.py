@@ -131,6 +131,8 @@ def _values(types: ModuleType, array: Any, most: int) -> list[Any]:
     """Every entry of an array that was validated. most: more entries than this are damage."""
     if len(array) > most:
         raise BadInput(f"damaged: an array of {len(array)} entries in a value of {most} bytes")
+    if not len(array):
+        return []  # it may have no buffers, which pyarrow gives out all the same: that ends the process
     kind = array.type
     if types.is_union(kind):
         children = [_values(types, array.field(at), most) for at in range(kind.num_fields)]

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from packer.errors import BadInput, MissingPackage
 from packer.layouts import arrow_payload
 from packer.layouts.arrow_payload import holds_list, is_payload, loads
 from tests.support.arrow_payloads import JPEG, VERSIONS, of_picture, recorded
+from tests.support.child_processes import child
 
 VALUES: dict[str, Any] = {
     "pair": [JPEG, 7],
@@ -87,6 +89,12 @@ def test_streams_that_no_version_wrote_are_refused() -> None:
         deep = pa.ListArray.from_arrays([0, 1], deep)
     with pytest.raises(BadInput, match="twenty deep"):
         loads(payload(deep))
+
+
+def test_unions_without_entries_and_buffers_do_not_end_the_process() -> None:
+    """Found by fuzzing: pyarrow validates them, and its type_codes of them reads address 0."""
+    found = Path(__file__).parents[1] / "fuzz/corpus/arrow_payload/c21d3e13537a5840e9b3ba267b9523a9e8f6f807"
+    assert child(lambda: loads(found.read_bytes())).kind == "value"
 
 
 def mutated(count: int) -> None:

@@ -18,7 +18,8 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     value = loads(data)
-    if not is_payload(data) or (isinstance(value, list) and not holds_list(data)):
+    holds_list(data)
+    if not is_payload(data):
         raise Disagreement(f"{value!r:.80}")
     _check_plain(value)
 
