@@ -344,6 +344,6 @@ def _with_kind(field: RecordField, values: Sequence[bytes]) -> RecordField:
 def _number(data: bytes) -> np.int64:
     text = data.strip()
     if not re.fullmatch(rb"[+-]?[0-9]{1,19}", text) or not -(1 << 63) <= int(text) < 1 << 63:
-        raise BadInput(f"expected a whole number, found {data[:40]!r}")
+        raise BadInput(f"expected a whole number, found {data[:40]!r}; a text is taken by ...:text in --features")
     number: np.int64 = np.int64(int(text))
     return number

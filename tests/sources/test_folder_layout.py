@@ -351,7 +351,7 @@ def test_the_classes_of_a_split_are_never_one_class(tmp_path: Path, other: str) 
     with pytest.raises(
         InvalidRequest,
         match=rf"train \(2 images in 2 folders: a, b\), .*say --layout split/class.*leaves out the images of {other}, "
-        rf".*or give \S+/train, for its classes alone; or --layout class",
+        rf".*or give \S+/train, for its classes alone; or --layout split, .*; or --layout class",
     ):
         Source(root)
     source = Source(root, layout="split/class")

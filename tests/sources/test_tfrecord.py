@@ -461,6 +461,8 @@ def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Pa
     kinds = {field.name: field.kind for field in source.schema if not field.hidden}
     found = {"image": "image", "mask": "mask", "gt_depth": "depth", "label_map": "bytes", "seg": "image"}
     assert kinds == {"key": "text", **found}
+    (note,) = (note for note in source.notes if note.startswith("seg: "))
+    assert note.startswith("seg: named as labels, taken as an image: geometries and --resize mix its colours")
 
 
 def test_resizing_where_no_field_is_a_picture_is_refused(tmp_path: Path) -> None:

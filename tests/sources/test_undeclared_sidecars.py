@@ -355,3 +355,23 @@ def test_what_is_given_is_not_left_out_of_the_advice(tmp_path: Path) -> None:
         InvalidRequest, match=r"say --sidecar 'mask=_mask.png:mask'; .* \(besides the --sidecar that is"
     ):
         main.main(typed, standalone_mode=False)
+
+
+@pytest.mark.parametrize("names", [("{n}.png", "{n}_labels.png"), ("im/{n}.png", "labels/{n}.png")], ids=str)
+def test_label_maps_in_colours_are_never_images(tmp_path: Path, names: tuple[str, str]) -> None:
+    palette = np.uint8([[0, 0, 0], [128, 64, 0], [0, 200, 9]])
+    for n in range(6):
+        colours = palette[np.arange(48 * 64).reshape(48, 64) // 700 % 3]
+        label = encoded(".png", np.ascontiguousarray(colours))
+        picture_name, companion = (text.format(n=n) for text in names)
+        write(tmp_path / "in", {picture_name: smooth(n, ".png"), companion: label})
+    with pytest.raises(InvalidRequest, match=r":bytes'.*; label maps in colours, such as .*palette PNG") as caught:
+        main.main(["convert", str(tmp_path / "in"), str(tmp_path / "a.pack")], standalone_mode=False)
+    assert ":image" not in str(caught.value)
+
+
+def test_the_picture_of_a_hinted_pair_is_the_one_named_so(tmp_path: Path) -> None:
+    for n in range(8):
+        write(tmp_path, {f"normal/{n}.png": smooth(n, ".png"), f"rgb/{n}.png": smooth(n + 9, ".png")})
+    (note,) = (note for note in Source(tmp_path).notes if "parts of one sample" in note)
+    assert note.endswith("--classes none --sidecar 'normal=normal/{stem}.png:image'")

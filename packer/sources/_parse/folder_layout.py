@@ -266,7 +266,7 @@ def _way_out(
         alone = f"; or give {shown(str(root / of_classes[0]))}, for its classes alone" if flat else ""
         return (
             "say --layout split/class, which makes one pack with the field split and classes that all splits share"
-            f"{loose}{alone}"
+            f"{loose}{alone}; or --layout split, if the folders in them are no classes"
         )
     labels = "".join(map(shown, _text_sidecars(listing, splits))) if of_roles else ""
     if labels:
@@ -347,7 +347,10 @@ def _kind(folder: str, ending: str, *, is_picture: bool) -> str:
     """The kind of the sidecar whose files lie in a folder."""
     if is_picture:
         return "depth" if {"depth", "depths"} & set(words(folder)) else "mask"
-    return _KINDS.get(PurePosixPath(f"x{ending}").suffix.lower(), "bytes")
+    suffix = PurePosixPath(f"x{ending}").suffix.lower()
+    if suffix == ".npy" and DEPTH_WORDS & set(words(folder)):
+        return "depth"
+    return _KINDS.get(suffix, "bytes")
 
 
 def _common_ending(stems: set[str], files: Iterable[str]) -> str | None:

@@ -48,6 +48,7 @@ _LOOKED_AT = 200  # pairs that a pattern is derived from
 _MOST_WORDS = 16  # at one place of names that are equal otherwise; more are no roles
 _OPENED = 6  # pairs that are opened
 _FEW_VALUES = 16  # of a picture of labels
+_MOST_LABEL_COLOURS = 256  # of a label map
 _MANY_COLOURS = 64  # of a photograph
 _USUAL_PAIRS = (
     ("x", "y"),
@@ -141,7 +142,8 @@ def _hints(
     full = [one for one in there.values() if len(one) == len(tops)]
     if len(full) < max(_LEAST_TOLD, _NEARLY_ALL * len(there)):
         return []
-    pairs = [Pair(one[tops[0]], one[top], top) for one in full for top in tops[1:]]
+    main, *others = sorted(tops, key=lambda top: (not is_picture_role(top), is_companion(top), top))
+    pairs = [Pair(one[main], one[top], top) for one in full for top in others]
     said = _sidecars(folder, pairs, pairs)
     return (
         [
@@ -154,13 +156,20 @@ def _hints(
 
 
 def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
-    wide = next((pair.companion for pair in _few(pairs, _LOOKED_AT) if _is_wide_labels(folder, pair.companion)), "")
+    few = _few(pairs, _LOOKED_AT)
+    wide = next((pair.companion for pair in few if _is_wide_labels(folder, pair.companion)), "")
+    coloured = next((pair.companion for pair in _few(pairs) if _is_coloured_labels(folder, pair.companion)), "")
     about_wide = (
         f"; label maps of more than 8 bit, such as {shown(wide)}, are no masks, which have 8 bit, and no depth, which "
         "is interpolated: convert them to 8 bit and take them as mask, or keep the files as they are with kind bytes, "
         "which no geometry moves"
     )
-    return _refused_pairs(folder, pairs, count) + (about_wide if wide else "")
+    about_coloured = (
+        f"; label maps in colours, such as {shown(coloured)}, are no masks, whose values are class numbers, and no "
+        "images, whose colours are mixed: convert them to numbers (a palette PNG keeps both) and take them as mask, or "
+        "keep the files as they are with kind bytes, which no geometry moves"
+    )
+    return _refused_pairs(folder, pairs, count) + (about_wide if wide else "") + (about_coloured if coloured else "")
 
 
 def _refused_pairs(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
@@ -578,6 +587,23 @@ def _is_wide_labels(folder: SourceRoot, name: str) -> bool:
     return header.dtype != "uint8" and header.channels == 1
 
 
+def _is_coloured_labels(folder: SourceRoot, name: str) -> bool:
+    """Whether a file is named as labels and has a few colours alone, as of CamVid."""
+    if not says_labels(_without_suffix(name)):
+        return False
+    try:
+        data = folder.read(name)
+        header = images.sniff(data)
+        if header.channels < 3 or header.palette or header.lossy:
+            return False
+        pixels = images.decode(data, "image")
+    except PackerError:
+        return False
+    packed = pixels.reshape(-1, 3).astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)
+    is_gray = (pixels == pixels[..., :1]).all()
+    return not is_gray and len(np.unique(packed)) <= _MOST_LABEL_COLOURS
+
+
 def _that_show_labels(folder: SourceRoot, pairs: Sequence[Pair]) -> Sequence[Pair]:
     """The pairs, where the first of each is a photograph and the other one flat areas; few are opened."""
     few = _few(pairs)
@@ -822,7 +848,8 @@ def _stem_patterns(stem: str, other: str) -> Iterator[str]:
 
 
 def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
-    """mask, depth or image, by the word and by the files, bytes for label maps of 16 bit; mask where none can be read.
+    """mask, depth or image, by the word and by the files, bytes for label maps of 16 bit or in colours; mask where none
+    can be read.
 
     Depth is interpolated by a geometry, which makes other labels of labels.
     """
@@ -837,6 +864,8 @@ def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
                 return "bytes" if not is_depth and _is_wide_labels(folder, pair.companion) else "depth"
             if is_depth and header.channels == 1:
                 return "depth"
+            if _is_coloured_labels(folder, pair.companion):
+                return "bytes"
             images.decode(data, "mask")
         except PackerError:
             if _is_photo_like(folder, pair.companion):

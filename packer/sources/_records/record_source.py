@@ -36,7 +36,7 @@ from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
+from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
@@ -125,6 +125,12 @@ class RecordSource(base.Source):
         if any(_is_file(field) for field in fields):
             fields.append(FILES)
         self.schema = Schema(tuple(fields))
+        self.notes += [
+            f"{shown(field.name)}: named as labels, taken as an image: geometries and --resize mix its colours; pack "
+            f"class numbers (one channel, or a palette) for a mask, or take {shown(field.entries[0])} as bytes"
+            for field in self._fields
+            if field.kind == "image" and any(map(says_labels, field.entries))
+        ]
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
 
     def _check_sizes(self, files: Sequence[RecordFile]) -> None:
