@@ -1,17 +1,22 @@
 """DALI itself reads packs: docs/dali.md runs, and pixels are packer's; on DALI's CPU operators, which need no GPU."""
 
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support import source_trees
+from tests.support.command_line import called
 from tests.support.conversions import packed
 from tests.support.foreign_environments import said_by
 from tests.support.source_trees import photos
 
 PAGE = (Path(__file__).parents[2] / "docs/dali.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+COMMANDS = re.findall(r"^packer convert (photos .*)", PAGE, re.MULTILINE)
+READERS = ("tfrecord", "recordio", "caffe-lmdb", "webdataset")
 IN_FOLDER = "import os, sys\nos.chdir(sys.argv[1])\n"
 
 COMPARE = """
@@ -122,6 +127,26 @@ assert [keys(again), keys(again)] == expected
 assert expected[0] != keys(again)
 """
 
+# behind a block of the page: one epoch of its pipeline, against the pack that it reads
+EPOCH = """
+import numpy as np
+import packer
+
+dataset = packer.open(sys.argv[2], output="numpy")
+assert pipeline.epoch_size("reader") == len(dataset)
+outputs = [(images, labels)]
+while len(outputs) * 64 < len(dataset):
+    outputs.append(pipeline.run())
+at = 0
+for images, labels in outputs:
+    for number in range(min(64, len(dataset) - at)):
+        sample, label = dataset[at], np.asarray(labels.at(number))
+        assert np.array_equal(images.at(number), sample["image"]), (at, sample["key"])
+        assert (int(label.tobytes()) if sys.argv[3] == "webdataset" else label.item()) == sample["label"], sample["key"]
+        at += 1
+assert at == len(dataset)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -132,9 +157,28 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.foreign
 def test_the_page_runs(folder: Path) -> None:
-    assert len(BLOCKS) == 2
-    for block in BLOCKS:
+    assert len(BLOCKS) == 2 + len(READERS)
+    for block in BLOCKS[:2]:
         said_by("dali", IN_FOLDER + block, folder)
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("name", READERS)
+def test_what_dalis_reader_gives_is_what_packer_reads(tmp_path: Path, name: str) -> None:
+    """As on the page, but for the buffer that shuffles; the parts as the page has them, or several small ones."""
+    block = BLOCKS[2 + READERS.index(name)]
+    (words,) = [shlex.split(line) for line in COMMANDS if f"--to {name}" in line]
+    photos(tmp_path / "photos", 140, height=48, width=64)
+    called("convert", *(str(tmp_path / word) if word.startswith("photos") else word for word in words))
+    assert block.count("random_shuffle=True") == 1
+    in_order = block.replace("random_shuffle=True", "random_shuffle=False")
+    said_by("dali", IN_FOLDER + block, tmp_path)
+    said_by("dali", IN_FOLDER + in_order + EPOCH, tmp_path, words[1], name)
+    if "--part-size" not in words:
+        shutil.rmtree(tmp_path / words[1])
+        packed(tmp_path / "photos", tmp_path / words[1], to=name, part_bytes=100_000)
+        assert len(list((tmp_path / words[1]).glob("part-*"))) > 1
+        said_by("dali", IN_FOLDER + in_order + EPOCH, tmp_path, words[1], name)
 
 
 @pytest.mark.foreign
