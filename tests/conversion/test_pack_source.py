@@ -45,7 +45,7 @@ def fields(pack: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_every_value_is_copied(tmp_path: Path, kind: str) -> None:
-    convert_folder(source_trees.BUILDERS[kind](tmp_path / "in"), tmp_path / "a.pack", kind=kind, part_bytes=9000)
+    convert_folder(source_trees.BUILDERS[kind](tmp_path / "in"), tmp_path / "a.pack", kind=kind, part_bytes=2000)
     repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=0)
     assert built_packs.values(tmp_path / "b.pack") == built_packs.values(tmp_path / "a.pack")
     before, after = manifests.read(tmp_path / "a.pack"), manifests.read(tmp_path / "b.pack")
