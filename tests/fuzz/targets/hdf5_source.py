@@ -60,7 +60,7 @@ def _compare(path: Path, name: str, row: int, found: bytes) -> None:
     try:
         with h5py.File(path, "r", locking=False) as file:
             if file[name].chunks is not None:
-                return  # HDF5 gives zeros for chunks of a damaged index that it lists and does not find by their place
+                return  # of some damaged indexes HDF5 gives zeros for chunks that it lists; why is not known
             expected = np.asarray(file[name][row])
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
         return
