@@ -1,12 +1,17 @@
-"""crc32c: the checksum of TFRecord frames, CRC-32C (Castagnoli), computed by NumPy.
+"""crc32c: the checksum of TFRecord frames, CRC-32C (Castagnoli).
 
-A checksum over n bytes is linear in them: it is taken of all 64-byte rows of the data at once, a row per lane, and the
-results are then joined two by two. A compiled library is faster by far, but the picture that is packed costs more than
-either, and packer needs no further package for it.
+google-crc32c computes it where it is installed (`packer[tfrecord]`), in 3 us for a picture of 44 KB; elsewhere NumPy
+does, in some 200 us, so that TFRecord files can be read and written without a further package. A checksum over n bytes
+is linear in them: NumPy takes it of all 64-byte rows of the data at once, a row per lane, and the results are then
+joined two by two.
 Source: RFC 3720, appendix B.4 (polynomial 0x1EDC6F41, here bit-reversed); Mark Adler, crc32_combine in zlib.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +42,22 @@ _TABLE = _table()
 
 def crc32c(data: Buffer) -> int:
     """The checksum of some bytes; 0xE3069283 for b"123456789"."""
+    compiled = _compiled()
+    return _by_numpy(data) if compiled is None else compiled(bytes(data))
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Callable[[bytes], int] | None:
+    """google-crc32c's function, None where that is not installed or has no compiled part."""
+    with suppress(ImportError):
+        module: Any = import_module("google_crc32c")
+        if module.implementation == "c":
+            value: Callable[[bytes], int] = module.value
+            return value
+    return None
+
+
+def _by_numpy(data: Buffer) -> int:
     rows = len(data) // _ROW_BYTES if len(data) >= _SHORT_BYTES else 0
     state = _ONES
     if rows:

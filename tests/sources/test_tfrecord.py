@@ -16,6 +16,7 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.layouts import crc32c as checksums
 from packer.layouts import example as examples
 from packer.layouts.crc32c import crc32c, masked_crc32c
 from packer.pack import manifest
@@ -68,6 +69,16 @@ def file(tmp_path: Path) -> Path:
 # ---- checksums and messages
 
 
+@pytest.fixture(params=["google-crc32c", "NumPy"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without the compiled library."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(checksums, "_compiled", lambda: None)
+    else:
+        assert checksums._compiled() is not None, "the extra test brings google-crc32c"
+
+
+@pytest.mark.usefixtures("way")
 def test_crc32c_has_the_check_value_of_its_definition() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(b"") == 0
@@ -75,6 +86,7 @@ def test_crc32c_has_the_check_value_of_its_definition() -> None:
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
 
 
+@pytest.mark.usefixtures("way")
 def test_crc32c_of_many_bytes_is_that_of_bit_by_bit() -> None:
     def slow(data: bytes) -> int:
         state = 0xFFFFFFFF
