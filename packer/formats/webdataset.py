@@ -31,7 +31,7 @@ from packer.errors import InvalidRequest
 from packer.files.npy_arrays import npy_header
 from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter
 from packer.layouts import tar
-from packer.schema import KEY, Field, Schema
+from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
 SUFFIX = ""
 _DATA, _INDEX, _SHARDS = "data.tar", "data.idx", "shardindex.json"
@@ -80,7 +80,9 @@ class Writer(ForeignWriter):
     def shown(cls, schema: Schema) -> Mapping[str, str]:
         suffixes = {}
         for name, prefix in prefixes(schema).items():
-            last = "cls" if _is_whole(schema[name]) else _suffix(schema, name, b"") or "jpg"
+            last = "cls" if _is_whole(schema[name]) else _suffix(schema, name, b"")
+            if last == "bin" and schema[name].kind in PIXEL_KINDS:
+                last = "jpg (or as its file)"
             suffixes[name] = f".{prefix}.{last}" if prefix else f".{last}"
         return {KEY: KEY, **suffixes} if KEY in schema else suffixes
 

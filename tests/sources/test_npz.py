@@ -271,3 +271,22 @@ def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> 
                 except PackerError as error:
                     assert str(error).isprintable()
     assert events == []
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "float32", "int64"])
+def test_a_mask_of_another_type_is_no_depth_and_what_stays_behind_is_told(tmp_path: Path, dtype: str) -> None:
+    images = np.zeros((3, 24, 32, 3), np.uint8)
+    boxes = np.zeros((3, 4), np.float32)
+    np.savez(tmp_path / "a.npz", images=images, masks=np.ones((3, 24, 32), dtype), boxes=boxes)
+    source = Source(tmp_path / "a.npz")
+    assert (source.schema["masks"].kind, source.schema["boxes"].kind) == ("number", "number")
+    (note,) = (note for note in source.notes if "no geometry moves" in note)
+    assert note.startswith("boxes, masks: numbers, which no geometry moves, nor --resize")
+
+
+def test_maps_beside_pictures_are_masks_by_their_name(tmp_path: Path) -> None:
+    images = np.zeros((3, 24, 32, 3), np.uint8)
+    np.savez(tmp_path / "a.npz", x=images, y=images[..., 0])
+    source = Source(tmp_path / "a.npz")
+    assert [field.kind for field in source.schema if not field.hidden] == ["text", "image", "mask"]
+    assert not any("no geometry moves" in note for note in source.notes)

@@ -40,6 +40,7 @@ AXES = ("auto", "hwc", "chw")
 _IMAGES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
 _LABELS = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
 _KEPT_NAMES = ("rgb",)  # as the sets of grasps call their pictures
+_LABEL_MAPS = ("y", "target", "targets")  # says_labels knows the others
 _USUAL = {"depth_inpainted": "depth"}
 _RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), behind the last one zeros
 _DEPTHS = ("uint16", "float16", "float32", "float64")
@@ -372,13 +373,8 @@ class ArraySource(base.Source):
         colours = 0 if axes is None else 1 if axes == "hw" else array.shape[1 if axes == "chw" else 3]
         kind = asked.kind
         if kind is None:
-            kind = (
-                "mask"
-                if says_labels(entry) and colours == 1 and dtype == "uint8"
-                else "depth"
-                if dtype in _DEPTHS
-                else "image"
-            )
+            is_map = colours == 1 and asked.name != "image" and (says_labels(entry) or entry.lower() in _LABEL_MAPS)
+            kind = "mask" if is_map else "depth" if dtype in _DEPTHS else "image"
         fits = (
             axes is not None
             and (dtype == "uint8" or kind == "depth")
@@ -480,6 +476,13 @@ class ArraySource(base.Source):
         said = ",".join(_shown_field(column) for column in self._columns)
         how = "as asked" if was_asked else "guessed from names and shapes; --features says it otherwise"
         self.notes.append(f"--features {shell_word(said)} ({how})")
+        kinds = {column.field.kind for column in self._columns}
+        still = [column.field.name for column in self._columns if column.field.kind == "number" and column.field.shape]
+        if still and kinds & set(PIXEL_KINDS):
+            self.notes.append(
+                f"{listed(still)}: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them "
+                "stay behind their picture; a mask is moved where it is uint8 (N, H, W)"
+            )
 
     # ---- what packer asks
 
