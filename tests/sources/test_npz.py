@@ -122,6 +122,18 @@ def test_texts_are_classes_and_texts(tmp_path: Path) -> None:
     assert kept[0]["label"] == "ünï"
 
 
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("number", [0x110000, 0xD800, 0xFFFFFFFF])
+def test_a_text_with_what_is_no_character_is_damage(tmp_path: Path, order: str, number: int) -> None:
+    names = np.array(["ab", "ünï", "c", ""], f"{order}U3")
+    np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=names)
+    assert Source(tmp_path / "a.npz", features=("image=images", "label=labels:text"))[1]["label"] == "ünï"
+    names.view(f"{order}u4")[4] = number
+    np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=names)
+    with pytest.raises(BadInput, match="a.npz.*: row 1 is no text"):
+        Source(tmp_path / "a.npz")
+
+
 def test_npy_files_of_one_folder_are_a_table(tmp_path: Path) -> None:
     for split, count in (("train", 5), ("test", 3)):
         for name, array in (("x", PIXELS), ("y", LABELS)):

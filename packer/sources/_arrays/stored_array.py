@@ -362,9 +362,12 @@ class TextArray(StoredArray):
         return True
 
     def row(self, index: int) -> str:
-        value = self._stored.row(index)[()]
+        value = self._stored.row(index)
+        data = value.tobytes()
         try:
-            return str(value) if self.dtype.kind == "U" else bytes(value).rstrip(b"\0 ").decode("utf-8")
+            if self.dtype.kind == "U":  # not by NumPy, which raises SystemError for what is no code point
+                return data.decode("utf-32-be" if value.dtype.str[0] == ">" else "utf-32-le").rstrip("\0")
+            return data.rstrip(b"\0 ").decode("utf-8")
         except ValueError as error:
             raise BadInput(f"{self.path}: row {index} is no text: {error}") from error
 
