@@ -14,6 +14,7 @@ from packer.pack.verification import problems
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
 from tests.support.fault_injection import Run
+from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 _SAMPLES = 60
@@ -75,7 +76,7 @@ def after(begun: Run, words: list[str | Path], target: Path, number: signal.Sign
     return state
 
 
-@pytest.mark.parametrize("format", formats.names())
+@in_turn(2, of=3)
 def test_a_killed_conversion_is_continued(tmp_path: Path, format: str) -> None:
     assert end_at_moments(tmp_path, format, signal.SIGKILL, 3).total() == 3
 

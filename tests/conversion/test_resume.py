@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from packer import formats
 from packer.conversion import encode
 from packer.conversion.convert import convert_source
 from packer.conversion.journal import NAMES
@@ -26,6 +25,7 @@ from packer.files.work_folder import work_folder
 from packer.pack.verification import problems
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
+from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 
@@ -62,7 +62,7 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
-@pytest.mark.parametrize("format", formats.names())
+@in_turn(0, of=3)
 def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path, format: str) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(to=format, part_bytes=3000)
     with pytest.raises(Interrupted):
@@ -138,7 +138,7 @@ def test_a_damaged_journal_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
 def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    root = photos(tmp_path / "in", 400, height=200, width=300)
+    root = photos(tmp_path / "in", 200, height=200, width=300)
     command = [
         sys.executable,
         "-c",
@@ -148,7 +148,7 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
         str(tmp_path / "o.pack"),
     ]
     with subprocess.Popen(
-        [*command, "--resize", "150", "--part-size", "50000", "--threads", "1"], stderr=subprocess.PIPE, text=True
+        [*command, "--resize", "150", "--part-size", "25000", "--threads", "1"], stderr=subprocess.PIPE, text=True
     ) as child:
         journal = tmp_path / ".o.pack.partial/journal"
         while not (journal.exists() and journal.read_bytes().count(b"\n") > 2):
@@ -161,7 +161,7 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     assert "Traceback" not in text
     assert not (tmp_path / "o.pack").exists()
     done = subprocess.run(
-        [*command, "--resize", "150", "--part-size", "50000", "--json"], capture_output=True, check=True, text=True
+        [*command, "--resize", "150", "--part-size", "25000", "--json"], capture_output=True, check=True, text=True
     )
     assert json.loads(done.stdout)["resumed_samples"] > 0
 

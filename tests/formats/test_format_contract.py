@@ -27,6 +27,7 @@ from packer.schema import Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
+from tests.support.format_turns import in_turn
 from tests.support.part_damage import files_of
 
 SCHEMA = built_packs.SCHEMA
@@ -143,7 +144,10 @@ def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: in
     reader.close()
 
 
-def test_more_than_was_announced_fits_with_the_same_bytes_each_time(module: ModuleType, path: Path) -> None:
+@in_turn(0, of=3)
+def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str, tmp_path: Path) -> None:
+    module = formats.load(format)
+    path = tmp_path / f"part{module.SUFFIX}"
     blobs = [random.Random(number).randbytes(9 << 20) for number in range(10)]  # 90 MiB, more than was reserved
     records = [built_packs.record(number, blob=blob) for number, blob in enumerate(blobs)]
     again = path.with_name(f"again{module.SUFFIX}")
@@ -156,7 +160,10 @@ def test_more_than_was_announced_fits_with_the_same_bytes_each_time(module: Modu
     reader.close()
 
 
-def test_one_value_may_be_larger_than_all_that_is_reserved(module: ModuleType, path: Path) -> None:
+@in_turn(1, of=3)
+def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path: Path) -> None:
+    module = formats.load(format)
+    path = tmp_path / f"part{module.SUFFIX}"
     blob = random.Random(0).randbytes(70 << 20)
     write(module, path, [built_packs.record(0), built_packs.record(1, blob=blob), built_packs.record(2)])
     reader = module.Reader(path, SCHEMA, samples=3)
@@ -445,8 +452,9 @@ def digest_of(folder: str) -> str:
     return hashlib.sha256(repr(built_packs.values(Path(folder))).encode()).hexdigest()
 
 
-def test_a_spawned_child_reads_what_the_parent_has_read(module: ModuleType, tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack", 10, format=name_of(module))
+@in_turn(2, of=3)
+def test_a_spawned_child_reads_what_the_parent_has_read(format: str, tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", 10, format=format)
     expected = digest_of(str(tmp_path / "pack"))
     context: Any = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:

@@ -57,12 +57,12 @@ def wait_until_no_thread_is_left() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"transform": dict}, {"threads": 4, "geometry": RandomResizedCrop(24)}])
-def test_a_hundred_early_breaks_leave_nothing(dataset: PackDataset, options: dict[str, Any]) -> None:
+def test_forty_early_breaks_leave_nothing(dataset: PackDataset, options: dict[str, Any]) -> None:
     loader = Loader(dataset, 4, **options)
     list(loader)  # every part is open now
     gc.collect()
     before = open_files()
-    for number in range(100):
+    for number in range(40):
         for at, batch in enumerate(loader):
             assert len(batch["key"]) == 4
             if at == number % 3:

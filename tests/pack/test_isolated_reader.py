@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from packer import formats
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, StorageError
 from packer.pack import isolated_reader
 from packer.pack.extraction import extract
@@ -26,6 +25,7 @@ from tests.support import crashing_reader as fatal_rows
 from tests.support.child_processes import child
 from tests.support.command_runs import load_everything
 from tests.support.conversions import packed
+from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 FORMAT = "lmdb"
@@ -139,7 +139,7 @@ def test_three_hundred_flips_in_page_headers(tmp_path: Path) -> None:
 # ---- the process itself
 
 
-@pytest.mark.parametrize("format", formats.names())
+@in_turn(0, of=3)
 def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     monkeypatch.setattr(socket, "socketpair", lambda *_: pytest.fail("a pack makes a socket"))
     manifest = built_packs.make_pack(tmp_path / "pack", 9, format=format, parts=2)

@@ -331,7 +331,7 @@ def test_a_fork_amid_opening_and_closing_threads_leaves_every_part_readable(
     threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(60):
+    for _ in range(20):
         outcome = child(lambda: built_packs.values(tmp_path / "pack") == expected, timeout_seconds=30)
         if outcome.value is not True:
             failures.append(outcome)

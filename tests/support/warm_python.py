@@ -143,12 +143,16 @@ def run(
     torch: bool = True,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    timeout: float = 300,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program to its end; see `started`. check: an exit code other than 0 is an error."""
+    """Run a program to its end; see `started`. check: an exit code other than 0 is an error.
+
+    timeout: seconds after which a program that still runs is ended, with subprocess.TimeoutExpired.
+    """
     how = {"capture": capture, "strict": strict, "torch": torch, "folder": folder, "environment": environment}
     with started(code, *words, **how) as program:  # type: ignore[arg-type]
-        output, errors = program.communicate() if capture else ("", "")
-        done = subprocess.CompletedProcess(["-c", code, *words], program.wait(), output, errors)
+        output, errors = program.communicate(timeout) if capture else ("", "")
+        done = subprocess.CompletedProcess(["-c", code, *words], program.wait(timeout), output, errors)
     if check:
         done.check_returncode()
     return done
