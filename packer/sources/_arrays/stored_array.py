@@ -363,7 +363,7 @@ class TextArray(StoredArray):
 
     def row(self, index: int) -> str:
         value = self._stored.row(index)
-        data = value.tobytes()
+        data: bytes = value.tobytes()
         try:
             if self.dtype.kind == "U":  # not by NumPy, which raises SystemError for what is no code point
                 return data.decode("utf-32-be" if value.dtype.str[0] == ">" else "utf-32-le").rstrip("\0")
