@@ -552,8 +552,7 @@ def _alike_names(source: Source) -> list[tuple[str, str]]:
 
 
 def _file_names(source: Source) -> Iterator[str]:
-    begin = len(str(source.root)) + 1
-    return (str(path)[begin:] for row in range(len(source)) for path in source.files(row))
+    return (name for row in range(len(source)) for name in source.file_names(row))
 
 
 # ---- the target

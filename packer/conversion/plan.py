@@ -23,7 +23,7 @@ from packer.geometry.random import shuffled
 from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources._extend.source_wrapper import subset
-from packer.sources.base import Source
+from packer.sources.base import Source, relative_name
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
@@ -296,7 +296,7 @@ def _measure(
     count = 0
     root = str(source.folder.root)
     for path in source.tables():
-        name = _relative(str(path), root)
+        name = relative_name(path, root)
         content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name)).digest())
     links = _Links(source)
     large: dict[str, None] = {}  # files of many records, in order
@@ -308,8 +308,7 @@ def _measure(
             sizes[index] = extent.size
             large[extent.name] = None
             continue
-        for path in source.files(index):
-            name = _relative(str(path), root)
+        for name in source.file_names(index):
             size, time_ns = links.state(name)
             content.update(b"%s\0%d\n" % (os.fsencode(name), size))
             identity.update(b"%d\n" % time_ns)
@@ -347,10 +346,6 @@ class _Links:
             self.reasons.append(str(error))
             return 0, path.lstat().st_mtime_ns
         return status.st_size, status.st_mtime_ns
-
-
-def _relative(path: str, root: str) -> str:
-    return path[len(root) + 1 :] if path.startswith(root + "/") else os.path.relpath(path, root)
 
 
 def _cut(sizes: npt.NDArray[np.int64], part_bytes: int) -> Iterator[range]:

@@ -56,6 +56,8 @@ def components(path: str) -> tuple[bytes, ...]:
 
 def folded(path: str) -> str:
     """What paths have in common that some file system takes for one: upper and lower case, composed and not."""
+    if path.isascii():  # what the next line gives for most names, and a million of them are asked
+        return path.lower()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())
 
 

@@ -19,6 +19,7 @@ What a source may rely on and what others rely on:
 """
 
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,6 +131,11 @@ class Source(ABC):
     def files(self, index: int) -> tuple[Path, ...]:
         """Every file that `source[index]` reads, the main one first."""
 
+    def file_names(self, index: int) -> tuple[str, ...]:
+        """The relative POSIX paths of these files, as `read` takes them."""
+        root = str(self.folder.root)
+        return tuple(relative_name(path, root) for path in self.files(index))
+
     def extent(self, index: int) -> Extent | None:
         """Where the sample's record lies in its file; None where its files hold nothing else."""
         return None
@@ -218,6 +224,12 @@ def place(folder: SourceRoot, outside: Sequence[str], name: str) -> tuple[Source
         if name.startswith(f"{above}/"):
             return SourceRoot(folder.root / above, folder.follow_links), name[len(above) + 1 :]
     return folder, name
+
+
+def relative_name(path: Path, root: str) -> str:
+    """The path of a file from the folder of a data set; it leads above that for one beside it."""
+    text = str(path)
+    return text[len(root) + 1 :] if text.startswith(f"{root}/") else os.path.relpath(text, root)
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse import folder_layout, unread_formats
 from packer.sources._parse import undeclared_sidecars as paired
-from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown
+from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown, suffix_of
 from packer.sources._parse.sidecar_pattern import Pattern
 
 SPECIFICITY = 0
@@ -35,7 +35,7 @@ _SHOWN_CLASSES = 10
 def recognise(names: Sequence[str]) -> str | None:
     """What an image folder with these files is; None where no file is an image, of whatever format."""
     images = [name for name in names if _is_image(name)]
-    others = sum(_is_unread(name) for name in names)
+    others = sum(_is_unread(name) for name in names) if len(images) < len(names) else 0
     if not images and not others:
         return None
     classes = {name.partition("/")[0] for name in images if "/" in name}
@@ -170,6 +170,9 @@ class Source(base.Source):
 
     def files(self, index: int) -> tuple[Path, ...]:
         return (self.root / self.key(index),)
+
+    def file_names(self, index: int) -> tuple[str, ...]:
+        return (self.key(index),)
 
     def stem(self, index: int) -> Path:
         return (self.root / self.key(index)).with_suffix("")
@@ -332,7 +335,7 @@ def _is_image(name: str) -> bool:
 
 
 def _is_unread(name: str) -> bool:
-    return Path(name).suffix.lower() in unread_formats.SUFFIXES
+    return suffix_of(name) in unread_formats.SUFFIXES
 
 
 def _is_flat(root: Path, images: Sequence[str], loose: Sequence[str]) -> bool:

@@ -89,6 +89,11 @@ class DerivedSource(base.Source):
         row = self._row(index)
         return (*self._source.files(row), *self._addition.files(self._source, row))
 
+    def file_names(self, index: int) -> tuple[str, ...]:
+        row = self._row(index)
+        added, root = self._addition.files(self._source, row), str(self.folder.root)
+        return (*self._source.file_names(row), *(base.relative_name(path, root) for path in added))
+
     def extent(self, index: int) -> base.Extent | None:
         return self._source.extent(self._row(index))
 

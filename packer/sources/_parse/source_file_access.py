@@ -44,13 +44,17 @@ class SourceRoot:
 
     def read(self, name: str) -> bytes:
         """The bytes of the regular file at this relative path; raises LinkLeadsOut, BadInput."""
-        path = self.root / name
-        with _reading(path):
+        try:  # 100 000 small files are read here: a Path is made where a message needs it
             descriptor = self._open(name)
             try:
-                return _content(descriptor, path)
+                data = _content(descriptor)
             finally:
                 os.close(descriptor)
+        except OSError as error:
+            raise _told(self.root / name, error) from error
+        if data is None:
+            raise _no_file(self.root / name)
+        return data
 
     def open(self, name: str) -> int:
         """A descriptor of the regular file at this path, for the caller to close; raises LinkLeadsOut, BadInput."""
@@ -73,11 +77,12 @@ class SourceRoot:
 
     def status(self, name: str) -> os.stat_result:
         """What the system says of the file at this relative path, links followed; raises LinkLeadsOut, BadInput."""
-        path = self.root / name
-        with _reading(path):
-            status = os.stat(path, follow_symlinks=self.follow_links)
+        try:  # as of `read`
+            status = os.stat(f"{self.root}/{name}", follow_symlinks=self.follow_links)
             if stat.S_ISLNK(status.st_mode):
                 status = os.stat(os.path.join(self.real, self.behind_links(name)), follow_symlinks=False)
+        except OSError as error:
+            raise _told(self.root / name, error) from error
         return status
 
     def leads_out(self, name: str) -> bool:
@@ -122,9 +127,12 @@ def read_file(path: Path) -> bytes:
     with _reading(path):
         descriptor = _open_followed(path)
         try:
-            return _content(descriptor, path)
+            data = _content(descriptor)
         finally:
             os.close(descriptor)
+    if data is None:
+        raise _no_file(path)
+    return data
 
 
 def _open_followed(path: Path) -> int:
@@ -139,17 +147,23 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if os.path.islink(path) and error.errno in _BROKEN:
-            raise BadInput(f"{path}: cannot read: the link {_BROKEN[error.errno]}; mend it or leave it out") from error
-        raise BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+        raise _told(path, error) from error
 
 
-def _content(descriptor: int, path: Path) -> bytes:
+def _told(path: Path, error: OSError) -> BadInput:
+    """An error of the system as one of the file."""
+    if os.path.islink(path) and error.errno in _BROKEN:
+        return BadInput(f"{path}: cannot read: the link {_BROKEN[error.errno]}; mend it or leave it out")
+    return BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out")
+
+
+def _content(descriptor: int) -> bytes | None:
+    """The bytes of an open file; None of one that is no regular file."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise _no_file(path)
+        return None
     data = os.read(descriptor, status.st_size + 1)
-    if len(data) == status.st_size:  # one read is the rule: 100 000 small files are read here
+    if len(data) == status.st_size:  # one read is the rule
         return data
     pieces = [data]
     while piece := os.read(descriptor, 1 << 20):

@@ -63,6 +63,7 @@ _USUAL_PAIRS = (
     ("norain", "rainy"),
 )
 _USUAL_OTHERS = frozenset(other for _, other in _USUAL_PAIRS) - {"y"}
+_USUAL_WORDS = frozenset(word for pair in _USUAL_PAIRS for word in pair if len(word) > 1)
 _MOST_FOLDERS = 6  # of the same names, or names in a folder per sample
 _NEARLY_ALL = 0.9
 _LEAST_TOLD = 6  # pictures of the same names, or of one ending, that a note tells
@@ -475,12 +476,14 @@ def _by_usual_folders(pictures: Sequence[str]) -> list[Pair]:
 
 def _by_usual_stems(pictures: Sequence[str]) -> list[Pair]:
     """`1_HR.png` and `1_LR.png`: a word of a usual pair in names of one folder that are equal otherwise."""
+    distinct = "\n".join({name.translate(_NO_DIGITS).lower() for name in pictures})  # few, where names are numbered
+    if not any(word in distinct for word in _USUAL_WORDS):  # as of most sets, which is quickly said
+        return []
     named: dict[tuple[str, tuple[str, ...]], dict[str, str]] = defaultdict(dict)
-    usual = {word for pair in _USUAL_PAIRS for word in pair if len(word) > 1}
     for name in pictures:
         place, _, stem = _without_suffix(name).rpartition("/")
         tokens = [token.lower() for token in _tokens(_SCALE.sub("", stem))]
-        said = [token for token in tokens if token in usual]
+        said = [token for token in tokens if token in _USUAL_WORDS]
         if len(said) == 1:
             named[place, tuple(token for token in tokens if token != said[0])].setdefault(said[0], name)
     return [
@@ -506,6 +509,8 @@ def _by_usual_words(pictures: Sequence[str]) -> list[Pair]:
             for words_of, partner in others.items()
             if rest - {main} <= words_of
         }
+        if not partners:
+            continue
         stems = {(top, PurePosixPath(name).stem): name for name in pictures if (top := _top(name)) in partners}
         mains_of = {partner: top for top, partner in partners.items()}
         for name in pictures:
@@ -534,11 +539,14 @@ def _alike(pictures: Sequence[str]) -> Iterator[list[Pair]]:
             for main, other in (folders, folders[::-1]):
                 yield [Pair(there[main], there[other]) for there in both]
     differences: dict[tuple[str, str, bool], list[Pair]] = defaultdict(list)
+    placed = [(*_without_suffix(name).rpartition("/")[::2], name) for name in pictures]
     for is_ending in (True, False):
+        parted = [(folder, stem, *_parted(stem, is_ending=is_ending), name) for folder, stem, name in placed]
+        rests = Counter((folder, rest) for folder, _, rest, difference, _ in parted if difference)
+        if max(rests.values(), default=0) < 2 and not any((folder, stem) in rests for folder, stem, _ in placed):
+            continue  # as of most sets: no two names differ in a word alone
         groups: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-        for name in pictures:
-            folder, _, stem = _without_suffix(name).rpartition("/")
-            rest, difference = _parted(stem, is_ending=is_ending)
+        for folder, stem, rest, difference, name in parted:
             groups[folder, rest][difference] = name
             if difference:
                 groups[folder, stem].setdefault("", name)
@@ -552,6 +560,8 @@ def _alike(pictures: Sequence[str]) -> Iterator[list[Pair]]:
 
 def _parted(stem: str, *, is_ending: bool) -> tuple[str, str]:
     """A name without its last or its first word, and that word with its separator; numbers are no words here."""
+    if stem[-1:].isdigit() if is_ending else stem[:1].isdigit():  # as of most names, which is quickly said
+        return stem, ""
     match = (_LAST_WORD if is_ending else _FIRST_WORD).search(stem)
     return (
         (stem.replace(match[0], "", 1) if not is_ending else stem[: match.start()], match[0]) if match else (stem, "")

@@ -6,11 +6,10 @@ they files like any other: whoever packs photos from a phone means the HEIC ones
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 
 from packer.errors import BadInput
 from packer.images.backends import pillow
-from packer.sources._parse.listing import listed, shown
+from packer.sources._parse.listing import listed, shown, suffix_of
 from packer.sources._parse.source_file_access import SourceRoot
 
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
@@ -57,7 +56,7 @@ def unread_pictures(folder: SourceRoot, names: Iterable[str]) -> dict[str, str]:
     """
     found = {}
     for name in names:
-        suffix = PurePosixPath(name).suffix.lower()
+        suffix = suffix_of(name)
         if suffix in SUFFIXES:
             found[name] = suffix
         elif suffix not in _NO_PICTURES and (format_name := _format(folder, name)):
