@@ -213,13 +213,13 @@ class Schema:
                     f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
                 )
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Field names, in order."""
         return tuple(field.name for field in self.fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"fields": self.fields, "form_of": self.form_of}  # places are found again
+        return {"fields": self.fields, "form_of": self.form_of}  # what is cached is found again
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -254,7 +254,13 @@ class Schema:
             raise InvalidRequest(
                 f"field {name!r}: its codec was not asked; formats take packer.codecs.described(schema)"
             )
-        return self.form_of(self[name])
+        if name not in self._forms:  # some formats ask for each value
+            self._forms[name] = self.form_of(self[name])
+        return self._forms[name]
+
+    @cached_property
+    def _forms(self) -> dict[str, StoredForm]:
+        return {}
 
     def to_json(self) -> list[dict[str, Any]]:
         """A list of field descriptions."""

@@ -29,6 +29,10 @@ class Codec(base.Codec):
         self._shape = tuple(length for length in field.shape if length is not None)
         self._dtype = np.dtype(field.dtype)
         self._size_bytes = math.prod(self._shape) * self._dtype.itemsize
+        is_whole = self._dtype.kind in "iu" and not self._shape
+        bounds = np.iinfo(self._dtype) if is_whole else None
+        # the whole numbers that a label may be, which are encoded without an array for each
+        self._whole = range(int(bounds.min), int(bounds.max) + 1) if bounds is not None else range(0)
 
     @classmethod
     def fixed_array(cls, field: Field) -> FixedArray | None:
@@ -37,6 +41,8 @@ class Codec(base.Codec):
 
     def encode(self, value: Any) -> bytes:
         """The number's bytes; raises BadInput for a value that the field's dtype or shape cannot hold exactly."""
+        if isinstance(value, (int, np.integer)) and (number := int(value)) in self._whole:
+            return number.to_bytes(self._size_bytes, "little", signed=self._whole.start < 0)
         given = cast_exactly(value, self._dtype)
         if given.shape != self._shape:
             raise BadInput(f"value has shape {given.shape}, expected {self._shape}; all samples need the same shape")

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
 from typing import IO, ClassVar
 
 import numpy as np
@@ -43,6 +44,7 @@ _FOREIGN, _PLACES = "foreign/", "places"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 10
 _BUFFER_BYTES = 1 << 20
+_SPAN = Struct("<qq")
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -121,6 +123,8 @@ class ForeignWriter(base.Writer):
         self._finished = False
         self._files: list[IO[bytes]] = []
         self._held = self.layout.held(schema)
+        label = schema.in_slot("label")
+        self._whole_label = label if label is not None and LABEL.fits(label) else None
         for slot in self.slots:
             if slot.is_needed and schema.in_slot(slot.name) is None:
                 raise InvalidRequest(f"{path}: no field has the slot {slot.name}: --slot {slot.name}=FIELD names one")
@@ -160,7 +164,7 @@ class ForeignWriter(base.Writer):
 
     def _place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Offset and size of the values of the next row in the tool's file, in the order of `_held`."""
-        self._checked()[1][_PLACES].add(np.asarray(spans, "<i8").tobytes())
+        self._checked()[1][_PLACES].add(b"".join([_SPAN.pack(*span) for span in spans]))
 
     # ---- what others ask
 
@@ -224,10 +228,10 @@ class ForeignWriter(base.Writer):
 
     def _label_of(self, values: Mapping[str, bytes]) -> int:
         """The whole number in the slot label; 0 where no field is, or one of other numbers."""
-        field = self.schema.in_slot("label")
-        if field is None or not LABEL.fits(field):
+        if self._whole_label is None:
             return 0
-        return int(np.frombuffer(values[field.name], np.dtype(field.dtype).newbyteorder("<"))[0])
+        name, dtype = self._whole_label.name, str(self._whole_label.dtype)
+        return int.from_bytes(values[name], "little", signed=dtype.startswith("int"))
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

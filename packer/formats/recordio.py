@@ -82,16 +82,18 @@ class Writer(ForeignWriter):
         # DALI reads a header in one piece, which the magic number would cut
         header = image_header(labels, 0 if row == MAGIC else row)
         data = header + image
-        framed = frames(data)
-        self._file.write(framed)
+        cuts = magic_places(data)
+        framed = frames(data, cuts)
+        size = sum(map(len, framed))
+        self._file.writelines(framed)
         self._index.write(b"%d\t%d\n" % (row, self._at))
         shown = "\t".join(map(_shown, labels if isinstance(labels, list) else [labels]))
         self._list.write(b"%d\t%s\t%s\n" % (row, shown.encode(), _path(values.get(KEY, b""), row)))
-        if magic_places(data):
-            self._place([(self._at, -len(framed))])
+        if cuts:
+            self._place([(self._at, -size)])
         else:
             self._place([(self._at + _FRAME_BYTES + len(header), len(image))])
-        self._at += len(framed)
+        self._at += size
 
 
 def _shown(label: float) -> str:

@@ -11,6 +11,7 @@ As of any message, fields come in any order, unknown ones are skipped, of two th
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -135,7 +136,7 @@ def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, i
             number, content = _INT64_LIST, b"".join(map(protobuf.number, value.ravel().tolist()))
         inner = protobuf.head(1, len(content))
         listed = protobuf.head(number, len(inner) + len(content)) + inner
-        entry = protobuf.delimited(1, name.encode()) + protobuf.head(2, len(listed) + len(content)) + listed
+        entry = _named(name) + protobuf.head(2, len(listed) + len(content)) + listed
         entries.append((name, protobuf.head(1, len(entry) + len(content)) + entry, content))
     out = [protobuf.head(1, sum(len(before) + len(content) for _, before, content in entries))]
     places, at = {}, len(out[0])
@@ -144,3 +145,9 @@ def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, i
         at = places[name] + len(content)
         out += [before, content]
     return b"".join(out), places
+
+
+@lru_cache(maxsize=1024)
+def _named(name: str) -> bytes:
+    """What the entry of a feature begins with; a file has the same few in each record."""
+    return protobuf.delimited(1, name.encode())

@@ -76,9 +76,13 @@ def packed_varints(content: memoryview) -> npt.NDArray[np.int64]:
 
 # ---- writing
 
+_SHORT = tuple(bytes((value,)) for value in range(128))
+
 
 def number(value: int) -> bytes:
     """A varint; a negative number in two's complement of 64 bits, as int32 and int64 fields have it."""
+    if 0 <= value < 128:  # as most tags and lengths are
+        return _SHORT[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:

@@ -59,27 +59,26 @@ def unpacked(data: bytes) -> tuple[npt.NDArray[np.float32], bytes]:
 # ---- writing
 
 
-def frames(data: bytes) -> bytes:
-    """A record in its frames, byte for byte as dmlc-core writes it; raises ValueError for more than MOST_BYTES."""
+def frames(data: bytes, cuts: Sequence[int]) -> tuple[bytes, ...]:
+    """A record in its frames, byte for byte as dmlc-core writes it, in pieces; cuts: its `magic_places`.
+
+    Raises ValueError for more than MOST_BYTES.
+    """
     if len(data) > MOST_BYTES:
         raise ValueError(f"a record of {len(data)} bytes, RecordIO holds at most {MOST_BYTES}")
-    out, start = bytearray(), 0
-    cuts = magic_places(data)
+    out, start = list[bytes](), 0
     for cut in cuts:
-        out += struct.pack("<II", MAGIC, (MIDDLE if start else FIRST) << 29 | cut - start) + data[start:cut]
+        out += [struct.pack("<II", MAGIC, (MIDDLE if start else FIRST) << 29 | cut - start), data[start:cut]]
         start = cut + len(KEY)
-    out += struct.pack("<II", MAGIC, (LAST if cuts else WHOLE) << 29 | len(data) - start) + data[start:]
-    return bytes(out) + bytes(-len(data) % 4)
+    last = struct.pack("<II", MAGIC, (LAST if cuts else WHOLE) << 29 | len(data) - start)
+    return (*out, last, data[start:], bytes(-len(data) % 4))
 
 
 def magic_places(data: bytes) -> list[int]:
     """Where a record is cut: at each magic that stands at a multiple of 4."""
-    cuts, end, at = [], len(data) & ~3, data.find(KEY)
-    while 0 <= at < end:
-        if at % 4 == 0:
-            cuts.append(at)
-        at = data.find(KEY, at + (4 if at % 4 == 0 else 1))
-    return cuts
+    words = np.frombuffer(data, "<u4", len(data) // 4)  # looked through by NumPy in a tenth of the time of bytes.find
+    places: list[int] = (4 * np.flatnonzero(words == MAGIC)).tolist()
+    return places
 
 
 def image_header(labels: float | Sequence[float], number: int) -> bytes:
