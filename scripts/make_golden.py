@@ -67,6 +67,8 @@ SCHEMA = Schema(
 )
 # asked for by name, so that a format which prefers another codec holds both: it has `pixels`, `ragged`, `depth`, `mask`
 _ASKED = tuple((name, SCHEMA[name].codec) for name in ("kept", "photo", "drawing", "distance"))
+# asked for besides of a format whose pictures have one shape, which these do not
+_OF_OTHER_SHAPES = tuple((name, SCHEMA[name].codec) for name in ("ragged", "depth", "mask"))
 # one of each kind, for the golden pack of a codec
 _FREE = ("drawing", "mask", "distance", "grasps", "boxes", "pose", "more", "blob")
 _OF_CODEC = "codec-"
@@ -153,7 +155,7 @@ def versions() -> dict[str, str]:
 def asked(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Format and codecs of the golden pack of that name."""
     if not name.startswith(_OF_CODEC):
-        return name, _ASKED
+        return name, (*_ASKED, *(_OF_OTHER_SHAPES if formats.load(name).Writer.one_shape else ()))
     codec = name.removeprefix(_OF_CODEC)
     fields = {SCHEMA[field].kind: field for field in _FREE}
     mine = {fields[kind]: codec for kind in codecs.load(codec).Codec.kinds if kind in fields}
@@ -175,7 +177,8 @@ def write(name: str, folder: Path, work: Path) -> None:
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(data)
     folder.mkdir(parents=True)
-    slots = (("image", "kept"),) if formats.load(format).Writer.slots else ()
+    writer = formats.load(format).Writer
+    slots = (("image", "pixels" if writer.one_shape else "kept"),) if writer.slots else ()
     wanted = ConversionOptions(to=format, codecs=chosen, slots=slots, order="stored", part_bytes=0)
     convert_source(Source(work), folder / "pack", wanted, threads=1)
     digests = list(field_digests(folder / "pack"))

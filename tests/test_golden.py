@@ -41,6 +41,7 @@ CONTAINERS = {
     "caffe-lmdb": "lmdb",
     "efficient-lmdb": "lmdb",
     "basicsr-lmdb": "lmdb",
+    "n5": "numpy",
 }  # format -> library that lays the file out
 FORMATS = formats.names()
 OF_CODECS = sorted(path.name for path in make_golden.GOLDEN.glob("codec-*"))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
+from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
 from packer.conversion.slots import with_slots
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
@@ -213,9 +214,11 @@ def _stored_schema(
     if unknown := sorted(set(chosen) - {field.name for field in wanted}):
         names = ", ".join(field.name for field in wanted)
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
-    prefers: Mapping[str, str] = formats.load(options.to).Writer.codecs
+    writer = formats.load(options.to).Writer
+    prefers: Mapping[str, str] = writer.codecs
     stored: list[Field] = []
     defaulted = set()
+    preferred = [field.name for field in wanted if field.kind in prefers and field.name not in chosen]
     for field in wanted:
         if moves and field.hidden and field.kind == "bytes":
             continue  # label files verbatim would contradict the moved pixels
@@ -223,11 +226,13 @@ def _stored_schema(
             defaulted.add(field.name)
         wished = chosen.get(field.name) or prefers.get(field.kind)  # by the user, else by the format
         stored.append(_with_codec(field, wished or _default_codec(field, options, lossy), options))
+    if writer.one_shape:
+        stored = with_one_shape(source, options, stored, settled=preferred, rows=probe_indices(len(source)))
     if any(field.kind == "image" for field in stored):
         stored.append(ORIENTATION)
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
-    settled = with_slots(Schema(tuple(stored)), formats.load(options.to).Writer.slots, options.slots, to=options.to)
+    settled = with_slots(Schema(tuple(stored)), writer.slots, options.slots, to=options.to)
     return codecs.described(settled), frozenset(defaulted)
 
 

@@ -588,6 +588,12 @@ class BasicSRLMDBDataset(PackDataset):
     format = "basicsr-lmdb"
 
 
+class N5Dataset(PackDataset):
+    """A pack of format n5; see PackDataset."""
+
+    format = "n5"
+
+
 _OF_FORMAT: dict[str | None, type[PackDataset]] = {
     each.format: each
     for each in (
@@ -601,6 +607,7 @@ _OF_FORMAT: dict[str | None, type[PackDataset]] = {
         CaffeLMDBDataset,
         EfficientLMDBDataset,
         BasicSRLMDBDataset,
+        N5Dataset,
     )
 }
 

@@ -39,13 +39,13 @@ from packer.formats import base
 from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping, opening
 from packer.schema import DTYPES, Field, Schema, StoredForm
 
-_TABLE = "values.npz"
+TABLE = "values.npz"
 _FOREIGN, _PLACES = "foreign/", "places"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 10
 _BUFFER_BYTES = 1 << 20
 _SPAN = Struct("<qq")
-_Numbers = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]  # offset and size of one value after the other
 
 
 _WHOLE = tuple(dtype for dtype in DTYPES if "int" in dtype or dtype == "bool")
@@ -67,22 +67,26 @@ def in_slot_image(schema: Schema) -> tuple[str, ...]:
 class ForeignLayout:
     """What lies in a part of a format.
 
-    tool: whose files they are, for messages. data: the file that holds the values. others: further files of the tool.
-    held: the fields of a schema whose encoded values stand in `data` as they are.
+    tool: whose files they are, for messages. data: the file that holds the values, or the folder of such files.
+    others: further files of the tool. held: the fields of a schema whose encoded values stand in `data` as they are.
+    has_places: whether values.npz says where they stand; False where that follows from the row.
     """
 
     tool: str
     data: str
     others: tuple[str, ...]
     held: Callable[[Schema], tuple[str, ...]]
+    has_places: bool = True
 
     def tables(self, schema: Schema) -> tuple[Schema, Schema]:
         """What values.npz holds: the other fields, and the places of those in `data`."""
         held = self.held(schema)
         shape = (len(held), 2)
         form = StoredForm(("int64", shape), suffixes=lambda value: ())
-        places = Schema((Field(_PLACES, "number", "number", "int64", shape),), form_of=lambda field: form)
-        return schema.select([name for name in schema.names if name not in held]), places
+        places = (Field(_PLACES, "number", "number", "int64", shape),) if self.has_places else ()
+        return schema.select([name for name in schema.names if name not in held]), Schema(
+            places, form_of=lambda field: form
+        )
 
     def named(self, schema: Schema) -> Iterator[tuple[str, Schema]]:
         """Each with what the names of its arrays begin with."""
@@ -97,7 +101,7 @@ class ForeignWriter(base.Writer):
     """
 
     layout: ClassVar[ForeignLayout]
-    order = "shuffled"
+    order: ClassVar[base.Order] = "shuffled"
     needs_label: ClassVar[bool] = False  # whether a record must have a label, so that it is 0 where no field is one
 
     @classmethod
@@ -210,7 +214,7 @@ class ForeignWriter(base.Writer):
             for spool in table.values():
                 for array, content in spool.contents(self._samples):
                     contents[f"{prefix}{array.name('.')}"] = (array, content)
-        zip_arrays.save(self.path / _TABLE, contents, schema=self.schema, samples=self._samples)
+        zip_arrays.save(self.path / TABLE, contents, schema=self.schema, samples=self._samples)
 
     def close(self) -> None:
         for file in self._files:
@@ -256,15 +260,16 @@ class ForeignReader(base.Reader):
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         self._columns = {name: 2 * at for at, name in enumerate(self.layout.held(schema))}
+        self._view: memoryview | None = None
         with (
             opening(path),
             _folder(path) as folder,
-            _file(folder, _TABLE) as file,
-            mapping(path / _TABLE, file.fileno(), readahead=readahead) as mapped,
+            _file(folder, TABLE) as file,
+            mapping(path / TABLE, file.fileno(), readahead=readahead) as mapped,
         ):
             rows, places = self._tables(mapped, file)
             try:
-                self._view: memoryview | None = self._data(folder, places, readahead=readahead)
+                self._view = self._data(folder, places, readahead=readahead)
             except BaseException:
                 rows.close()  # or the file could not be unmapped
                 raise
@@ -272,9 +277,9 @@ class ForeignReader(base.Reader):
         self._width = 2 * len(self._columns)
         self._rows = rows
 
-    def _tables(self, mapped: mmap.mmap, file: IO[bytes]) -> tuple[MappedRecords, _Numbers]:
+    def _tables(self, mapped: mmap.mmap, file: IO[bytes]) -> tuple[MappedRecords, Places]:
         """The other fields, mapped, and a copy of the places of those in the tool's file, flat."""
-        path = self.path / _TABLE
+        path = self.path / TABLE
         named = [
             (table, {f"{prefix}{array.name('.')}": array for array in self._arrays(table)})
             for prefix, table in self.layout.named(self.schema)
@@ -282,15 +287,16 @@ class ForeignReader(base.Reader):
         wanted = {name: array for _, chosen in named for name, array in chosen.items()}
         spans = zip_arrays.places(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
         (values, of_values), (_, of_places) = named
-        (span,) = (spans[name] for name in of_places)
-        places = np.frombuffer(mapped, "<i8", span.size_bytes // 8, span.offset).astype(np.int64)
+        places = np.empty(0, np.int64)
+        for span in (spans[name] for name in of_places):  # one, or none
+            places = np.frombuffer(mapped, "<i8", span.size_bytes // 8, span.offset).astype(np.int64)
         spans_of_values = {array: spans[name] for name, array in of_values.items()}
         return MappedRecords(path, mapped, schema=values, places=spans_of_values), places
 
     def _arrays(self, table: Schema) -> Iterator[Array]:
         return (array for name in table.names for array in arrays(table, name, self.samples))
 
-    def _data(self, folder: int, places: _Numbers, *, readahead: bool) -> memoryview:
+    def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
         """The tool's file, once every value is known to lie in it; raises OSError, CorruptPack."""
         path = self.path / self.layout.data
         with _file(folder, self.layout.data) as file:
@@ -303,7 +309,7 @@ class ForeignReader(base.Reader):
                     raise CorruptPack(f"{path}: was cut while it was opened; copy the pack again")
                 return memoryview(mapped)
 
-    def _check_places(self, places: _Numbers, size: int) -> None:
+    def _check_places(self, places: Places, size: int) -> None:
         """Raise CorruptPack unless all values lie in the file, and have no more bytes together than it has."""
         offsets, sizes = places[0::2], places[1::2]
         inside = (offsets >= 0) & (offsets <= size) & (sizes >= -size) & (sizes <= size)
@@ -349,7 +355,7 @@ class ForeignReader(base.Reader):
         raise CorruptPack(f"{self.path}: row {row}: a value in pieces, which {self.layout.tool} has not; pack again")
 
     def files(self) -> Iterator[bytes]:
-        for name in (_TABLE, self.layout.data, *self.layout.others):
+        for name in (TABLE, self.layout.data, *self.layout.others):
             yield name.encode()
 
     def close(self) -> None:

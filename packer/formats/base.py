@@ -51,6 +51,8 @@ class Writer(ABC):
     """Writes one part; see the module's contract.
 
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
+    one_shape: whether pictures that have their codec from `codecs` are all of one shape, which the plan settles; it
+      refuses those that differ.
     one_part: whether a pack is one part unless the user asks for parts of a size.
     slots: of a format of another tool, what its records have names for; empty for packer's own formats.
     labels: of the whole numbers in the slot label, those that the records hold; others are refused when they come.
@@ -59,6 +61,7 @@ class Writer(ABC):
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
+    one_shape: ClassVar[bool] = False
     one_part: ClassVar[bool] = False
     slots: ClassVar[tuple[Slot, ...]] = ()
     labels: ClassVar[range] = range(-(1 << 63), 1 << 63)

@@ -20,25 +20,22 @@ a value, and no link is followed. Mapping the file instead was not faster where 
 274 KB from the page cache, decoding included), and a file that is cut while it is mapped would end the process.
 """
 
-import errno
 import hashlib
 import os
-import stat
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.errors import CorruptPack, InvalidRequest, OutOfMemory, StorageError
-from packer.files.safe_paths import components, folded, open_beneath
+from packer.errors import InvalidRequest, StorageError
+from packer.files.safe_paths import components, folded
 from packer.files.tree_writer import TreeWriter
 from packer.formats import _zip_arrays as zip_arrays
 from packer.formats import base
-from packer.formats._columns import OF_THE_MACHINE, Array, MappedRecords, Spool, arrays, mapping, opening
+from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping, opening
+from packer.formats._part_folder import MOST_FILE_BYTES, PartFolder
 from packer.schema import Field, FixedArray, Schema, StoredForm
-from packer.system.buffer_pool import BufferPool, pageable
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
 _TABLE = "values.npz"
@@ -216,20 +213,8 @@ class Reader(base.Reader):
         return {name: self._file(row, name) if name in self._in_files else gathered[name] for name in names}
 
     def _file(self, row: int, name: str) -> memoryview:
-        path = self._path(row, name)
         size_bytes = int.from_bytes(self._sizes.read(row, (name,))[name], "little", signed=True)
-        try:
-            return self._folder.read(path, size_bytes)
-        except OutOfMemory as error:
-            raise OutOfMemory(f"{self.path}/{os.fsdecode(path)}: cannot read: {error}") from error
-        except OSError as error:
-            where = f"{self.path}/{os.fsdecode(path)}"
-            if error.errno in OF_THE_MACHINE:
-                raise StorageError(f"{where}: cannot read: {error.strerror}; see its permissions and disk") from error
-            cause = "missing" if error.errno == errno.ENOENT else f"cannot be opened as a file: {error.strerror}"
-            raise CorruptPack(f"{where}: {cause}; copy the pack again") from error
-        except ValueError as error:
-            raise CorruptPack(f"{self.path}/{os.fsdecode(path)}: {error}; copy the pack again") from error
+        return self._folder.read(self._path(row, name), size_bytes)
 
     def _path(self, row: int, name: str) -> bytes:
         return b"%s/%s" % (name.encode(), bytes(self._names.read(row, (name,))[name]))
@@ -245,75 +230,6 @@ class Reader(base.Reader):
         self._folder.close()
         for rows in (self._names, self._sizes):
             rows.close()
-
-
-# ---- files of a part
-
-MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
-_MOST_FREE = 8  # pieces of memory that wait for the next file
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class _Memory(threading.local):
-    """What a thread reads into: its own, since that is in its core's caches."""
-
-    def __init__(self) -> None:
-        self.buffers = BufferPool(_MOST_FREE, new=pageable)
-
-
-class PartFolder:
-    """The files of a part that is a folder; may be read by many threads.
-
-    A file is opened beneath the folder, and must be a plain one of the expected size, which is compared before a byte
-    is read. Nothing is mapped, so a file that is cut meanwhile is an error and never a signal.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Raises OSError where there is no such folder, or a link."""
-        self._root = os.open(path, _FOLDER)
-        self._memory = _Memory()
-
-    def open(self, path: bytes) -> int:
-        """A descriptor of a file, for reading; raises OSError."""
-        return open_beneath(self._root, path)
-
-    def read(self, path: bytes, size_bytes: int) -> memoryview:
-        """The file's content, in memory that is used again when nobody holds it.
-
-        Raises OSError, and ValueError for anything but a plain file of that size.
-        """
-        descriptor = open_beneath(self._root, path)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("expected a file, found a folder or a device")
-            if status.st_size != size_bytes:
-                raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
-            if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
-                raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
-            return self._content(descriptor, size_bytes)
-        finally:
-            os.close(descriptor)
-
-    def _content(self, descriptor: int, size_bytes: int) -> memoryview:
-        try:
-            data = self._memory.buffers.take(size_bytes)
-        except MemoryError as error:
-            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the memory that is left") from error
-        done = 0
-        while done < size_bytes:  # once is the rule
-            count = os.readv(descriptor, (data[done:],))
-            if not count:
-                missing = size_bytes - done
-                raise ValueError(f"file was cut while it was read: {missing} of {size_bytes} bytes are missing")
-            done += count
-        return data.toreadonly()
-
-    def close(self) -> None:
-        """Give the descriptor back; may be called twice."""
-        if self._root >= 0:
-            os.close(self._root)
-        self._root = -1
 
 
 # ---- names

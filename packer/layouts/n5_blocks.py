@@ -14,7 +14,7 @@ import lzma
 import math
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ _MOST_LENGTHS = 8
 _MOST_LENGTH = 1 << 40
 _LZMA_BYTES = 256 << 20  # of memory of its decoder
 _HEAD = struct.Struct(">HH")
+MOST_FILE_BYTES = (1 << 31) - 1  # of a block: Java's readers have it in one array
+_VERSION = "4.0.0"
 
 
 class Attributes(NamedTuple):
@@ -128,3 +130,37 @@ def _numbers(data: bytes, found: Attributes, place: tuple[int, ...]) -> npt.NDAr
     if len(stored) != size:
         raise ValueError(f"{len(stored)} bytes of numbers, expected {size} for {lengths}")
     return np.frombuffer(stored, found.dtype).reshape(lengths)
+
+
+# ---- writing
+
+
+def root_attributes() -> bytes:
+    """attributes.json of a container."""
+    return _json({"n5": _VERSION})
+
+
+def dataset_attributes(found: Attributes) -> bytes:
+    """attributes.json of a data set."""
+    return _json(
+        {
+            "dimensions": list(found.shape[::-1]),
+            "blockSize": list(found.block[::-1]),
+            "dataType": found.dtype.name,
+            "compression": {"type": found.compression},
+        }
+    )
+
+
+def _json(members: dict[str, Any]) -> bytes:
+    return json.dumps(members, indent=2).encode("ascii") + b"\n"
+
+
+def block_path(place: Sequence[int]) -> str:
+    """The path of a block's file below its data set; place: in NumPy's order."""
+    return "/".join(str(at) for at in reversed(place))
+
+
+def block_header(lengths: Sequence[int]) -> bytes:
+    """What stands before the numbers of a block; lengths: of it, in NumPy's order."""
+    return _HEAD.pack(0, len(lengths)) + struct.pack(f">{len(lengths)}I", *reversed(lengths))

@@ -210,9 +210,33 @@ def by_places(part: Path, schema: Schema, samples: int) -> Iterator[dict[str, by
         yield {name: record[name] for name in schema.names}
 
 
+def by_blocks(part: Path, schema: Schema, samples: int) -> Iterator[dict[str, bytes]]:
+    """values.npz, and for what is not there the blocks of N5, which have a header of 4 bytes and 4 for each length."""
+    with np.load(part / "values.npz", allow_pickle=False) as found:
+        arrays = {name: found[name] for name in found.files}
+    beside = Schema(tuple(field for field in schema if {field.name, f"{field.name}.data"} & set(arrays)))
+    blocks: dict[str, Any] = {}
+    for name in set(schema.names) - set(beside.names):
+        folder = part / "data.n5" / (schema[name].slot or name)
+        said = json.loads((folder / "attributes.json").read_text())
+        shape, dtype = said["dimensions"][::-1], np.dtype(said["dataType"]).newbyteorder(">")
+        (block,) = (path for path in folder.rglob("*") if path.name.isdigit() and path.is_file())
+        blocks[name] = np.frombuffer(block.read_bytes(), dtype, offset=4 + 4 * len(shape)).reshape(shape)
+    for row, record in enumerate(by_arrays(arrays, beside, samples)):
+        for name, array in blocks.items():
+            record[name] = array[row].astype(array.dtype.newbyteorder("<")).tobytes()
+        yield {name: record[name] for name in schema.names}
+
+
 DATA = (".tfrecord", ".tar", ".rec", ".mdb", ".lmdb")
 FOREIGN = [name for name in FORMATS if formats.load(name).Writer.slots]
-BACK_DOORS = {"lmdb": by_lmdb, "hdf5": by_h5py, "pth": by_torch, "bmp": by_numpy, **dict.fromkeys(FOREIGN, by_places)}
+BACK_DOORS = {
+    "lmdb": by_lmdb,
+    "hdf5": by_h5py,
+    "pth": by_torch,
+    "bmp": by_numpy,
+    **dict.fromkeys(FOREIGN, by_places),
+} | {"n5": by_blocks}
 
 
 @pytest.mark.parametrize("name", CODECS)
