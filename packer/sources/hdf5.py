@@ -66,10 +66,11 @@ class Source(ArraySource):
         arrays: list[StoredArray] = []
         left: list[LeftOut] = []
         files = RecordFiles(self.folder, [self._file(name) for name in chosen])
-        for number in range(len(chosen)):
-            found, unread = hdf5_arrays.arrays(files, number)
-            arrays += found
-            left += unread
+        with hdf5_arrays.listing_program() as program:
+            for number in range(len(chosen)):
+                found, unread = hdf5_arrays.arrays(files, number, program=program)
+                arrays += found
+                left += unread
         taken = set(chosen)
         self._settle(
             arrays,

@@ -5,7 +5,9 @@ import os
 import pickle
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ import pytest
 import packer
 from packer import sources
 from packer.errors import BadInput, InvalidRequest, PackerError
-from packer.sources._arrays import hdf5_arrays, hdf5_listing
+from packer.sources._arrays import hdf5_arrays
 from packer.sources.hdf5 import Source
 from packer.system import isolated_program
+from packer.system.isolated_program import IsolatedProgram
 from tests.support.audit_events import watched
+from tests.support.descriptors import open_files
 from tests.support.source_trees import picture, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (11, 20, 24, 3), np.uint8)
@@ -32,6 +36,18 @@ GOLDEN = (
     "gwx4WV/Ze1k+6A4zcI06giJ2mPazx90dAKtPOY8CnRrAeH17dKkLiLj3yLd/K008wy8u+/S4fcaMh82MPPL/wWf3DozG8Ep72suMvO9rdPYE"
     "QRAEQRAEQRAEMa+IOb2Y/1Xn9LPm8kmopPZXxrXwENo6nxFHEARBEMTiMLpNszQpvmzDys3Bxnmh3ydCD8Fv7XvxF1/DWkI="
 )
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[IsolatedProgram]:
+    """One for all tests here, since its start costs more than they do; tests/system has how it starts and ends."""
+    with hdf5_arrays.listing_program() as program:
+        yield program
+
+
+@pytest.fixture(autouse=True)
+def one_program_for_all(program: IsolatedProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdf5_arrays, "listing_program", lambda: nullcontext(program))
 
 
 def made(path: Path, **arrays: Any) -> Path:
@@ -398,18 +414,40 @@ def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
         ("aborting_program", "HDF5 does not read it: ended with SIGABRT"),
         ("failing_program", "HDF5 does not read it: ended with exit code 3"),
         ("lying_program", "HDF5 does not read it"),
-        ("waiting_program", "was not done in"),
     ],
 )
 def test_a_program_that_gives_no_answer_is_an_error(
     program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS)
+    monkeypatch.undo()  # a program of its own
     monkeypatch.setattr(hdf5_arrays, "_LISTING", f"tests.support.programs.{program}")
-    if program == "waiting_program":
-        monkeypatch.setattr(isolated_program, "_SECONDS", 0.01)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(BadInput, match=rf"a\.h5: {message}"):
         Source(root)
+
+
+def test_files_are_listed_by_one_process_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    started = []
+    start = isolated_program._Process.__init__
+
+    def noted(process: Any, *arguments: Any) -> None:
+        start(process, *arguments)
+        started.append(process._pid)
+
+    monkeypatch.setattr(isolated_program._Process, "__init__", noted)
+    for number in range(5):
+        made(tmp_path / f"{number}.h5", x=PIXELS, y=LABELS)
+    before = open_files()
+    assert len(Source(tmp_path)) == 55
+    (tmp_path / "3.h5").write_bytes((tmp_path / "3.h5").read_bytes()[:600])
+    with pytest.raises(BadInput, match=r"3\.h5: is damaged"):
+        Source(tmp_path)
+    assert len(started) == 2
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert open_files().keys() == before.keys()
 
 
 def test_it_is_found_by_itself_and_named_by_open(tmp_path: Path) -> None:
@@ -466,7 +504,8 @@ def mutated(folder: Path, count: int, *, listings: int) -> None:
             path.write_bytes(bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(1, len(data))))]))
             with pytest.MonkeyPatch.context() as patch:
                 if number >= listings:
-                    patch.setattr(isolated_program, "run", lambda module, descriptor, which=which: known[which])
+                    answer = KnownAnswer(known[which])
+                    patch.setattr(hdf5_arrays, "listing_program", lambda answer=answer: nullcontext(answer))
                 try:
                     source = Source(path)
                     for row in range(min(len(source), 4)):
@@ -476,14 +515,26 @@ def mutated(folder: Path, count: int, *, listings: int) -> None:
     assert events == []
 
 
+@dataclass(frozen=True)
+class KnownAnswer:
+    """In the place of the program, for a file that was listed before it was changed."""
+
+    answer: bytes
+
+    def ask(self, descriptor: int) -> bytes:
+        return self.answer
+
+
 def isolated_answer(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return isolated_program.run(hdf5_listing.__name__, descriptor)
-    finally:
-        os.close(descriptor)
+    with path.open("rb") as file, hdf5_arrays.listing_program() as program:
+        return program.ask(file.fileno())
 
 
+def test_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
+    mutated(tmp_path, 500, listings=100)
+
+
+@pytest.mark.full
 def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
     mutated(tmp_path, 2000, listings=15)
 

@@ -241,7 +241,7 @@ class ArraySource(base.Source):
             LeftOut(array.path, f"is {_shape_text(array)}, and no field")
             for table in tables
             for entry, array in table.arrays.items()
-            if table not in self._tables_taken or entry not in used
+            if main not in table.arrays or entry not in used
         ]
         self._note([*left, *unused], was_asked=bool(asked))
         for table in tables:
@@ -260,7 +260,6 @@ class ArraySource(base.Source):
 
     def _settled_splits(self, tables: list[_Table]) -> list[_Table]:
         """The tables in the order of their splits, whose names are kept."""
-        self._tables_taken = tables
         self._split_names: tuple[str, ...] = ()
         words = [table.split for table in tables]
         there = sorted({word for word in words if word})

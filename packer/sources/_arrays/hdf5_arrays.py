@@ -32,7 +32,7 @@ from packer.sources._arrays.stored_array import (
 from packer.sources._parse.listing import shown
 from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
-from packer.system import isolated_program
+from packer.system.isolated_program import IsolatedProgram, ProgramEnded
 
 _LISTING = "packer.sources._arrays.hdf5_listing"
 _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
@@ -46,12 +46,17 @@ _ADDRESS_BYTES = (8, 8)  # of the addresses and sizes in a file
 _PRIME = 65535
 
 
-def arrays(files: RecordFiles, number: int) -> tuple[list[StoredArray], list[LeftOut]]:
+def listing_program() -> IsolatedProgram:
+    """What lists one file after the other; a context manager."""
+    return IsolatedProgram(_LISTING)
+
+
+def arrays(files: RecordFiles, number: int, *, program: IsolatedProgram) -> tuple[list[StoredArray], list[LeftOut]]:
     """The arrays of one file, and those that are not read; raises BadInput."""
     file = files.open(number)
     try:
-        answer = isolated_program.run(_LISTING, file.descriptor)
-    except isolated_program.ProgramEnded as error:
+        answer = program.ask(file.descriptor)
+    except ProgramEnded as error:
         raise BadInput(f"{file.path}: HDF5 does not read it: {shown(str(error))}; get the file again") from error
     return listed_arrays(files, number, answer)
 
