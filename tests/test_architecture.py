@@ -5,7 +5,7 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -226,9 +226,9 @@ def test_no_module_has_the_name_of_something_that_packer_exports() -> None:
     assert not functions & {path.name for path in ROOT.iterdir() if path.is_dir()}
 
 
-def imported_by(code: str) -> set[str]:
-    """Top-level names of what a fresh interpreter has imported after running `code`."""
-    end = f"import sys; print('MODULES', *sorted({{name.partition('.')[0] for name in sys.modules}} & {set(HEAVY)!r}))"
+def imported_by(code: str, names: Collection[str] = HEAVY) -> set[str]:
+    """Those of the names, of modules or packages, that a fresh interpreter has imported after running `code`."""
+    end = f"import sys; print('MODULES', *sorted(set(sys.modules) & {set(names)!r}))"
     result = subprocess.run(
         [sys.executable, "-c", f"{code}\n{end}"], capture_output=True, text=True, check=True, cwd=ROOT.parent
     )
@@ -254,6 +254,30 @@ def test_what_must_be_light_imports_nothing_heavy(code: str) -> None:
 
 def test_the_test_of_lightness_sees_what_is_heavy() -> None:
     assert imported_by("import numpy") == {"numpy"}
+
+
+# what no conversion that keeps bytes has a use for, some of it a tenth of a second and more each
+NOT_TO_COPY = (
+    *("torch", "cv2", "h5py", "PIL", "matplotlib", "tqdm", "turbojpeg", "simplejpeg", "pyarrow"),
+    *("importlib.metadata", "email", "multiprocessing", "asyncio", "packer.datasets", "packer.loading"),
+    *("packer.tools", "packer.grasp", "packer.inspect", "packer.staging", "packer.geometry.warp"),
+)
+
+
+def test_a_conversion_that_keeps_bytes_imports_nothing_to_decode_or_to_train(tmp_path: Path) -> None:
+    """Nor does it ask importlib.metadata, email and all, for packages that offer nothing."""
+    from tests.support import source_trees  # noqa: PLC0415  OpenCV, which the rules here do without
+
+    source_trees.photos(tmp_path / "photos")
+    words = ["convert", str(tmp_path / "photos"), str(tmp_path / "out.pack"), "--validate", "header"]
+    assert imported_by(f"from packer.cli import main; main({words!r}, standalone_mode=False)", NOT_TO_COPY) == set()
+    assert (tmp_path / "out.pack/packer.json").exists()
+
+
+def test_the_help_of_a_command_does_not_import_what_it_does() -> None:
+    code = "from packer.cli import main; main(['convert', '--help'], standalone_mode=False)"
+    names = (*HEAVY, *NOT_TO_COPY, "packer.conversion.convert", "concurrent.futures", "tempfile")
+    assert imported_by(code, names) == set()
 
 
 # ---- what is banned

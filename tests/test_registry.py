@@ -120,3 +120,47 @@ def test_a_file_of_two_words_is_typed_with_a_hyphen(members: Registry, tmp_path:
     for name in ("-polar-bear", "polar--bear", "-", "../cat", "polar-bear/"):
         with pytest.raises(InvalidRequest, match="unknown animal"):
             members.check(name)
+
+
+# ---- what other packages offer, without importlib.metadata where they offer nothing
+
+
+@pytest.mark.parametrize("kind", ["dist-info", "egg-info"])
+def test_an_installed_package_is_found(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / f"lions-1.0.{kind}"
+    package.mkdir()
+    (package / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text("Name: lions\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[park]\ntiger = csv\n\n[zoo]\nlion = json\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [(point.name, point.module) for point in registries._entry_points("zoo")] == [("lion", "json")]
+    assert [point.name for point in registries._entry_points("park")] == ["tiger"]
+    assert not registries._entry_points("zoo.of.nobody")
+
+
+def test_where_nothing_is_offered_importlib_metadata_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "importlib.metadata", None)  # importing it would raise
+    assert registries._entry_points("zoo.of.nobody") == ()
+
+
+def test_importlib_metadata_is_asked_where_only_it_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finder:
+        """Brings packages of its own, as the importlib-metadata of PyPI does."""
+
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            return None
+
+        @staticmethod
+        def find_distributions(context: Any = None) -> list[Any]:
+            return []
+
+    assert not registries._may_be_offered("zoo.of.nobody")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+        assert registries._may_be_offered("zoo.of.nobody")
+    (tmp_path / "packed.zip").write_bytes(b"PK")
+    (tmp_path / "old.egg-info").write_text("Name: old\n")  # a file, as distutils left it
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not registries._may_be_offered("zoo.of.nobody")
+    monkeypatch.syspath_prepend(tmp_path / "packed.zip")
+    assert registries._may_be_offered("zoo.of.nobody")

@@ -7,6 +7,7 @@ another process, 128 + n interrupted by signal n.
 import contextlib
 import difflib
 import errno
+import gc
 import re
 import signal
 import sys
@@ -102,6 +103,7 @@ def run() -> None:
         code = late.exit_code
     for number in signals:
         signal.signal(number, signal.SIG_DFL)  # what comes now ends the interpreter's own end, without a traceback
+    gc.freeze()  # the interpreter ends without looking through all that lives for cycles: a tenth of a small command
     sys.exit(code)
 
 

@@ -15,7 +15,6 @@ opened from the one above it, none of them through a link. Constants: linux/open
 import ctypes
 import errno
 import os
-import platform
 import re
 import stat
 import sys
@@ -103,7 +102,7 @@ def _hows(flags: int) -> "ctypes._CArgObject":
 
 _FILE, _FOLDER = _hows(_FLAGS), _hows(_FLAGS | os.O_DIRECTORY)
 _CALL, _SIZE = ctypes.c_long(_NUMBER), ctypes.c_size_t(ctypes.sizeof(_OpenHow))
-_HAS_CALL = sys.platform == "linux" and platform.machine() != "alpha"
+_HAS_CALL = sys.platform == "linux" and os.uname().machine != "alpha"
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
 
