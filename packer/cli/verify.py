@@ -31,8 +31,8 @@ PLACE = (Group.CHECK_AND_REPAIR, 0)
 @click.option("--expect", metavar="sha256:HEX", help="The digest that packer.json must have, as sha256sum prints it.")
 @click.option(
     "--source",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Also compare with the original files in this folder.",
+    type=click.Path(exists=True, path_type=Path),
+    help="Also compare with what was packed: the folder, or the file of many samples.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(

@@ -482,6 +482,8 @@ def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
     """As options and manifests have it: N, or WxH."""
     if resize is None or isinstance(resize, int):
         return None if resize is None else str(resize)
+    if not isinstance(resize, tuple | list) or [type(side) for side in resize] != [int, int]:
+        raise InvalidRequest(f"resize {resize!r}: expected a number of pixels, such as 256, or (height, width)")
     height, width = resize
     return f"{width}x{height}"
 

@@ -33,13 +33,16 @@ def of_mask(name: str, file: Buffer, header: Header) -> Iterator[str]:
 
 
 def of_depth(name: str, depth: Any) -> Iterator[str]:
-    """A depth, of which nobody said what a missing pixel is, with 0 or -1 beside other values. depth: (H, W)."""
-    least = 0 if depth.dtype.kind in "iu" else _HOLE_SHARE * depth.size
-    for value, at_least in ((0, least), (-1, 0)):
-        if depth.dtype.kind != "u" or value >= 0:
-            count = int(np.count_nonzero(depth == value))
-            if at_least < count < depth.size:
-                yield f"{_HOLES}{value}:{name}"
+    """A depth, of which nobody said what a missing pixel is, with a value beside others that often stands for it.
+
+    depth: (H, W). That is 0; -1 of signed numbers; and the largest of unsigned ones, 255 or 65535.
+    """
+    whole = depth.dtype.kind in "iu"
+    last = int(np.iinfo(depth.dtype).max) if depth.dtype.kind == "u" else -1
+    for value, at_least in ((0, 0 if whole else _HOLE_SHARE * depth.size), (last, 0)):
+        count = int(np.count_nonzero(depth == value))
+        if at_least < count < depth.size:
+            yield f"{_HOLES}{value}:{name}"
 
 
 def of_unread_depth(name: str) -> str:

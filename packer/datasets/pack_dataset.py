@@ -407,10 +407,10 @@ class PackDataset(Dataset[Any]):
         return self.reader().schema
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """Class names of the field `label`, by value; empty where there are none."""
+    def classes(self) -> list[str]:
+        """Class names of the field `label`, by value, a list as torchvision's; empty where there are none."""
         schema = self.reader().pack.schema
-        return schema["label"].classes or () if "label" in schema else ()
+        return list(schema["label"].classes or ()) if "label" in schema else []
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""

@@ -73,8 +73,9 @@ class Comparison:
     """What differs between a pack and a folder; `worst` and `compared` are filled while `problems` is read."""
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
-        """folder: of the pack. root: of the original files. Raises InvalidRequest, CorruptPack where it cannot be
-        opened.
+        """folder: of the pack. root: of the original files, or the one file that holds all samples.
+
+        Raises InvalidRequest, CorruptPack where it cannot be opened.
         """
         self.compared = 0
         self.worst: dict[str, Worst] = {}
@@ -86,7 +87,6 @@ class Comparison:
         self._asked = asked_of_source(self._pack.manifest.options)
         given = self._asked.get("options")
         self._given: dict[str, Any] = given if isinstance(given, dict) else {}
-        self._folder = SourceRoot(root, self._given.get("follow_links") is True)
         asked = self._asked.get("sidecars")
         parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
         self._sidecars = {sidecar.name: sidecar for sidecar in parsed}
@@ -101,6 +101,8 @@ class Comparison:
         if self._records is not None:
             self._folder = self._records.folder
             self._rows = {self._records.key(row): row for row in range(len(self._records))}
+        else:
+            self._folder = SourceRoot(root, self._given.get("follow_links") is True)
 
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""

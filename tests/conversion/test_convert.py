@@ -7,12 +7,14 @@ import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import lmdb
 import numpy as np
 import pytest
 
+import packer
 from packer import formats
 from packer.conversion.convert import check_target, convert_source
 from packer.conversion.options import ConversionOptions
@@ -402,3 +404,10 @@ def test_an_empty_folder_in_the_place_of_the_pack_is_called_so(tmp_path: Path) -
     (tmp_path / "out").mkdir()
     with pytest.raises(PackExists, match="an empty folder is there; remove it: rmdir "):
         check_target(tmp_path / "data", tmp_path / "out", overwrite=False)
+
+
+@pytest.mark.parametrize("resize", ["256", "40x30", (40,), (4.0, 3.0), 3.5])
+def test_a_resize_that_is_none_is_refused_before_anything_is_read(tmp_path: Path, resize: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"expected a number of pixels, such as 256, or \(height, width\)"):
+        packer.convert(photos(tmp_path / "in", 2), tmp_path / "a.pack", resize=resize)
+    assert not (tmp_path / "a.pack").exists()

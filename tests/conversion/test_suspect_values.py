@@ -132,7 +132,7 @@ def _depth_tree(root: Path, hole: float, dtype: str) -> Path:
     return root
 
 
-_HOLES = [(0, "uint16"), (0, "float32"), (-1, "float32")]
+_HOLES = [(0, "uint16"), (0, "float32"), (-1, "float32"), (65535, "uint16")]
 
 
 @pytest.mark.parametrize(("hole", "dtype"), _HOLES)

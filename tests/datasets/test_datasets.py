@@ -66,7 +66,7 @@ def test_hidden_fields_come_when_asked_for(cornell: Path) -> None:
 def test_tuples_transforms_and_pil_as_torchvision_has_them(pack: Path) -> None:
     dataset = LMDBDataset(pack, as_tuple=("image", "label"), output="pil", transform=lambda image: image.size)
     assert dataset[3] == ((32, 24), 0)
-    assert dataset.classes == ("class0", "class1", "class2")
+    assert dataset.classes == ["class0", "class1", "class2"]
     whole = LMDBDataset(pack, ["label", "key"], transform=lambda sample: sample["key"])
     assert whole[0] == "class0/0000.jpg"
 

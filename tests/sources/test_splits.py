@@ -151,6 +151,20 @@ def test_random_splits_have_exact_counts_and_depend_on_seed_and_keys_alone(tmp_p
 PINNED = ["c/1.png", "c/28.png", "c/7.png"]
 
 
+def test_a_class_that_a_share_has_no_sample_of_is_told(tmp_path: Path) -> None:
+    names = [*(f"a/{number}.png" for number in range(20)), "b/0.png", "c/0.png"]
+    source = folder.Source(write(tmp_path / "data", {name: name for name in names}))
+    found = add_shares(source, Shares({"train": "0.8", "val": "0.2"}))
+    there = {(int(sample["split"]), int(sample["label"])) for sample in map(found.__getitem__, range(len(found)))}
+    assert len(there) < 6, "a seed that leaves a class out"
+    for number, split in enumerate(("train", "val")):
+        lacking = [name for label, name in enumerate("abc") if (number, label) not in there]
+        told = [note.partition(": ")[2] for note in found.notes if note.startswith(f"split {split} has no sample of")]
+        assert told == [f"{', '.join(lacking)}; shares are drawn over all samples, not class by class"] * bool(lacking)
+    whole = add_shares(folder.Source(tmp_path / "data"), Shares({"train": "1"}))
+    assert not any("has no sample of" in note for note in whole.notes)
+
+
 def test_what_is_in_no_share_is_left_out_and_named(tmp_path: Path) -> None:
     found = add_shares(many(tmp_path / "data", 10), Shares({"train": "0.5", "val": "0.2"}))
     assert len(found) == 7

@@ -34,6 +34,7 @@ UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
 _SEPARATOR = re.compile(r"[\s,;]+")
 _NUMBERS = re.compile(r"(?:[\s,;]+[+-]?[0-9.]+)+")
+_SHOWN = 5  # classes
 _SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # ./0.9 is a file of that name
 
 
@@ -168,7 +169,26 @@ def add_shares(source: base.Source, shares: Shares) -> base.Source:
             f"split {empty[0]!r}: a share of {shares.shares[empty[0]]} of {among} is none; give it a larger one"
         )
     how = f"drawn with seed {shares.seed}" + (f", by {shares.by}" if shares.by else "")
-    return _numbered(source, names, numbers, reason=NO_SHARE, unread=source.unread, how=how)
+    made = _numbered(source, names, numbers, reason=NO_SHARE, unread=source.unread, how=how)
+    made.notes = [*made.notes, *_lacking(source, names, numbers)]
+    return made
+
+
+def _lacking(source: base.Source, names: tuple[str, ...], numbers: "array[int]") -> Iterator[str]:
+    """A line for each split without a sample of some class, which a draw over all samples gives to small ones."""
+    classes = source.schema["label"].classes if "label" in source.schema else None
+    if not classes:
+        return
+    found = {(number, int(source.value(row, "label"))) for row, number in enumerate(numbers)}
+    there = {label for _, label in found}
+    for number, name in enumerate(names):
+        without = [shown(classes[label]) for label in sorted(there) if (number, label) not in found]
+        if without:
+            yield (
+                f"split {shown(name)} has no sample of {counted(len(without), 'class')}: "
+                f"{', '.join(without[:_SHOWN])}{', ...' if len(without) > _SHOWN else ''}; shares are drawn over all "
+                "samples, not class by class"
+            )
 
 
 def _numbered(
