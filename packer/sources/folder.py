@@ -120,7 +120,7 @@ class Source(base.Source):
         try:
             paired_notes = paired.check(self.folder, images, unread, may_be_classes=by_habit) if is_checked else []
         except InvalidRequest as error:
-            given = " (besides the --sidecar that is given)" if ignored or patterns else ""
+            given = " (besides the --sidecar that is given, under another name)" if ignored or patterns else ""
             raise InvalidRequest(f"{error.message}{given}") from error
         layout = _settled(root, listing, pictures, layout=layout, classes=classes, may_have_roles=pairs == "samples")
         meant = _Names(root, listing, pictures, layout)

@@ -36,9 +36,11 @@ from packer.sources._records.record_fields import (
     RecordField,
     decoded,
     field_name,
+    is_gray_beside,
     kind_of_bytes,
     number_of,
     parse_fields,
+    photos_of,
 )
 from packer.sources._records.record_source import RecordSource
 
@@ -198,10 +200,17 @@ class Source(RecordSource):
                     f"option features: no feature {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(sorted(found)) or 'none'}"
                 )
-        settled = [_with_kind(field, found[field.entries[0]]) for field in wanted]
+        bytes_of = {field.entries[0]: _bytes_of(found[field.entries[0]]) for field in wanted}
+        photos = photos_of(bytes_of.values())
+        settled = [_with_kind(field, found[field.entries[0]], photos) for field in wanted]
         pictures = [field for field in settled if field.kind == "image"]
         if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
             settled[settled.index(pictures[0])] = replace(pictures[0], name="image")
+        self._gray = [
+            field
+            for field, given in zip(settled, wanted, strict=True)
+            if given.kind is None and field.kind == "image" and is_gray_beside(bytes_of[field.entries[0]], photos)
+        ]
         return settled
 
     def _guessed(self, found: Mapping[str, list[Any]], looked: int) -> list[RecordField]:
@@ -263,7 +272,12 @@ def _entries(found: example.Example) -> dict[str, Any]:
     return {**steps, **there}
 
 
-def _with_kind(field: RecordField, values: Sequence[Any]) -> RecordField:
+def _bytes_of(values: Sequence[Any]) -> list[bytes]:
+    """The values of a feature that holds bytes; empty for one that holds numbers."""
+    return [data for value in values if isinstance(value, list) for data in value[:1]]
+
+
+def _with_kind(field: RecordField, values: Sequence[Any], photos: Sequence[bytes]) -> RecordField:
     """The field with the kind that the values have, where the user did not say it; raises InvalidRequest."""
     are_bytes = {isinstance(value, list) for value in values}
     numeric = field.kind in ("number", "numbers")
@@ -273,7 +287,7 @@ def _with_kind(field: RecordField, values: Sequence[Any]) -> RecordField:
         )
     first = values[0]
     if isinstance(first, list):
-        kind = field.kind or kind_of_bytes([data for value in values for data in value[:1]], field.entries[0])
+        kind = field.kind or kind_of_bytes(_bytes_of(values), field.entries[0], photos)
         return replace(field, kind=kind)
     dtypes = {value.dtype.name for value in values}
     is_one = all(len(value) == 1 for value in values)

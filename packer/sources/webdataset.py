@@ -32,7 +32,15 @@ from packer.sources._records.random_access_files import (
     is_pointer,
     open_records,
 )
-from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
+from packer.sources._records.record_fields import (
+    RecordField,
+    decoded,
+    field_name,
+    is_gray_beside,
+    kind_of_bytes,
+    parse_fields,
+    photos_of,
+)
 from packer.sources._records.record_source import RecordSource, is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
@@ -193,7 +201,14 @@ class Source(RecordSource):
             except BadInput:
                 continue  # whoever packs the sample is told
         found = [[data for entry in field.entries for data in values.get(entry, ())] for field in fields]
-        return [_with_kind(field, data) for field, data in zip(fields, found, strict=True)]
+        photos = photos_of(found)
+        settled = [_with_kind(field, data, photos) for field, data in zip(fields, found, strict=True)]
+        self._gray = [
+            field
+            for field, given, data in zip(settled, fields, found, strict=True)
+            if given.kind is None and field.kind == "image" and is_gray_beside(data, photos)
+        ]
+        return settled
 
     def _guessed(self, there: Sequence[str]) -> list[RecordField]:
         pictures = [suffix for suffix in _PICTURES if suffix in there]
@@ -331,10 +346,10 @@ def _kind(suffix: str) -> str | None:
     return "pickle" if last in _PICKLES else None
 
 
-def _with_kind(field: RecordField, values: Sequence[bytes]) -> RecordField:
+def _with_kind(field: RecordField, values: Sequence[bytes], photos: Sequence[bytes]) -> RecordField:
     kind = field.kind or _kind(field.entries[0])
     if kind is None or kind == "image":
-        found = kind_of_bytes(values, field.entries[0]) if values else "bytes"
+        found = kind_of_bytes(values, field.entries[0], photos) if values else "bytes"
         kind = found if found in ("depth", "mask") else kind or "bytes"
     if kind == "numbers":
         raise InvalidRequest(f"option features: {field.shown()}: a member of a tar holds one number, or is json")

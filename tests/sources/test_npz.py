@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -302,3 +303,41 @@ def test_maps_beside_pictures_are_masks_by_their_name(tmp_path: Path) -> None:
     source = Source(tmp_path / "a.npz")
     assert [field.kind for field in source.schema if not field.hidden] == ["text", "image", "mask"]
     assert not any("no geometry moves" in note for note in source.notes)
+
+
+def test_pieces_of_one_array_are_not_taken_for_pictures_of_one_row(tmp_path: Path) -> None:
+    pieces = {f"images_{number}": PIXELS[:3] for number in range(3)}
+    np.savez(tmp_path / "a.npz", **pieces, labels=LABELS[:3])
+    with pytest.raises(InvalidRequest, match="images_0, images_1, images_2 may be pieces of one array") as caught:
+        Source(tmp_path / "a.npz")
+    typed = re.search(r"say --features (\S+), with", str(caught.value))
+    assert typed is not None
+    source = Source(tmp_path / "a.npz", features=tuple(typed[1].split(",")))
+    assert [field.name for field in source.schema][1:4] == ["images_0", "images_1", "images_2"]
+    (tmp_path / "in").mkdir()
+    for name, array in pieces.items():
+        np.save(tmp_path / f"in/{name}.npy", array)
+    with pytest.raises(InvalidRequest, match="may be pieces of one array"):
+        NpySource(tmp_path / "in")
+
+
+@pytest.mark.parametrize("shape", [(12, 14, 9), (12, 14, 3, 9)])
+def test_labels_that_count_the_last_axis_are_not_left_out(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    pixels = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+    np.savez(tmp_path / "a.npz", images=pixels, labels=LABELS)
+    with pytest.raises(InvalidRequest, match=r"has 12 rows, .* a value for each place of its last axis"):
+        Source(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", images=np.moveaxis(pixels, -1, 0), labels=LABELS)
+    assert len(Source(tmp_path / "b.npz")) == 9
+
+
+def test_float_pictures_keep_their_name(tmp_path: Path) -> None:
+    gray = np.random.default_rng(0).random((4, 9, 10), np.float32)
+    np.savez(tmp_path / "a.npz", images=gray, depth=gray * 9)
+    source = Source(tmp_path / "a.npz")
+    assert {field.name: field.kind for field in source.schema if not field.hidden} == {
+        "key": "text", "images": "depth", "depth": "depth",
+    }  # fmt: skip
+    assert np.array_equal(source[1]["depth"], gray[1] * 9)
+    np.savez(tmp_path / "b.npz", images=PIXELS.astype(np.float32) / 255)
+    assert Source(tmp_path / "b.npz").schema["images"].kind == "number"

@@ -484,3 +484,11 @@ def test_masks_in_jpeg_are_told(tmp_path: Path, suffix: str) -> None:
     root = write(tmp_path, {f"{name}{end}": b"" for name in "ab" for end in (".jpg", f"_m{suffix}")})
     note = opened(root, f"mask=_m{suffix}:mask").notes[-1]
     assert ("JPEG blurs the values of mask around edges" in note) == (suffix != ".png")
+
+
+def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
+    root = write(tmp_path, {"0.png": picture(0), "0_a.png": picture(1), "0_b.png": picture(2)})
+    source = folder.Source(root, ignore_suffixes=("_a.png", "_b.png"))
+    both = [Sidecar.parse("mask=_a.png:image"), Sidecar.parse("mask=_b.png:image")]
+    with pytest.raises(InvalidRequest, match="--sidecar mask: two of them have that name"):
+        add_sidecars(source, both)

@@ -11,15 +11,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest
+from packer.sources import base
 from packer.sources._records import random_access_files
 from packer.sources.webdataset import Source
-from tests.support.foreign_files import tar_archive, tar_header, tar_member
+from tests.support.foreign_files import (
+    bytes_list,
+    example,
+    float_list,
+    int64_list,
+    tar_archive,
+    tar_header,
+    tar_member,
+    tfrecord,
+)
 from tests.support.source_trees import encoded, picture, tar_shards, tree, write
 
 END = bytes(1024)
@@ -367,3 +378,97 @@ def test_a_red_picture_stays_red(tmp_path: Path) -> None:
     packer.convert(write(tmp_path / "in", {"a.tar": tar_archive({"0.png": encoded(".png", red)})}), tmp_path / "a.pack")
     pixels = np.asarray(packer.open(tmp_path / "a.pack", output="numpy")[0]["image"])
     assert pixels.tolist() == red[:, :, ::-1].tolist()
+
+
+# ---- what an entry is, by what lies beside it
+
+
+def npy(array: object) -> bytes:
+    """The bytes of an .npy file."""
+    file = io.BytesIO()
+    np.save(file, np.asarray(array))
+    return file.getvalue()
+
+
+def png(image: Image.Image) -> bytes:
+    """The bytes of a PNG file, with a palette where the image has one."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def shards(kind: str, samples: list[dict[str, bytes]]) -> dict[str, bytes]:
+    """A file of these entries, as the source `kind` reads it."""
+    if kind == "tfrecord":
+        records = [example({name: bytes_list(data) for name, data in sample.items()}) for sample in samples]
+        return {"a.tfrecord": tfrecord(records)}
+    named = {f"{number:04d}.{name}": data for number, sample in enumerate(samples) for name, data in sample.items()}
+    return {"a.tar": tar_archive(named)}
+
+
+def beside_photos(kind: str, root: Path, name: str, values: list[bytes]) -> base.Source:
+    """The source of records that have a photo (24x32 px) and this."""
+    photos = [picture(number, suffix=".jpg", height=24, width=32) for number in range(len(values))]
+    samples = [{"jpg": photo, name: value} for photo, value in zip(photos, values, strict=True)]
+    found: base.Source = sources.load(kind).Source(write(root, shards(kind, samples)))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
+@pytest.mark.parametrize(("name", "array", "expected"), [
+    ("boxes.npy", np.zeros((2, 4), np.float32), "bytes"),
+    ("clip.npy", np.ones((77, 64), np.float32), "bytes"),
+    ("depth.npy", np.ones((7, 9), np.float32), "depth"),
+    ("z.npy", np.ones((24, 32), np.float32), "depth"),
+    ("z.npy", np.ones((32, 24), np.float32), "bytes"),
+    ("seg.npy", np.ones((24, 32), np.uint16), "bytes"),
+], ids=str)  # fmt: skip
+def test_an_array_beside_a_photo_is_a_depth_where_its_name_or_its_size_says_so(
+    tmp_path: Path, kind: str, name: str, array: np.ndarray[tuple[int, int], np.dtype[np.float32]], expected: str
+) -> None:
+    source = beside_photos(kind, tmp_path, name, [npy(array)] * 3)
+    assert {field.name: field.kind for field in source.schema}[name.replace(".", "_")] == expected
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_a_picture_of_few_values_beside_a_photo_is_a_mask(tmp_path: Path, kind: str, mode: str) -> None:
+    values = np.repeat(np.array([[0, 1, 7]], np.uint8), 24, axis=0).repeat((10, 10, 12), axis=1)
+    masks = [Image.fromarray(np.roll(values, number, 1)) for number in range(3)]
+    if mode == "P":
+        for mask in masks:
+            mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0, *range(15)])
+    source = beside_photos(kind, tmp_path / "in", "png", [png(mask) for mask in masks])
+    assert source.schema["png"].kind == "mask"
+    packer.convert(tmp_path / "in", tmp_path / "a.pack", resize=(12, 16))
+    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
+        assert {value for sample in dataset for value in np.unique(sample["png"])} == {0, 1, 7}
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
+def test_gray_pictures_of_many_values_beside_photos_are_told(tmp_path: Path, kind: str) -> None:
+    grays = [png(Image.fromarray(np.arange(24 * 32, dtype=np.uint8).reshape(24, 32) + n)) for n in range(3)]
+    source = beside_photos(kind, tmp_path / "in", "png", grays)
+    assert source.schema["png"].kind == "image"
+    (note,) = (note for note in source.notes if note.startswith("png: pictures of one channel"))
+    assert "where these are labels, say png=png:mask in --features" in note
+    told = sources.load(kind).Source(tmp_path / "in", features=("image=jpg", "png=png:image"))
+    assert not any(note.startswith("png: ") for note in told.notes)
+    alone = write(tmp_path / "gray", shards(kind, [{"png": gray} for gray in grays]))
+    assert not any("of one channel" in note for note in sources.load(kind).Source(alone).notes)
+
+
+def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> None:
+    records = [
+        example({"i": bytes_list(picture(n, suffix=".jpg")), "points": float_list([1, 2, 3]), "cls": int64_list([n])})
+        for n in range(3)
+    ]
+    source = sources.load("tfrecord").Source(write(tmp_path / "a", {"a.tfrecord": tfrecord(records)}))
+    assert [note for note in source.notes if "no geometry moves" in note] == [
+        "points: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them stay behind their "
+        "picture"
+    ]
+    tar = opened(tmp_path / "b", {"0.jpg": picture(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
+    assert any(note.startswith("boxes_json: numbers, which no geometry moves") for note in tar.notes)
+    without = opened(tmp_path / "c", {"0.json": b"[[1, 2, 3, 4]]", "0.cls": b"3"})
+    assert not any("no geometry moves" in note for note in without.notes)

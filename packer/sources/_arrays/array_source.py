@@ -13,6 +13,7 @@ The key of a sample is its row, behind the table's name where there are several.
 names of classes where labels are texts, and a few rows of what may be encoded pictures.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,14 @@ from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
 from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
+from packer.sources._records.record_fields import (
+    RecordField,
+    about_unmoved,
+    decoded,
+    field_name,
+    kind_of_bytes,
+    parse_fields,
+)
 from packer.sources._records.record_source import FILES, LAYOUTS, is_path, opened
 
 AXES = ("auto", "hwc", "chw")
@@ -214,6 +222,9 @@ class ArraySource(base.Source):
             found = f": {listed(f'{path} ({reason})' for path, reason in left)}" if left else ""
             raise InvalidRequest(f"{shown(str(self.root))}: no array with rows in the {self.noun}s{found}")
         main = fields[0].entries[0] if fields else _main_entry(tables)
+        if not asked and main is not None:
+            self._check_pieces(tables, main)
+            self._check_first_axis(tables, main)
         if main is None:
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no array looks like pictures of at least {_LEAST_SIDE} px, one per row: "
@@ -286,6 +297,41 @@ class ArraySource(base.Source):
                     "give one of them with --image-key, or pack them apart"
                 )
 
+    def _check_pieces(self, tables: Sequence[_Table], main: str) -> None:
+        """Raise InvalidRequest where one array of pictures may be cut into numbered pieces, which nothing tells."""
+        table = next((table for table in tables if main in table.arrays), None)
+        if table is None:
+            return
+        form = _form(table.arrays[main])
+        names = [
+            entry
+            for entry, array in table.arrays.items()
+            if _without_numbers(entry) == _without_numbers(main) and _form(array) == form
+        ]
+        if len(names) > 1:
+            typed = ",".join(f"{field_name(name, ())}={name}" for name in names)
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: {listed(names)} may be pieces of one array, or several pictures of each "
+                "row: for pieces write each, with the arrays of its rows, into a file of its own, such as 0.npz and "
+                f"1.npz; for pictures of one row say --features {shell_word(typed)}, with the other fields"
+            )
+
+    def _check_first_axis(self, tables: Sequence[_Table], main: str) -> None:
+        """Raise InvalidRequest where labels count the last axis of the pictures, as MATLAB writes them."""
+        for table in tables:
+            array = table.arrays.get(main)
+            if array is None or array.is_ragged or len(array.shape) < 3:
+                continue
+            counts = {entry: one.shape[0] for entry, one in table.arrays.items() if entry.lower() in _LABELS}
+            if counts and set(counts.values()) == {array.shape[-1]} != {array.shape[0]}:
+                label = table.arrays[next(iter(counts))]
+                raise InvalidRequest(
+                    f"{shown(str(self.root))}: {_described(array)} has {array.shape[0]} rows, and {_described(label)} "
+                    "a value for each place of its last axis, which MATLAB's order of axes has for the samples: save "
+                    "numpy.moveaxis(array, -1, 0), or leave the labels out: --features "
+                    f"{shell_word(f'image={main}')}"
+                )
+
     def _all_arrays(self, used: set[str] | None) -> Iterator[StoredArray]:
         """Every array of the tables, of these entries."""
         for table in self._tables:
@@ -328,9 +374,9 @@ class ArraySource(base.Source):
             return "label"
         if entry.lower() == _RECTANGLES and _are_rectangles(array) and "grasps" not in taken:
             return "grasps"
-        if entry == main and entry not in _KEPT_NAMES and "image" not in taken:
-            is_depth = not array.is_ragged and array.dtype.kind != "u"
-            return "depth" if is_depth or array.dtype.itemsize > 1 else "image"
+        is_image = array.is_ragged or array.dtype.name == "uint8"
+        if entry == main and is_image and entry not in _KEPT_NAMES and "image" not in taken:
+            return "image"
         usual = _USUAL.get(entry.lower(), "")
         return usual if usual and usual not in taken else field_name(entry, taken)
 
@@ -478,10 +524,7 @@ class ArraySource(base.Source):
         kinds = {column.field.kind for column in self._columns}
         still = [column.field.name for column in self._columns if column.field.kind == "number" and column.field.shape]
         if still and kinds & set(PIXEL_KINDS):
-            self.notes.append(
-                f"{listed(still)}: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them "
-                "stay behind their picture; a mask is moved where it is uint8 (N, H, W)"
-            )
+            self.notes.append(about_unmoved(still, "a mask is moved where it is uint8 (N, H, W)"))
 
     # ---- what packer asks
 
@@ -632,6 +675,11 @@ def _tables(placed: Sequence[_NamedArray]) -> list[_Table]:
         else:
             tables.extend(_Table(_stem(container), split, arrays) for container, arrays in mine.items())
     return tables
+
+
+def _without_numbers(name: str) -> str:
+    """`images_#` for `images_0` and `images_11`."""
+    return re.sub("[0-9]+", "#", name)
 
 
 def _stem(container: str) -> str:

@@ -146,10 +146,14 @@ def add_sidecars(
     the source that is not there or is named as one in it; MissingPackage where Pillow is asked for and is not there.
     """
     base.check_choice("missing", missing, ("error", "skip"))
+    names = [sidecar.name for sidecar in sidecars]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"--sidecar {listed(twice)}: two of them have that name; rename one")
     _check_readable(sidecars, decode_with)
     addition = _Files(source, sidecars)
-    names = scan(source.root, follow_links=source.follow_links).names
-    there = {*names, *_outside_names(source, sidecars, names)}
+    files = scan(source.root, follow_links=source.follow_links).names
+    there = {*files, *_outside_names(source, sidecars, files)}
     lacking: dict[int, str] = {}
     absent_of: Counter[str] = Counter()
     for row in range(len(source)):

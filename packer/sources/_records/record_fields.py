@@ -6,19 +6,21 @@ differ in what they call it, `image=jpg;png`. An entry is a feature of a tf.trai
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.images import sniff
+from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
+from packer.images import decode, sniff
 from packer.schema import KEY, MOST_PIXELS, Field
-from packer.sources._parse.folder_layout import says_labels
+from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
+from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+_FEW_VALUES = 16  # of a picture of labels
 _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
@@ -100,17 +102,21 @@ def field_name(entry: str, taken: Sequence[str]) -> str:
     return found
 
 
-def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
+def kind_of_bytes(values: Sequence[bytes], entry: str, photos: Sequence[bytes] = ()) -> str:
     """What some values of one entry are: image, mask or depth for pictures, text for UTF-8 without control characters.
 
-    Pictures of one channel whose entry is named as labels, such as `seg.png`, are masks, which are never
-    interpolated; of 16 bit they stay bytes.
+    photos: of the same records, the entry that `photos_of` finds. Pictures of one channel whose entry is named as
+    labels, such as `seg.png`, are masks, which are never interpolated, and so are those beside photos that have few
+    values each; of 16 bit they stay bytes. An array (.npy) is a depth where its name says so or its size is that of
+    its photo: boxes and embeddings are arrays, too.
     """
     kinds = {_picture_kind(value) for value in values}
     if len(kinds) == 1 and (kind := kinds.pop()):
-        if not says_labels(entry):
-            return kind
-        return "bytes" if kind == "depth" else "mask" if all(map(_may_be_mask, values)) else "image"
+        if kind == "depth":
+            return "bytes" if says_labels(entry) or not _may_be_depth(values, entry, photos) else "depth"
+        if says_labels(entry) or (photos and all(map(_has_few_values, values))):
+            return "mask" if all(map(_may_be_mask, values)) else "image"
+        return kind
     if all(_is_text(value) for value in values) and any(values):
         return "text"
     return "bytes"
@@ -130,6 +136,38 @@ def decoded(field: RecordField, data: bytes) -> Any:
         ) from error
 
 
+def photos_of(entries: Iterable[Sequence[bytes]]) -> Sequence[bytes]:
+    """The first entry whose values are pictures in colours; empty where there is none."""
+    for values in entries:
+        if values and all(_picture_kind(data) == "image" and not _may_be_mask(data) for data in values):
+            return values
+    return ()
+
+
+def is_gray_beside(values: Sequence[bytes], photos: Sequence[bytes]) -> bool:
+    """Whether pictures of one channel, or with a palette, lie beside photos, so that they may be labels."""
+    kinds = {_picture_kind(value) for value in values}
+    return bool(photos) and kinds == {"image"} and all(map(_may_be_mask, values))
+
+
+def about_gray(fields: Sequence[RecordField]) -> list[str]:
+    """A note on each field whose pictures lie gray beside photos and were taken for images."""
+    return [
+        f"{shown(field.name)}: pictures of one channel or with a palette beside photos, taken as images: geometries "
+        f"and --resize mix their values; where these are labels, say {shown(replace(field, kind='mask').shown())} in "
+        "--features"
+        for field in fields
+    ]
+
+
+def about_unmoved(names: Sequence[str], else_moved: str = "") -> str:
+    """The note that numbers beside pictures stay as they are. else_moved: what would be moved, where anything would."""
+    return (
+        f"{listed(names)}: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them stay "
+        f"behind their picture{f'; {else_moved}' if else_moved else ''}"
+    )
+
+
 def _picture_kind(data: bytes) -> str | None:
     try:
         found = sniff(data, MOST_PIXELS)
@@ -142,6 +180,22 @@ def _picture_kind(data: bytes) -> str | None:
 def _may_be_mask(data: bytes) -> bool:
     found = sniff(data, MOST_PIXELS)
     return found.channels == 1 or found.palette
+
+
+def _has_few_values(data: bytes) -> bool:
+    """Whether a picture may be labels by its pixels: one channel, or a palette, of few values."""
+    try:
+        return _may_be_mask(data) and len(np.unique(decode(data, "mask"))) <= _FEW_VALUES
+    except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
+        return False
+
+
+def _may_be_depth(values: Sequence[bytes], entry: str, photos: Sequence[bytes]) -> bool:
+    found = [sniff(data, MOST_PIXELS) for data in values]
+    if any(header.format != "npy" for header in found) or DEPTH_WORDS.intersection(words(entry)):
+        return True
+    sizes = [(header.height, header.width) for header in (sniff(data, MOST_PIXELS) for data in photos)]
+    return [(header.height, header.width) for header in found] == sizes
 
 
 def _is_text(data: bytes) -> bool:

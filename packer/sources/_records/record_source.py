@@ -40,7 +40,7 @@ from packer.sources._parse.folder_layout import ordered_splits, says_labels, spl
 from packer.sources._parse.listing import counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
-from packer.sources._records.record_fields import RecordField
+from packer.sources._records.record_fields import RecordField, about_gray, about_unmoved
 
 FILES = Field("files", "json", "json", hidden=True)
 LAYOUTS = ("auto", "split", "unchecked")
@@ -59,6 +59,7 @@ class RecordSource(base.Source):
     _folder: SourceRoot
     _files: RecordFiles
     _fields: Sequence[RecordField] = ()  # where the user may say which entry is which field
+    _gray: Sequence[RecordField] = ()  # of these, pictures that were taken for images and may be labels
 
     # ---- while it is made
 
@@ -131,7 +132,11 @@ class RecordSource(base.Source):
             for field in self._fields
             if field.kind == "image" and any(map(says_labels, field.entries))
         ]
+        self.notes += about_gray(self._gray)
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
+        still = [field.name for field in self._fields if field.kind in ("numbers", "json")]
+        if still and self._main is not None:
+            self.notes.append(about_unmoved(still))
 
     def _check_sizes(self, files: Sequence[RecordFile]) -> None:
         """Records that lie over each other could make a small file an endless pack."""
