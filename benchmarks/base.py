@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from packer.files.work_folder import save
+from packer.files.atomic_save import save
 from packer.system.machine_description import machine
 from packer.tools.repeated_runs import interleaved as interleaved
 from packer.tools.repeated_runs import ratio as ratio

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.harness import environments, plot, results, sets
 from benchmarks.harness.job import SETS, TASKS, Job
 from benchmarks.harness.turns import Turns, say
-from packer.files.work_folder import save
+from packer.files.atomic_save import save
 from packer.system.machine_description import machine
 from packer.system.parallel import usable_cores
 

@@ -68,7 +68,7 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     The median over shuffled batches of the whole set, so that files and index come from memory and not from caches.
     """
     data_set = packer.open(pack, fields=("image",))
-    reader, pool, took = data_set.reader(), BufferPool(2), []
+    sample_decoder, pool, took = data_set.sample_decoder(), BufferPool(2), []
     order = np.random.default_rng(0).permutation(len(data_set))
     batches = [order[at : at + BATCH] for at in range(0, len(order) - len(order) % BATCH, BATCH)] or [order]
     with without_work():
@@ -76,7 +76,9 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
             for places in batches:
                 random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
                 started = time.thread_time()
-                decoder = BatchDecoder(reader, places, take=partial(take_from, pool), geometry=geometry, random=random)
+                decoder = BatchDecoder(
+                    sample_decoder, places, take=partial(take_from, pool), geometry=geometry, random=random
+                )
                 decoder.fill(0, len(places))
                 decoder.fields()
                 took.append((time.thread_time() - started) / len(places))
@@ -86,9 +88,9 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
 def one_by_one(pack: Path, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of CPU per ds[i] at random, and of the bare decoder call for the same images, in turn."""
     data_set = packer.open(pack, fields=("image",))
-    reader = data_set.reader()
+    sample_decoder = data_set.sample_decoder()
     order = np.random.default_rng(0).permutation(len(data_set))[:500].tolist()
-    with reader.pack.records(order, ["image"]) as records:
+    with sample_decoder.pack.records(order, ["image"]) as records:
         files = [bytes(record["image"]) for record in records]
     sizes = [(found.height, found.width, 3) for found in map(sniff, files)]
     decode = strict_jpeg.library().decode

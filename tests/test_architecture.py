@@ -307,7 +307,7 @@ DISK_CALLS = (
 DISK_METHODS = ("unlink", "rmdir", "rename", "rmtree", "hardlink_to", "symlink_to", "write_text", "write_bytes")
 SYNC_CALLS = ("os.fsync", "os.fdatasync", "os.sync")
 MAY_TOUCH_DISK = ("files/folder_handle.py", "files/work_folder.py")
-MAY_SYNC = (*MAY_TOUCH_DISK, "files/durable_writes.py")
+MAY_SYNC = (*MAY_TOUCH_DISK, "files/fsync.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
     "synthetic/base.py": ("write_bytes",),  # into its work folder, by the path through its descriptor

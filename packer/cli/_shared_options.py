@@ -163,7 +163,7 @@ class _Figures(click.Path):
         self._suffixes = suffixes
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from packer.files.work_folder import check_savable  # keeps `packer --help` light
+        from packer.files.atomic_save import check_savable  # keeps `packer --help` light
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if path.suffix.lower() not in self._suffixes:

@@ -50,13 +50,13 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
     from packer.pack.index import Index
-    from packer.pack.sparse_holes import check_holes  # keeps `packer --help` light
+    from packer.pack.sparse_file_limit import check_sparse_files  # keeps `packer --help` light
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:
         return {}, ""
     try:
-        check_holes(pack, manifest)
+        check_sparse_files(pack, manifest)
         index = Index(pack, manifest)
     except PackerError as error:
         return {}, str(error)

@@ -7,8 +7,8 @@ import click
 
 from packer.cli._shared_options import Group, ProgressBar, examples, json_option, output_option
 from packer.errors import InvalidRequest
+from packer.files.atomic_save import check_savable, save
 from packer.files.terminal_output import echo
-from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCounter
 

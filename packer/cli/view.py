@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from packer.cli._shared_options import Group, examples
+from packer.files.atomic_save import check_savable, save
 from packer.files.terminal_output import echo
-from packer.files.work_folder import check_savable, save
 from packer.system.parallel import usable_cores
 
 _FORMS = (".png", ".html")

@@ -17,7 +17,7 @@ from packer.conversion.journal import PACK, FinishedPart, Journal
 from packer.conversion.plan import Plan, probe_indices
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.durable_writes import sync_part
+from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing, free_bytes, free_files
 from packer.files.work_folder import WorkFolder
 from packer.formats.base import Writer

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
+from packer.conversion.foreign_record_slots import with_slots
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
-from packer.conversion.slots import with_slots
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.geometry.random import shuffled

@@ -19,7 +19,7 @@ from packer.datasets.batch_decoder import take_new
 from packer.datasets.pack_dataset import PackDataset, open_pack
 from packer.errors import InvalidRequest, UnknownKey, WrongType
 from packer.geometry import Geometry, draw
-from packer.loading.batch_builder import unwrapped
+from packer.loading.batch_jobs import unwrapped
 from packer.loading.sampling import EpochSteps, Indices, Order, Step, rank_and_world_size
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
@@ -202,7 +202,7 @@ class ExternalSource:
     def _read_files(self, dataset: PackDataset, indices: Indices) -> dict[str, Values]:
         """Copies of the stored bytes: records lie in mapped pages, which go with their reader."""
         chosen = dataset.pack_indices(indices).tolist()
-        with dataset.reader().pack.records(chosen, self._files) as records:
+        with dataset.sample_decoder().pack.records(chosen, self._files) as records:
             return {
                 name: [np.array(np.frombuffer(record[name], np.uint8)) for record in records] for name in self._files
             }
@@ -324,13 +324,13 @@ def _of_a_pack(
 
 def _check_fields(pack: PackDataset, *, encoded: bool) -> None:
     """Raise InvalidRequest for what DALI cannot have."""
-    reader = pack.reader()
+    sample_decoder = pack.sample_decoder()
     for field in pack.schema:
         if field.kind == "json":
             raise InvalidRequest(f"fields: {field.name!r} is JSON, which is no array: leave it out, and take the key")
         if not encoded or field.kind != "image":
             continue
-        if reader.file_decoder(field) is None:
+        if sample_decoder.file_decoder(field) is None:
             raise InvalidRequest(
                 f"fields: {field.name!r} is stored as pixels (codec {field.codec}), not as files: pass encoded=False"
             )

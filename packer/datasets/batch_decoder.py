@@ -15,7 +15,7 @@ from packer.datasets.batch import Ragged, as_torch, channels_first
 from packer.errors import BadInput, CorruptRecord
 from packer.formats.base import Record
 from packer.geometry import Geometry, View
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import PIXEL_KINDS, Field
 from packer.system.buffer_pool import BufferPool, Bytes, PooledBuffer
 
@@ -65,7 +65,7 @@ class BatchDecoder:
 
     def __init__(
         self,
-        reader: SampleReader,
+        sample_decoder: SampleDecoder,
         indices: npt.NDArray[np.int64],
         *,
         take: Take = take_new,
@@ -75,19 +75,21 @@ class BatchDecoder:
         """indices: of samples in the pack. take: where memory comes from. random: numbers of each view."""
         self.indices = indices
         self.given_up = False
-        self.at_once = _MAPPED if reader.pack.is_mapped else _READ
-        self._reader = reader
+        self.at_once = _MAPPED if sample_decoder.pack.is_mapped else _READ
+        self._sample_decoder = sample_decoder
         self._geometry = geometry
         self._random = random
         self._slots = {
-            field.name: _FieldBatch(reader, field, len(indices), take)
-            for field in reader.schema.fields
+            field.name: _FieldBatch(sample_decoder, field, len(indices), take)
+            for field in sample_decoder.schema.fields
             if field.kind in PIXEL_KINDS
         }
-        self._gathered = [field for field in reader.schema.fields if geometry is None and reader.is_fixed_size(field)]
+        self._gathered = [
+            field for field in sample_decoder.schema.fields if geometry is None and sample_decoder.is_fixed_size(field)
+        ]
         gathered = {field.name for field in self._gathered}
-        self._read = [name for name in reader.stored if name not in gathered]
-        self._fields = {field.name: field for field in reader.schema.fields}
+        self._read = [name for name in sample_decoder.stored if name not in gathered]
+        self._fields = {field.name: field for field in sample_decoder.schema.fields}
         self._lists: dict[str, list[Any]] = {
             name: [None] * len(indices) for name in self._read if name not in self._slots
         }
@@ -106,7 +108,7 @@ class BatchDecoder:
 
     def _fill(self, start: int, stop: int) -> None:
         chosen = self.indices[start:stop].tolist()
-        with self._reader.pack.records(chosen, self._read) as records:
+        with self._sample_decoder.pack.records(chosen, self._read) as records:
             # first what is Python for all of them, then what is pixels: after a picture the interpreter's own code and
             # data have left the caches, and come back once for all of them instead of once a picture
             pictures: list[Callable[[], object]] = []
@@ -119,37 +121,39 @@ class BatchDecoder:
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
         """Functions that decode the pictures of a sample; its other values are decoded here."""
-        reader = self._reader
-        stored = {name: reader.stored_picture(index, name, record[name]) for name in self._slots if name in record}
+        sample_decoder = self._sample_decoder
+        stored = {
+            name: sample_decoder.stored_picture(index, name, record[name]) for name in self._slots if name in record
+        }
         random = self._random[position] if len(self._random) else ()
-        main, others = reader.views(index, self._geometry, stored, random)
+        main, others = sample_decoder.views(index, self._geometry, stored, random)
         for name, value in record.items():
             view = others.get(name, main)
             if name in self._slots:
                 yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)
             else:
                 field = self._fields[name]
-                self._lists[name][position] = as_torch(field, reader.decode(index, field, value, view=view))
+                self._lists[name][position] = as_torch(field, sample_decoder.decode(index, field, value, view=view))
 
     def fields(self) -> dict[str, Any]:
         """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""
-        return {field.name: self._field(field) for field in self._reader.schema.fields}
+        return {field.name: self._field(field) for field in self._sample_decoder.schema.fields}
 
     def _field(self, field: Field) -> Any:
         if field.name in self._slots:
             return self._slots[field.name].finished()
         if field.name in self._lists:
             return self._lists[field.name]
-        if self._reader.is_column(field.name):
-            return torch.from_numpy(self._reader.column(field.name, self.indices))
-        return [self._reader.indexed(int(index), field) for index in self.indices]
+        if self._sample_decoder.is_column(field.name):
+            return torch.from_numpy(self._sample_decoder.column(field.name, self.indices))
+        return [self._sample_decoder.indexed(int(index), field) for index in self.indices]
 
 
 class _FieldBatch:
     """The pictures of one field: in one tensor as long as they have one shape, those of other shapes beside it."""
 
-    def __init__(self, reader: SampleReader, field: Field, count: int, take: Take) -> None:
-        self._reader = reader
+    def __init__(self, sample_decoder: SampleDecoder, field: Field, count: int, take: Take) -> None:
+        self._sample_decoder = sample_decoder
         self._field = field
         self._count = count
         self._take = take
@@ -157,7 +161,7 @@ class _FieldBatch:
         self._tensor = torch.empty(0)
         self._arrays: npt.NDArray[Any] | None = None
         self._odd: dict[int, torch.Tensor] = {}
-        self._decoder = reader.decoder(field) if field.name in reader.stored else None
+        self._decoder = sample_decoder.decoder(field) if field.name in sample_decoder.stored else None
 
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredPicture, view: View | None
@@ -166,10 +170,12 @@ class _FieldBatch:
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
-            decode = partial(self._reader.decode, index, self._field, value, stored=stored, view=view)
+            decode = partial(self._sample_decoder.decode, index, self._field, value, stored=stored, view=view)
             return partial(self._put_odd, position, decode)
         if self._decoder is None:
-            return partial(self._reader.decode, index, self._field, value, arrays[position], stored=stored, view=view)
+            return partial(
+                self._sample_decoder.decode, index, self._field, value, arrays[position], stored=stored, view=view
+            )
         prepare = partial(self._decoder.prepare, value, view, arrays[position], header=stored.header)
         return partial(self._run, index, self._run(index, prepare))
 
@@ -178,7 +184,7 @@ class _FieldBatch:
         try:
             return step()
         except (BadInput, CorruptRecord) as error:
-            raise self._reader.undecodable(index, self._field.name, error) from error
+            raise self._sample_decoder.undecodable(index, self._field.name, error) from error
 
     def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
         """Decode a picture whose shape is not that of the first."""
@@ -189,7 +195,7 @@ class _FieldBatch:
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         out = arrays[start:stop].reshape(stop - start, -1).view(np.uint8)
-        self._reader.pack.gather(indices, self._field.name, out)
+        self._sample_decoder.pack.gather(indices, self._field.name, out)
 
     def _allocated(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         with self._lock:

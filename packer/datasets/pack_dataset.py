@@ -23,7 +23,7 @@ from packer.geometry import Geometry, draw
 from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
@@ -225,12 +225,12 @@ class PackDataset(Dataset[Any]):
         self._dct = dct
         self._verify = verify
         self._stage = os.fspath(stage) if stage is not None else None
-        self._reader_or_none: SampleReader | None = None
+        self._sample_decoder_or_none: SampleDecoder | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
         self._shared: SharedMemory | None = None  # in a worker process
         self._targets: list[int] | None = None
-        self._count = len(self._chosen(self.reader()))
+        self._count = len(self._chosen(self.sample_decoder()))
 
     @property
     def fields(self) -> tuple[str, ...] | None:
@@ -246,7 +246,7 @@ class PackDataset(Dataset[Any]):
         """The same data set with these fields as dicts, opened by itself; raises UnknownKey, CorruptPack."""
         other = copy.copy(self)
         other._fields, other.as_tuple = tuple(dict.fromkeys(fields)), None
-        other.reader()
+        other.sample_decoder()
         return other
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -256,15 +256,15 @@ class PackDataset(Dataset[Any]):
 
     # ---- opening: per process, on first use
 
-    def reader(self) -> SampleReader:
-        """The reader of the open pack in this process; packer.Loader calls it."""
-        reader = self._reader_or_none
-        if reader is None or reader.pack.pid != os.getpid():
-            self._reader_or_none = None  # an inherited one must be gone before the pack is opened again
-            reader = self._reader_or_none = self._open()
-        return reader
+    def sample_decoder(self) -> SampleDecoder:
+        """What decodes the samples of the open pack in this process; packer.Loader calls it."""
+        sample_decoder = self._sample_decoder_or_none
+        if sample_decoder is None or sample_decoder.pack.pid != os.getpid():
+            self._sample_decoder_or_none = None  # an inherited one must be gone before the pack is opened again
+            sample_decoder = self._sample_decoder_or_none = self._open()
+        return sample_decoder
 
-    def _open(self) -> SampleReader:
+    def _open(self) -> SampleDecoder:
         if self.format is not None and (found := manifests.read(self.path).format) != self.format:
             raise InvalidRequest(
                 f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
@@ -277,18 +277,18 @@ class PackDataset(Dataset[Any]):
         if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
-        return SampleReader(pack, self._fields, decoder=self._decoder, dct=self._dct)
+        return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct)
 
     def _check_names(self, pack: Pack) -> None:
         missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
         if missing:
             raise UnknownKey(f"as_tuple names {sorted(missing)[0]!r}, which is not among fields")
 
-    def _chosen(self, reader: SampleReader) -> npt.NDArray[np.int64] | range:
+    def _chosen(self, sample_decoder: SampleDecoder) -> npt.NDArray[np.int64] | range:
         if self.split is None:
-            return range(len(reader.pack))
+            return range(len(sample_decoder.pack))
         if self._indices is None:
-            self._indices = self._select(reader.pack, self.split)
+            self._indices = self._select(sample_decoder.pack, self.split)
         return self._indices
 
     def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
@@ -302,10 +302,10 @@ class PackDataset(Dataset[Any]):
 
         A file stays open while another data set, or a batch that a Loader is making, needs it.
         """
-        reader, self._reader_or_none = self._reader_or_none, None
+        sample_decoder, self._sample_decoder_or_none = self._sample_decoder_or_none, None
         self._indices = self._shared = None
-        if reader is not None and reader.pack.pid == os.getpid():
-            reader.pack.close()
+        if sample_decoder is not None and sample_decoder.pack.pid == os.getpid():
+            sample_decoder.pack.close()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -314,7 +314,7 @@ class PackDataset(Dataset[Any]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reader_or_none": None, "_indices": None, "_shared": None, "_targets": None}
+        return {**self.__dict__, "_sample_decoder_or_none": None, "_indices": None, "_shared": None, "_targets": None}
 
     # ---- samples
 
@@ -358,12 +358,16 @@ class PackDataset(Dataset[Any]):
         self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
     ) -> BatchFiller:
         """The decoder of a batch of these samples, which any number of threads fill; packer.Loader calls it."""
-        return BatchDecoder(self.reader(), self.pack_indices(indices), take=take, geometry=geometry, random=random)
+        return BatchDecoder(
+            self.sample_decoder(), self.pack_indices(indices), take=take, geometry=geometry, random=random
+        )
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
-        reader = self.reader()
-        return self._finished(reader, reader.sample(self._pack_index(reader, index), geometry, random))
+        sample_decoder = self.sample_decoder()
+        return self._finished(
+            sample_decoder, sample_decoder.sample(self._pack_index(sample_decoder, index), geometry, random)
+        )
 
     def pack_indices(self, indices: Indices) -> npt.NDArray[np.int64]:
         """Indices of the samples in the pack; raises BadIndex."""
@@ -374,26 +378,30 @@ class PackDataset(Dataset[Any]):
         outside = (given < -self._count) | (given >= self._count)
         if outside.any():
             raise self._bad_index(int(given[outside][0]))
-        return np.asarray(self._chosen(self.reader()), np.int64)[given] if self.split else given % max(self._count, 1)
+        return (
+            np.asarray(self._chosen(self.sample_decoder()), np.int64)[given]
+            if self.split
+            else given % max(self._count, 1)
+        )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
         draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
         return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count
 
-    def _pack_index(self, reader: SampleReader, index: int) -> int:
+    def _pack_index(self, sample_decoder: SampleDecoder, index: int) -> int:
         if not -self._count <= index < self._count:
             raise self._bad_index(index)
-        return index % self._count if self._split is None else int(self._chosen(reader)[index])
+        return index % self._count if self._split is None else int(self._chosen(sample_decoder)[index])
 
     def _bad_index(self, index: int) -> BadIndex:
         return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
 
-    def _finished(self, reader: SampleReader, sample: dict[str, Any]) -> Any:
+    def _finished(self, sample_decoder: SampleDecoder, sample: dict[str, Any]) -> Any:
         if self.output == "tv":
-            sample = as_tv(reader.schema, sample)
+            sample = as_tv(sample_decoder.schema, sample)
         elif self.output != "numpy":
             convert = as_torch if self.output == "torch" else as_pil
-            sample = {field.name: convert(field, sample[field.name]) for field in reader.schema.fields}
+            sample = {field.name: convert(field, sample[field.name]) for field in sample_decoder.schema.fields}
         if self.as_tuple is None:
             return self.transform(sample) if self.transform else sample
         first, *rest = (sample[name] for name in self.as_tuple)
@@ -404,29 +412,29 @@ class PackDataset(Dataset[Any]):
     @property
     def schema(self) -> Schema:
         """The fields that samples have, in order; see packer.schema."""
-        return self.reader().schema
+        return self.sample_decoder().schema
 
     @property
     def classes(self) -> list[str]:
         """Class names of the field `label`, by value, a list as torchvision's; empty where there are none."""
-        schema = self.reader().pack.schema
+        schema = self.sample_decoder().pack.schema
         return list(schema["label"].classes or ()) if "label" in schema else []
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""
-        reader = self.reader()
-        values = reader.pack.index.column(name)
-        chosen = self._chosen(reader)
+        sample_decoder = self.sample_decoder()
+        values = sample_decoder.pack.index.column(name)
+        chosen = self._chosen(sample_decoder)
         dtype = values.dtype.newbyteorder("=")
         return (values if isinstance(chosen, range) else values[chosen]).astype(dtype)
 
     def index_of(self, key: str) -> int:
         """The index of the sample with that key, found by bisection; raises UnknownKey."""
-        reader = self.reader()
-        index = reader.pack.index.index_of(key)
+        sample_decoder = self.sample_decoder()
+        index = sample_decoder.pack.index.index_of(key)
         if self.split is None:
             return index
-        found = np.flatnonzero(np.asarray(self._chosen(reader)) == index)
+        found = np.flatnonzero(np.asarray(self._chosen(sample_decoder)) == index)
         if not len(found):
             raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
         return int(found[0])
@@ -447,8 +455,8 @@ class PackDataset(Dataset[Any]):
 
     def key(self, index: int) -> str:
         """The key of one sample."""
-        reader = self.reader()
-        return reader.pack.index.key(self._pack_index(reader, index))
+        sample_decoder = self.sample_decoder()
+        return sample_decoder.pack.index.key(self._pack_index(sample_decoder, index))
 
     # ---- as torchvision's ImageFolder has it
 
@@ -456,7 +464,7 @@ class PackDataset(Dataset[Any]):
     def targets(self) -> list[int]:
         """The label of every sample, in order; raises AttributeError where there is no field `label`."""
         if self._targets is None:
-            if "label" not in self.reader().pack.schema:
+            if "label" not in self.sample_decoder().pack.schema:
                 raise AttributeError(f"{self!r} has no field 'label', so no targets")
             self._targets = self.column("label").tolist()
         return self._targets
@@ -490,7 +498,7 @@ class PackDataset(Dataset[Any]):
     def __repr__(self) -> str:
         split = f", split={self.split!r}" if self.split else ""
         fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
-        size = sum(part.bytes for part in self.reader().pack.manifest.parts) / 1e6
+        size = sum(part.bytes for part in self.sample_decoder().pack.manifest.parts) / 1e6
         return printable(
             f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields})"
         )

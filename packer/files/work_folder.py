@@ -1,6 +1,6 @@
 """Work folder: where a command builds what it publishes, beside its target; locked, marked, and the user's own.
 
-`save` writes one result (picture, page, table, JSON) through one: whole or not at all, through no link.
+A single file (picture, page, table, JSON) is written through one too: see files/atomic_save.py.
 
 Nothing is removed that packer did not make, whatever lies under the folder's name:
 
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from packer.errors import InvalidRequest, Locked, StorageError, UnsafePath
+from packer.errors import Locked, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle, open_real_folder
 from packer.files.storage_errors import failing
 
@@ -212,51 +212,3 @@ def _leave(folder: WorkFolder) -> None:
         if not folder.content() and _is_same(folder):
             folder.remove(marker_name(folder))
             os.rmdir(folder.path.name, dir_fd=folder.above.descriptor)
-
-
-# ---- one file
-
-_NEW = "new"
-_SAVED = {_NEW: ANYTHING}
-
-
-def save(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, in one rename: a file or a link that is there is replaced, and nothing else.
-
-    /dev/stdout, /dev/fd/N and other devices below /dev are written to. Raises InvalidRequest for a folder and what is
-    no file, Locked where another process saves to the same path, StorageError.
-    """
-    check_savable(path)
-    if _is_device(path):
-        with failing(path, "write"), path.open("wb") as file:
-            file.write(data)
-        return
-    with work_folder(path.with_name(f".{path.name}.save"), _SAVED) as work:
-        work.clear()  # of a run that was killed
-        try:
-            work.write_file(_NEW, data)
-            work.replace(_NEW, work.above, path.name)
-        finally:
-            work.clear()
-
-
-def check_savable(path: Path) -> None:
-    """Raise InvalidRequest where `path` is a folder, or something that is no file: before any work."""
-    if _is_device(path):
-        return
-    if not path.name:
-        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
-    if not path.parent.is_dir():
-        return  # opening it says why
-    with FolderHandle.at(path.parent) as folder:
-        status = folder.status(path.name)
-    if status is not None and stat.S_ISDIR(status.st_mode):
-        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
-    if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
-        raise UnsafePath(f"{path}: expected a file to write, found a device or a FIFO; choose another name")
-
-
-def _is_device(path: Path) -> bool:
-    """Whether it is a device or an open file by its number; /dev/shm is a folder like any other."""
-    absolute = os.path.abspath(path)
-    return os.path.dirname(absolute) == "/dev" or absolute.startswith(("/dev/fd/", "/proc/"))

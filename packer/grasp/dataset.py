@@ -216,10 +216,10 @@ class GraspDataset(PackDataset):
         return numbers
 
     def _items(self) -> ItemDecoder:
-        reader = self.reader()
+        sample_decoder = self.sample_decoder()
         if self._means is None:
-            self._means = np.full((len(reader.pack), 4), np.nan)
-        return ItemDecoder(reader, self.output_size, self._means)
+            self._means = np.full((len(sample_decoder.pack), 4), np.nan)
+        return ItemDecoder(sample_decoder, self.output_size, self._means)
 
     # ---- what evaluation scripts ask for
 
@@ -251,7 +251,7 @@ class GraspDataset(PackDataset):
     def _with_item(self, idx: Number, use: Any) -> Any:
         index = int(self.pack_indices([int(idx)])[0])
         items = self._items()
-        with items.reader.pack.record(index, items.names) as record:
+        with items.sample_decoder.pack.record(index, items.names) as record:
             return use(items, items.item(index, record))
 
 

@@ -18,7 +18,7 @@ from packer.geometry import View, resized_crop
 from packer.grasp import picture_warp, targets
 from packer.grasp.picture_warp import ItemView, SourcePicture
 from packer.grasp.targets import MAPS, draw
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Schema
 from packer.system.thread_scratch import ThreadScratch
 
@@ -58,37 +58,37 @@ class GraspItem(NamedTuple):
 class ItemDecoder:
     """Makes items of one size from the records of an open pack; may be used by many threads."""
 
-    def __init__(self, reader: SampleReader, size: int, means: npt.NDArray[np.float64]) -> None:
+    def __init__(self, sample_decoder: SampleDecoder, size: int, means: npt.NDArray[np.float64]) -> None:
         """means: (samples of the pack, 4), the depth's mean per quarter turn where it is known, else NaN; is filled."""
-        self.reader = reader
+        self.sample_decoder = sample_decoder
         self._size = size
         self._means = means
-        self._label = label_field(reader.schema, reader.pack.folder)
-        index, schema = reader.pack.index, reader.pack.schema
+        self._label = label_field(sample_decoder.schema, sample_decoder.pack.folder)
+        index, schema = sample_decoder.pack.index, sample_decoder.pack.schema
         self._matrices = index.column("matrix") if "matrix" in schema else None
         self._sizes = index.column("source_size") if "source_size" in schema else None
 
     @property
     def names(self) -> list[str]:
         """The fields of the record that `item` wants."""
-        return self.reader.stored
+        return self.sample_decoder.stored
 
     def item(self, index: int, record: Record) -> GraspItem:
         """The item of a record; raises CorruptRecord, BadInput for a Jacquard picture that is not square."""
-        reader = self.reader
-        pictures = {name: reader.stored_picture(index, name, record[name]) for name in reader.pictures}
-        first = pictures[reader.pictures[0]].shape[:2]
+        sample_decoder = self.sample_decoder
+        pictures = {name: sample_decoder.stored_picture(index, name, record[name]) for name in sample_decoder.pictures}
+        first = pictures[sample_decoder.pictures[0]].shape[:2]
         height, width = map(int, self._sizes[index]) if self._sizes is not None else first
-        field, value = reader.schema[self._label], record[self._label]
+        field, value = sample_decoder.schema[self._label], record[self._label]
         if self._label == ROWS:
             if height != width:
                 raise BadInput(
-                    f"{reader.pack.where(index, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
+                    f"{sample_decoder.pack.where(index, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
                 )
-            points = targets.of_rows(reader.decode(index, field, value), self._size / height)
+            points = targets.of_rows(sample_decoder.decode(index, field, value), self._size / height)
             frame, source = targets.around_middle(self._size), picture_warp.whole(height, width)
         else:
-            points = targets.of_corners(reader.as_stored(index, field, value))
+            points = targets.of_corners(sample_decoder.as_stored(index, field, value))
             frame = targets.around_grasps(points, height, width, self._size)
             source = picture_warp.around_grasps(frame, height, width)
         stored = {name: self._stored(index, first, picture.shape[:2]) for name, picture in pictures.items()}
@@ -154,11 +154,13 @@ class ItemDecoder:
 
     def _in_place(self, item: GraspItem, name: str) -> Any:
         """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
-        return self.reader.in_place(self.reader.schema[name], item.record[name])
+        return self.sample_decoder.in_place(self.sample_decoder.schema[name], item.record[name])
 
     def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
-        field = self.reader.schema[name]
-        return self.reader.as_stored(item.pack_index, field, item.record[name], view=view, stored=item.pictures[name])
+        field = self.sample_decoder.schema[name]
+        return self.sample_decoder.as_stored(
+            item.pack_index, field, item.record[name], view=view, stored=item.pictures[name]
+        )
 
 
 def _as_kind(name: str, found: Any) -> Any:
@@ -211,7 +213,7 @@ class GraspBatchDecoder:
 
     def __init__(
         self,
-        reader: ItemDecoder,
+        item_decoder: ItemDecoder,
         indices: npt.NDArray[np.int64],
         dataset_indices: npt.NDArray[np.int64],
         *,
@@ -222,7 +224,7 @@ class GraspBatchDecoder:
         """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom)."""
         self.indices = indices
         self.given_up = False
-        self._reader = reader
+        self._item_decoder = item_decoder
         self._dataset_indices = dataset_indices
         self._rot, self._zoom = np.asarray(augmentations, np.float64).reshape(-1, 2).T
         self._form = form
@@ -235,9 +237,9 @@ class GraspBatchDecoder:
         """Make the items at these positions; other threads may fill other slices at the same time."""
         chosen = self.indices[start:stop].tolist()
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
-        reader = self._reader
-        with reader.reader.pack.records(chosen, reader.names) as records:
-            items = [reader.item(index, record) for index, record in zip(chosen, records, strict=True)]
+        item_decoder = self._item_decoder
+        with item_decoder.sample_decoder.pack.records(chosen, item_decoder.names) as records:
+            items = [item_decoder.item(index, record) for index, record in zip(chosen, records, strict=True)]
             owner = np.repeat(np.arange(len(items)), [len(item.points) for item in items])
             points = np.concatenate([item.points for item in items])
             points = targets.moved(points, owner, [item.frame for item in items], rots, zooms)
@@ -246,12 +248,12 @@ class GraspBatchDecoder:
                 if self.given_up:
                     return
                 if DEPTH in item.pictures:
-                    reader.depth(item, rot, zoom, self._float_arrays[at, 0])
+                    item_decoder.depth(item, rot, zoom, self._float_arrays[at, 0])
                 if self._form.bytes:
-                    reader.rgb(item, rot, zoom, self._byte_arrays[at])
+                    item_decoder.rgb(item, rot, zoom, self._byte_arrays[at])
                 elif RGB in item.pictures:
                     pixels = _pixels.pixels(self._form.size, self._form.size, 3)
-                    reader.rgb(item, rot, zoom, pixels)
+                    item_decoder.rgb(item, rot, zoom, pixels)
                     normalised(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from packer.geometry import View
 from packer.images.backends import strict_jpeg
 from packer.images.headers import check_end, jpeg, npy, sniff
 from packer.images.headers._header_record import Buffer, Header
-from packer.images.mask_alpha import says_alpha_more
+from packer.images.mask_alpha_loss import says_alpha_more
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS

@@ -16,7 +16,7 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
 from packer.loading import sampling
-from packer.loading.batch_builder import BatchBuilder, unwrapped
+from packer.loading.batch_jobs import BatchJobs, unwrapped
 from packer.loading.dataloader_prefetch import TransferPass
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
@@ -146,8 +146,8 @@ class Loader:
         )
         postprocess, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
         self._transfer = transfer_to(wanted, postprocess) if wanted.type != "cpu" or postprocess else None
-        new_builder = partial(
-            BatchBuilder,
+        new_jobs = partial(
+            BatchJobs,
             dataset,
             seed=seed,
             ragged=ragged,
@@ -156,8 +156,8 @@ class Loader:
             collate_fn=collate_fn,
         )
         self._buffer_pool = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
-        self._builder = new_builder(take=partial(take_from, self._buffer_pool))
-        self._worker_pool = WorkerPool(new_builder, num_workers, seed=seed) if num_workers else None
+        self._jobs = new_jobs(take=partial(take_from, self._buffer_pool))
+        self._worker_pool = WorkerPool(new_jobs, num_workers, seed=seed) if num_workers else None
         if self._worker_pool is not None:
             # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
@@ -220,7 +220,7 @@ class Loader:
 
     def _engine(self, steps: Steps) -> ThreadEngine:
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        return ThreadEngine(self._builder.begin(steps), threads=self.threads, **limits)
+        return ThreadEngine(self._jobs.begin(steps), threads=self.threads, **limits)
 
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
@@ -293,7 +293,7 @@ class Loader:
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
             "version": _STATE_VERSION,
-            "pack": pack.reader().pack.manifest.pack_id if pack else None,
+            "pack": pack.sample_decoder().pack.manifest.pack_id if pack else None,
             "split": pack.split if pack else None,
             "samples": order.count,
             "batch_size": int(order.batch_size),

@@ -1,4 +1,4 @@
-"""Worker processes: each makes whole batches of a loader, with the batch builder that threads use.
+"""Worker processes: each makes whole batches of a loader, with the batch jobs that threads do.
 
 torch's DataLoader starts, watches and ends the processes: it has been run on more systems than packer. Steps of the
 sampling order go to the workers through it, and batches come back. The processes live on between epochs.
@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from packer.errors import InvalidRequest, PackerError
-from packer.loading.batch_builder import BatchBuilder
+from packer.loading.batch_jobs import BatchJobs
 from packer.loading.nested_tensors import mapped
 from packer.loading.sampling import Step, Steps
 from packer.system._torch_private import end_workers
@@ -47,14 +47,14 @@ class _Task:
 class _WorkerDataset(Dataset[Any]):
     """The data set of the workers' DataLoader: a task's packed batch, or the PackerError that making it raised."""
 
-    def __init__(self, new_builder: Callable[..., BatchBuilder]) -> None:
-        self._new_builder = new_builder
+    def __init__(self, new_jobs: Callable[..., BatchJobs]) -> None:
+        self._new_jobs = new_jobs
         self._mappings: MappedBuffers | None = None
 
     def __getitem__(self, task: _Task) -> "PackedBatch | PackerError":
         layout = BatchLayout(self._mapped(task.buffer) if task.buffer is not None else None)
         try:
-            return layout.packed(self._new_builder(take=layout.take).make(task.step))
+            return layout.packed(self._new_jobs(take=layout.take).make(task.step))
         except PackerError as error:
             return error
         except StopIteration as error:  # it would end the epoch in silence (PEP 479 has it the same way)
@@ -91,13 +91,13 @@ class _TaskSampler:
 class WorkerPool:
     """Makes the batches of one pass at a time; processes are started for the first."""
 
-    def __init__(self, new_builder: Callable[..., BatchBuilder], workers: int, *, seed: int) -> None:
-        """new_builder: makes a builder, given `take`, which gives memory; it is pickled where workers are not forked.
+    def __init__(self, new_jobs: Callable[..., BatchJobs], workers: int, *, seed: int) -> None:
+        """new_jobs: makes BatchJobs, given `take`, which gives memory; it is pickled where workers are not forked.
 
         seed: of torch's and Python's generators in the workers.
         """
         self._numbers = count()
-        self._make = _WorkerDataset(new_builder)
+        self._make = _WorkerDataset(new_jobs)
         self._workers = workers
         self._seed = seed
         self._tasks = _TaskSampler(self._new_pool())

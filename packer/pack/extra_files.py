@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest
-from packer.files.durable_writes import make_folder, sync
+from packer.files.fsync import make_folder, sync
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import components
 from packer.pack.index import write_array

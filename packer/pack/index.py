@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, UnknownKey
-from packer.files.durable_writes import make_folder, sync, write_file
+from packer.files.fsync import make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
 from packer.pack.manifest import INDEX, IndexFile, Manifest

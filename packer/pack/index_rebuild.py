@@ -19,7 +19,7 @@ from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
-from packer.pack.sparse_holes import check_holes
+from packer.pack.sparse_file_limit import check_sparse_files
 from packer.schema import KEY
 
 NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
@@ -34,7 +34,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     Locked.
     """
     manifest = manifests.read(folder)
-    check_holes(folder, manifest)
+    check_sparse_files(folder, manifest)
     if (folder / INDEX).is_symlink():
         raise InvalidRequest(f"{folder / INDEX}: expected a folder, found a link; replace it by the folder it leads to")
     if check:

@@ -24,7 +24,7 @@ from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
 from packer.pack.part_readers import PartOpener
-from packer.pack.sparse_holes import check_holes
+from packer.pack.sparse_file_limit import check_sparse_files
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine
@@ -69,7 +69,7 @@ class Pack:
         self.pid = os.getpid()
         self.manifest = manifest.read(folder)
         self.schema = self.manifest.schema
-        check_holes(folder, self.manifest, copies=copies)
+        check_sparse_files(folder, self.manifest, copies=copies)
         self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self._opener = PartOpener(self.manifest.format, self.schema)
         self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]

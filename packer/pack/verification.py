@@ -33,7 +33,7 @@ from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
 from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
-from packer.pack.sparse_holes import check_holes
+from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
@@ -121,7 +121,7 @@ def problems(
         return
     yield from _unknown(folder, manifest)
     try:
-        check_holes(folder, manifest)
+        check_sparse_files(folder, manifest)
     except CorruptPack as error:  # whatever else is read would take as long as its sizes say
         yield str(error)
         return

@@ -13,15 +13,15 @@ from typing import BinaryIO
 
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
 from packer.files.digest import FolderDigest, entries, opened_folder
-from packer.files.durable_writes import sync_part
 from packer.files.folder_handle import FolderHandle
+from packer.files.fsync import sync_part
 from packer.files.safe_paths import open_beneath, open_file
 from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.part_readers import check_part
-from packer.pack.sparse_holes import check_holes
+from packer.pack.sparse_file_limit import check_sparse_files
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies, parts_of
@@ -173,7 +173,7 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
 def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
     """Read what fits of the parts into the page cache; raises CorruptPack, StorageError."""
     manifest = manifests.read(pack)
-    check_holes(pack, manifest)
+    check_sparse_files(pack, manifest)
     chosen = options.numbers(manifest)
     count, resident = warm(
         pack, manifest, chosen, room_bytes=capacity.free_memory(options.keep, options.machine), progress=hooks.progress
@@ -189,7 +189,7 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     UnsafePath where the place is not this user's own; whatever was copied until then is removed again.
     """
     manifest = manifests.read(pack)
-    check_holes(pack, manifest)
+    check_sparse_files(pack, manifest)
     chosen = options.numbers(manifest)
     place = UserFolder.of(options.to, options.machine)
     copy = StagedCopy.of(place, manifest)

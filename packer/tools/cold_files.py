@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.files.durable_writes import sync_file_system
+from packer.files.fsync import sync_file_system
 from packer.files.storage_errors import failing
 from packer.system.page_cache import drop_pages, resident_bytes
 

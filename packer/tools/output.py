@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packer.files.atomic_save import save
 from packer.files.terminal_output import hand_over
-from packer.files.work_folder import save
 from packer.system.machine_description import machine
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest, MissingPackage
+from packer.files.atomic_save import save as save_file
 from packer.files.terminal_output import plot_label
-from packer.files.work_folder import save as save_file
 from packer.inspect import palette
 from packer.inspect.palette import as_hex
 from packer.registry import import_or_explain

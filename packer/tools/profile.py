@@ -118,7 +118,7 @@ class _ProfiledPass:
         self.watch = watch
         self.worst: list[tuple[float, str]] = []
         self._dataset = dataset
-        self._reader = dataset.reader()
+        self._sample_decoder = dataset.sample_decoder()
         self._device = device
         self._collator = Collator("list", schema=dataset.schema)
         self._slots: dict[str, np.ndarray[Any, Any]] = {}
@@ -130,7 +130,7 @@ class _ProfiledPass:
         for position, place in enumerate(places):
             began = self.watch.last
             samples.append(self._sample(place, position, len(places)))
-            entry = (self.watch.last - began, self._reader.pack.index.key(place))
+            entry = (self.watch.last - began, self._sample_decoder.pack.index.key(place))
             (heapq.heappush if len(self.worst) < _WORST else heapq.heappushpop)(self.worst, entry)
             self.watch.skip()
         batch = self._collated(samples, len(places))
@@ -140,26 +140,26 @@ class _ProfiledPass:
             self.watch.lap("copy")
 
     def _sample(self, index: int, position: int, count: int) -> Any:
-        reader, watch, dataset = self._reader, self.watch, self._dataset
+        sample_decoder, watch, dataset = self._sample_decoder, self.watch, self._dataset
         sample: dict[str, Any] = {}
-        with reader.pack.record(index, reader.stored, check=False) as record:
+        with sample_decoder.pack.record(index, sample_decoder.stored, check=False) as record:
             touch(record)
             watch.lap("read")
             for name, value in record.items():
-                reader.pack.compare(index, name, value)
+                sample_decoder.pack.compare(index, name, value)
             watch.lap("crc")
-            stored = {name: self._read_header(index, name, record) for name in reader.pictures}
+            stored = {name: self._read_header(index, name, record) for name in sample_decoder.pictures}
             random = torch.rand(dataset.geometry.draws).tolist() if dataset.geometry else ()
-            main, others = reader.views(index, dataset.geometry, stored, random)
+            main, others = sample_decoder.views(index, dataset.geometry, stored, random)
             watch.lap("warp")
-            for each in reader.schema:
+            for each in sample_decoder.schema:
                 if each.name in record:
                     view, out = others.get(each.name, main), None
                     if each.kind in PIXEL_KINDS and dataset.transform is None:
                         out = self._slot(each, stored[each.name], view, position=position, count=count)
                     value = self._decoded(index, each, record, out=out, stored=stored.get(each.name), view=view)
                 else:
-                    value = reader.indexed(index, each)
+                    value = sample_decoder.indexed(index, each)
                 sample[each.name] = as_torch(each, value)
                 watch.lap("decode", each.name)
         if dataset.transform is None:
@@ -169,7 +169,7 @@ class _ProfiledPass:
         return transformed
 
     def _read_header(self, index: int, name: str, record: Record) -> StoredPicture:
-        stored = self._reader.stored_picture(index, name, record[name])
+        stored = self._sample_decoder.stored_picture(index, name, record[name])
         self.watch.lap("decode", name)
         return stored
 
@@ -186,14 +186,14 @@ class _ProfiledPass:
         self, index: int, each: Field, record: Record, *, out: Any, stored: StoredPicture | None, view: View | None
     ) -> Any:
         """One value, what is decoding and what is warping told apart."""
-        reader, watch, buffer = self._reader, self.watch, record[each.name]
+        sample_decoder, watch, buffer = self._sample_decoder, self.watch, record[each.name]
         if each.kind not in PIXEL_KINDS or view is None:
-            return reader.decode(index, each, buffer, out, stored=stored, view=view)
-        if reader.in_place(each, buffer) is not None:  # warped straight from the stored pixels
-            pixels = reader.decode(index, each, buffer, out, stored=stored, view=view)
+            return sample_decoder.decode(index, each, buffer, out, stored=stored, view=view)
+        if sample_decoder.in_place(each, buffer) is not None:  # warped straight from the stored pixels
+            pixels = sample_decoder.decode(index, each, buffer, out, stored=stored, view=view)
             watch.lap("warp", each.name)
             return pixels
-        decoder = reader.file_decoder(each)
+        decoder = sample_decoder.file_decoder(each)
         warps = []
 
         def decoded() -> None:
@@ -201,7 +201,7 @@ class _ProfiledPass:
             warps.append(True)
 
         if decoder is None or (each.kind == "depth" and each.dtype != "float32"):
-            pixels = reader.decode(index, each, buffer, None, stored=stored)
+            pixels = sample_decoder.decode(index, each, buffer, None, stored=stored)
             decoded()
             pixels = warp(pixels, view, each.kind, invalid=each.invalid, out=out)
         else:
@@ -209,7 +209,7 @@ class _ProfiledPass:
                 header = stored.header if stored is not None else None
                 pixels = decoder(buffer, view, out, header=header, decoded=decoded)
             except (BadInput, CorruptRecord) as error:
-                raise reader.undecodable(index, each.name, error) from error
+                raise sample_decoder.undecodable(index, each.name, error) from error
         watch.lap("warp" if warps else "decode", each.name)
         return pixels
 
@@ -218,7 +218,7 @@ class _ProfiledPass:
         if self._dataset.transform is not None or not samples:
             return self._collator.samples(samples)
         batched = {
-            name: as_torch(self._reader.schema[name], slots[:count])
+            name: as_torch(self._sample_decoder.schema[name], slots[:count])
             for name, slots in self._slots.items()
             if all(tuple(sample[name].shape) == tuple(samples[0][name].shape) for sample in samples)
         }

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import InvalidRequest
+from packer.files.atomic_save import save
 from packer.files.terminal_output import plot_label, shortened
-from packer.files.work_folder import save
 from packer.tools import plotting
 from packer.tools.profile import NAMES, STAGES, Profile
 

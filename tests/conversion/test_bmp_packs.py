@@ -20,7 +20,7 @@ from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.datasets.pack_dataset import BMPDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
-from packer.files import durable_writes
+from packer.files import fsync
 from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
 from packer.pack.index_rebuild import reindex
@@ -165,14 +165,14 @@ def test_a_part_is_on_disk_before_the_journal_names_it(tmp_path: Path, monkeypat
         assert path.name.encode() not in journal.read_bytes()
         synced.append(path.name)
 
-    monkeypatch.setattr(durable_writes, "sync_file_system", note)
+    monkeypatch.setattr(fsync, "sync_file_system", note)
     summary = packed(root, tmp_path / "a.pack", to="bmp", part_bytes=9000)
     assert sorted(synced) == [f"part-{number:05d}" for number in range(summary.parts)]
 
     def fail(path: Path) -> None:
         raise StorageError(f"{path}: cannot sync to disk: Input/output error")
 
-    monkeypatch.setattr(durable_writes, "sync_file_system", fail)
+    monkeypatch.setattr(fsync, "sync_file_system", fail)
     with pytest.raises(StorageError, match="cannot sync"):
         packed(root, tmp_path / "b.pack", to="bmp")
     assert not (tmp_path / "b.pack").exists()

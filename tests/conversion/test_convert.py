@@ -23,7 +23,7 @@ from packer.conversion.plan import make_plan, probe_indices
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, StorageError
-from packer.files import durable_writes
+from packer.files import fsync
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from tests.support import source_trees
@@ -375,7 +375,7 @@ def test_a_failing_disk_ends_the_run_with_the_path(tmp_path: Path, monkeypatch: 
         raise OSError(5, "Input/output error")
 
     root = photos(tmp_path / "in", 3)
-    monkeypatch.setattr(durable_writes.os, "fsync", failing)
+    monkeypatch.setattr(fsync.os, "fsync", failing)
     with pytest.raises(StorageError, match="Input/output error") as caught:
         packed(root, tmp_path / "out.pack")
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from packer.datasets.batch import Collator
 from packer.datasets.batch_decoder import BatchDecoder
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
-from packer.loading.batch_builder import DecodeJob
+from packer.loading.batch_jobs import DecodeJob
 from packer.system.buffer_pool import BufferPool, PooledBuffer
 from tests.support import picture_files
 from tests.support.conversions import packed
@@ -29,7 +29,7 @@ def photos(folder: Path, sizes: list[tuple[int, int]], damaged: int | None = Non
 
 
 def assembly(dataset: PackDataset) -> BatchDecoder:
-    return BatchDecoder(dataset.reader(), np.arange(len(dataset)))
+    return BatchDecoder(dataset.sample_decoder(), np.arange(len(dataset)))
 
 
 @pytest.mark.parametrize("sizes", [[(40, 60)] * 3, [(40, 60), (40, 60), (50, 60)]], ids=["one shape", "odd"])

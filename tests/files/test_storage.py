@@ -20,8 +20,8 @@ import pytest
 from packer.errors import CorruptPack, Locked, PackExists, StorageError, UnsafePath
 from packer.files import folder_handle
 from packer.files import work_folder as work_folders
-from packer.files.durable_writes import make_folder, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
+from packer.files.fsync import make_folder, sync, write_file
 from packer.files.safe_paths import open_file
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder

@@ -10,7 +10,7 @@ import pytest
 
 from packer.errors import PackExists, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
-from packer.files.work_folder import ANYTHING, Names, check_marker, marker_name, save, work_folder
+from packer.files.work_folder import ANYTHING, Names, check_marker, marker_name, work_folder
 from tests.support.child_processes import child
 
 NAMES: Names = {"tree": ANYTHING, "parts": r"part-[0-9]+", "list": ANYTHING}
@@ -306,34 +306,6 @@ def test_only_a_file_of_one_name_is_read_appended_to_and_cut(tmp_path: Path, vic
                 act()
         with pytest.raises(StorageError, match="File exists"):
             folder.write_file("list", b"x")
-
-
-@pytest.mark.parametrize("kind", ["link", "dangling link", "fifo", "folder"])
-def test_a_result_is_saved_in_the_place_of_a_link_and_of_no_device(tmp_path: Path, victim: Path, kind: str) -> None:
-    path = tmp_path / "out.json"
-    makers: dict[str, Callable[[], object]] = {
-        "link": lambda: path.symlink_to(victim / "list"),
-        "dangling link": lambda: path.symlink_to(tmp_path / "nowhere"),
-        "fifo": lambda: os.mkfifo(path),
-        "folder": path.mkdir,
-    }
-    makers[kind]()
-    if "link" in kind:
-        save(path, b"{}")
-        assert not path.is_symlink()
-        assert path.read_bytes() == b"{}"
-    else:
-        with pytest.raises(ValueError, match="expected a file to write"):
-            save(path, b"{}")
-    assert not (tmp_path / "nowhere").exists()
-    assert sorted(os.listdir(tmp_path)) == ["out.json", "victim"]
-
-
-def test_devices_are_written_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    save(Path("/dev/stdout"), b"text\n")
-    save(Path("/dev/null"), b"text\n")
-    assert capfd.readouterr().out == "text\n"
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 def test_publish_and_swap_take_folders_only(tmp_path: Path, victim: Path) -> None:

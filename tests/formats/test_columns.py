@@ -65,7 +65,7 @@ def test_every_format_gives_the_same_samples(folder: Path, end: str) -> None:
         assert len(dataset) == 4
         found.add(digest_of(dataset))
         found.add(digest_of(pickle.loads(pickle.dumps(dataset))))  # noqa: S301
-        every = made(folder / f"{name}{end}", dataset.reader().pack.schema.names, output="numpy")
+        every = made(folder / f"{name}{end}", dataset.sample_decoder().pack.schema.names, output="numpy")
         assert every[0]["files"]["rgb"] == "01/pcd0100r.png"
     assert len(found) == 1
 

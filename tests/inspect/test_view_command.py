@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from packer import formats
-from packer.errors import InvalidRequest, StorageError
-from packer.files.work_folder import ANYTHING, save, work_folder
 from tests.support.array_packs import IMAGE, decoded, displayed, plain, sheet_of
 from tests.support.built_packs import flip
 from tests.support.command_line import called, run
@@ -87,20 +85,3 @@ def test_damage_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     assert "damaged record" in done.stderr
     assert "field 'image'" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pack"]
-
-
-# ---- how files are written
-
-
-def test_a_file_is_replaced_whole_or_stays(tmp_path: Path) -> None:
-    target = tmp_path / "a.png"
-    with work_folder(tmp_path / ".a.png.save", {"new": ANYTHING}) as work:
-        work.write_file("new", b"left by a run that was killed")
-    save(target, b"one")
-    save(target, b"two")
-    assert target.read_bytes() == b"two"
-    with pytest.raises(InvalidRequest, match="found a folder"):
-        save(tmp_path, b"three")
-    with pytest.raises(StorageError, match="No such file"):
-        save(tmp_path / "no" / "a.png", b"three")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]

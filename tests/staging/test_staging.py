@@ -314,7 +314,7 @@ def test_a_child_that_inherits_a_lease_holds_it_until_it_opens_its_own(tmp_path:
         (dataset,) = datasets
         datasets[0][0]  # in a reader of its own
         held = os.listdir("/proc/self/fd")
-        dataset._reader_or_none = None
+        dataset._sample_decoder_or_none = None
         return [len(held) > len(os.listdir("/proc/self/fd")), copied(pack, base).describe()["in_use"]]
 
     assert child(work).value == [True, True]  # the parent reads

@@ -10,8 +10,8 @@ from typing import Any
 
 from packer import codecs, formats
 from packer.files.digest import part_bytes, part_sha256
-from packer.files.durable_writes import make_folder, sync, write_file
 from packer.files.folder_handle import FolderHandle, remove
+from packer.files.fsync import make_folder, sync, write_file
 from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part

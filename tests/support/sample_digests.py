@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 
 
 def sample_digest(sample: Mapping[str, Any]) -> str:
@@ -37,9 +37,9 @@ def field_digests(folder: Path, names: Sequence[str] | None = None, **options: A
     """Field -> sha256 of its decoded value, for each sample of a pack; names: None for all, hidden ones too."""
     pack = Pack(folder)
     try:
-        reader = SampleReader(pack, names or pack.schema.names, **options)
+        sample_decoder = SampleDecoder(pack, names or pack.schema.names, **options)
         for index in range(len(pack)):
-            sample = reader.sample(index)
+            sample = sample_decoder.sample(index)
             yield {name: hashlib.sha256(value_bytes(value)).hexdigest() for name, value in sample.items()}
     finally:
         pack.close()

@@ -141,7 +141,7 @@ def test_the_slowest_samples_are_named(pack: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_damage_is_found(pack: Path) -> None:
-    with packer.open(pack).reader().pack.record(0, ["image"]) as record:
+    with packer.open(pack).sample_decoder().pack.record(0, ["image"]) as record:
         place = (pack / "part-00000.lmdb").read_bytes().index(bytes(record["image"]))
     flip(pack / "part-00000.lmdb", place + 60)
     with pytest.raises(CorruptRecord, match=r"'image'.*crc32"):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage
 from packer.images.headers._header_record import MAX_PIXELS
-from packer.images.mask_alpha import says_alpha_more
+from packer.images.mask_alpha_loss import says_alpha_more
 from packer.registry import import_or_explain
 
 # suffix -> Pillow's name of the format: a file is read as what it is named, never by another of Pillow's readers

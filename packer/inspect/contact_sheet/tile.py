@@ -20,7 +20,7 @@ from packer.inspect.contact_sheet.picture import Scale, alone, coloured, fit, ov
 from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw, is_grasp
 from packer.inspect.palette import GROUND
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import PIXEL_KINDS, Field
 
 _AROUND = 0.3  # of the labels' extent, on every side
@@ -140,10 +140,10 @@ class Tiler:
         pictures than stand side by side.
         """
         names = [field.name for field in pack.schema if _is_shown(field)] if fields is None else list(fields)
-        self.reader = SampleReader(pack, list(dict.fromkeys(names)))
+        self.sample_decoder = SampleDecoder(pack, list(dict.fromkeys(names)))
         self._most = most
         self._is_zoomed = is_zoomed
-        pictures = self.reader.pictures
+        pictures = self.sample_decoder.pictures
         if len(pictures) > _MOST_PICTURES:
             raise InvalidRequest(
                 f"{pack.folder}: {len(pictures)} pictures in each sample, a sheet shows {_MOST_PICTURES}; "
@@ -161,8 +161,8 @@ class Tiler:
             return 0, width
         ratios = []
         for index in indices:
-            with self.reader.pack.record(index, [self._main]) as record:
-                height, wide, *_ = self.reader.stored_picture(index, self._main, record[self._main]).shape
+            with self.sample_decoder.pack.record(index, [self._main]) as record:
+                height, wide, *_ = self.sample_decoder.stored_picture(index, self._main, record[self._main]).shape
             ratios.append(height / max(wide, 1))
         low, high = _SHAPE_RATIOS
         return round(width * min(max(median(ratios), low), high)), width
@@ -170,7 +170,7 @@ class Tiler:
     def tile(self, index: int, box: tuple[int, int]) -> Tile:
         """The tile of one sample, its pictures fitted into `box`; raises CorruptRecord."""
         sample = self._sample(index, box)
-        panels = {name: self._panel(self.reader.schema[name], sample) for name in self.columns}
+        panels = {name: self._panel(self.sample_decoder.schema[name], sample) for name in self.columns}
         marks = self._lay_mask(panels, sample)
         drawn = self._draw_shapes(panels, sample)
         shapes = [
@@ -182,39 +182,41 @@ class Tiler:
         missing = [(f"{name} missing", share_text(share)) for name, share in sample.missing.items() if share]
         marks = [*shapes, *marks, *([NO_DEPTH] if missing else [])]
         return Tile(
-            self.reader.pack.index.key(index),
+            self.sample_decoder.pack.index.key(index),
             tuple(panels.values()),
             (*self._items(sample, drawn), *missing),
             tuple(marks),
         )
 
     def _sample(self, index: int, box: tuple[int, int]) -> _Sample:
-        reader = self.reader
-        with reader.pack.record(index, reader.stored) as record:
-            stored = {name: reader.stored_picture(index, name, record[name]) for name in reader.pictures}
-            values = {
-                field.name: reader.decode(index, field, record[field.name], stored=stored.get(field.name))
-                if field.name in record
-                else reader.indexed(index, field)
-                for field in reader.schema
+        sample_decoder = self.sample_decoder
+        with sample_decoder.pack.record(index, sample_decoder.stored) as record:
+            stored = {
+                name: sample_decoder.stored_picture(index, name, record[name]) for name in sample_decoder.pictures
             }
-        sizes = {name: _size(values[name]) for name in reader.pictures}
-        depths = [field for field in reader.schema if field.kind == "depth" and values[field.name].size]
+            values = {
+                field.name: sample_decoder.decode(index, field, record[field.name], stored=stored.get(field.name))
+                if field.name in record
+                else sample_decoder.indexed(index, field)
+                for field in sample_decoder.schema
+            }
+        sizes = {name: _size(values[name]) for name in sample_decoder.pictures}
+        depths = [field for field in sample_decoder.schema if field.kind == "depth" and values[field.name].size]
         missing = {field.name: 1 - float(is_valid(values[field.name], field.invalid).mean()) for field in depths}
         if self._is_zoomed and (part := self._part(values, sizes, box)) is not None:
             values = self._cut(values, sizes, part)
-        views = {name: placing(*_size(values[name]), box) for name in reader.pictures if values[name].size}
+        views = {name: placing(*_size(values[name]), box) for name in sample_decoder.pictures if values[name].size}
         return _Sample(values, stored, sizes, views, missing)
 
     def _part(self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]) -> ZoomBox | None:
-        shapes = [values[field.name] for field in self.reader.schema if field.kind in _SHAPES]
-        return around(shapes, sizes[self.reader.pictures[0]], box) if sizes else None
+        shapes = [values[field.name] for field in self.sample_decoder.schema if field.kind in _SHAPES]
+        return around(shapes, sizes[self.sample_decoder.pictures[0]], box) if sizes else None
 
     def _cut(self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], part: ZoomBox) -> dict[str, Any]:
         """The values of that part; points are measured in the first picture."""
-        corner = part.corner(*sizes[self.reader.pictures[0]])
+        corner = part.corner(*sizes[self.sample_decoder.pictures[0]])
         cut = {name: part.cut(values[name]) for name in sizes if values[name].size}
-        for field in self.reader.schema:
+        for field in self.sample_decoder.schema:
             if field.kind in _SHAPES:
                 offset = np.asarray(corner * (2 if field.kind == "boxes" else 1), np.float32)
                 cut[field.name] = values[field.name] - offset
@@ -234,7 +236,7 @@ class Tiler:
         return Panel(name, pixels, sample.sizes[name], scale, "m" if dtype.startswith("float") else "")
 
     def _lay_mask(self, panels: dict[str, Panel], sample: _Sample) -> list[Mark]:
-        masks = {name: sample.values[name] for name in sample.views if self.reader.schema[name].kind == "mask"}
+        masks = {name: sample.values[name] for name in sample.views if self.sample_decoder.schema[name].kind == "mask"}
         if self._over in masks and self._main in sample.views:
             mask, main = masks[self._over], panels[self._main]
             view = resized_crop(0, 0, *_size(mask), size=sample.views[self._main].size)
@@ -244,7 +246,7 @@ class Tiler:
     def _ranks(self) -> dict[str, tuple[str, int]]:
         """Field -> grasps, boxes or points, and its place among those of its kind."""
         ranks: dict[str, tuple[str, int]] = {}
-        for field in self.reader.schema:
+        for field in self.sample_decoder.schema:
             if field.kind in _SHAPES:
                 kind = "grasps" if field.kind == "points" and is_grasp(field.shape) else field.kind
                 ranks[field.name] = kind, sum(other == kind for other, _ in ranks.values())
@@ -254,7 +256,7 @@ class Tiler:
         """Grasps, boxes and points, measured in px of the sample's first picture, drawn into its first image."""
         if self._main not in sample.views:
             return {}
-        first, shown = (_size(sample.values[name]) for name in (self.reader.pictures[0], self._main))
+        first, shown = (_size(sample.values[name]) for name in (self.sample_decoder.pictures[0], self._main))
         view = sample.views[self._main]
         if first != shown and min(first):
             view = resized_crop(0, 0, *first, size=shown).then(view)
@@ -270,7 +272,9 @@ class Tiler:
         return drawn
 
     def _items(self, sample: _Sample, drawn: dict[str, ShapeCounts]) -> list[tuple[str, str]]:
-        fields = [field for field in self.reader.schema if field.name != "key" and field.kind not in PIXEL_KINDS]
+        fields = [
+            field for field in self.sample_decoder.schema if field.name != "key" and field.kind not in PIXEL_KINDS
+        ]
         items = [
             (field.name, value_text(field, sample.values[field.name], drawn.get(field.name)))
             for field in fields[:_MOST_ITEMS]

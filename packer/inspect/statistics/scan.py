@@ -23,7 +23,7 @@ from packer.inspect.statistics.field_collectors import (
     number_statistics,
 )
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from packer.pack.source_comparison import EVERYTHING, Subset
 from packer.schema import Field
 from packer.system.parallel import ordered_map
@@ -67,8 +67,8 @@ class StatisticsScan:
         """
         self._pack = Pack(folder)
         try:
-            self._reader = SampleReader(self._pack, None)
-            fields = [field for field in self._reader.schema if field.name != "key"]
+            self._sample_decoder = SampleDecoder(self._pack, None)
+            fields = [field for field in self._sample_decoder.schema if field.name != "key"]
             self.collectors = {field.name: _COLLECTORS[field.kind](field) for field in fields if _is_measured(field)}
             self.sizes = {field.name: Totals() for field in self._pack.schema}
             self.indices = np.arange(subset.number - 1, len(self._pack), subset.of, dtype=np.int64)
@@ -85,14 +85,20 @@ class StatisticsScan:
 
     def _measure(self, index: int) -> tuple[dict[str, int], dict[str, Any]]:
         """Stored bytes of each field of a sample, and what the collectors measured."""
-        reader = self._reader
+        sample_decoder = self._sample_decoder
         with self._pack.record(index, self._pack.schema.names) as record:
             sizes = {name: len(value) for name, value in record.items()}
             measured = {}
             for name, collector in self.collectors.items():
                 field = collector.field
-                stored = reader.stored_picture(index, name, record[name]) if name in reader.pictures else None
-                measured[name] = collector.measure(reader.decode(index, field, record[name], stored=stored), stored)
+                stored = (
+                    sample_decoder.stored_picture(index, name, record[name])
+                    if name in sample_decoder.pictures
+                    else None
+                )
+                measured[name] = collector.measure(
+                    sample_decoder.decode(index, field, record[name], stored=stored), stored
+                )
         return sizes, measured
 
     def _result(self, folder: Path) -> dict[str, Any]:
@@ -102,7 +108,9 @@ class StatisticsScan:
             "samples": len(self._pack),
             "measured": len(self.indices),
             "fields": {field.name: self._field(field) for field in self._pack.schema},
-            "duplicates": {field.name: self._groups(field.name) for field in self._reader.schema if _is_hashed(field)},
+            "duplicates": {
+                field.name: self._groups(field.name) for field in self._sample_decoder.schema if _is_hashed(field)
+            },
         }
 
     def _field(self, field: Field) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
-from packer.layouts import lmdb_file
+from packer.layouts import lmdb_entries
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_layout
@@ -63,7 +63,7 @@ class LMDBSource(RecordSource):
             check_no_pointer(start, self.folder.root / name)
             self._check_layout(name)
             file = OpenFile(self.folder, name)
-            for entry in lmdb_file.entries(file):
+            for entry in lmdb_entries.entries(file):
                 if self._is_metadata(entry.key):
                     self._metadata[number, entry.key] = file.read(entry.offset, entry.size)
                     continue

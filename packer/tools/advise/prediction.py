@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import StorageError
-from packer.files.durable_writes import sync
+from packer.files.fsync import sync
 from packer.files.storage_errors import failing, free_bytes
 from packer.sources.base import read_file
 from packer.system.page_cache import expect_random_reads

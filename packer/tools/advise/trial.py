@@ -111,11 +111,11 @@ class TrialRunner:
 
     def _read_seconds(self, dataset: PackDataset) -> float:
         """Of a sample in one thread, every page touched: the best of some runs."""
-        reader, best = dataset.reader(), float("inf")
+        sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
             begun = self.clock()
             for index in range(len(dataset)):
-                with reader.pack.record(index, reader.stored, check=False) as record:
+                with sample_decoder.pack.record(index, sample_decoder.stored, check=False) as record:
                     touch(record)
             best = min(best, self.clock() - begun)
         return best / len(dataset)

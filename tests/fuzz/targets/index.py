@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from tests.fuzz import scratch
 from tests.support import built_packs, hostile_packs
 
@@ -48,7 +48,7 @@ def check(data: bytes) -> None:
     hostile_packs.reseal(folder)
     pack = Pack(folder)
     try:
-        samples = SampleReader(pack, None)
+        samples = SampleDecoder(pack, None)
         for key in ("sample-00000", "sample-00002", "", "\x7f", "sample-00001"):
             try:
                 pack.index.index_of(key)

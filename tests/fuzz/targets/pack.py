@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
-from packer.pack.sample_reader import SampleReader
+from packer.pack.sample_decoder import SampleDecoder
 from tests.fuzz import scratch
 from tests.support import built_packs, hostile_packs
 
@@ -49,7 +49,7 @@ def check(data: bytes) -> None:
     (folder / manifests.NAME).write_bytes(_sealed(members, data))
     pack = Pack(folder, verify="never")
     try:
-        samples = SampleReader(pack, None)
+        samples = SampleDecoder(pack, None)
         for index in range(min(len(pack), _MOST_SAMPLES)):
             samples.sample(index)
             pack.index.index_of(pack.index.key(index))

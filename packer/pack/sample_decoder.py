@@ -1,4 +1,8 @@
-"""Sample reader: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels."""
+"""Sample decoder: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels.
+
+It stands on reader.Pack, which finds the part of a sample, reads the stored bytes and compares their checksums. Here
+they become pixels and values: warped by a geometry's view, with points and boxes moved along.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,17 +24,17 @@ Views = tuple[View | None, dict[str, View]]  # of the first picture, points and 
 _NO_VIEWS: Views = (None, {})
 
 
-class SampleReader:
-    """Reads the chosen fields; may be used by many threads.
+class SampleDecoder:
+    """Decodes the chosen fields; may be used by many threads.
 
-    The key and the number columns come from the index, which was checked as a whole when the pack was opened; all
-    other fields are read from the part, checked and decoded.
+    The key and the number columns come from the index, which was checked as a whole when the pack was opened. Of all
+    other fields `pack` reads and checks the stored bytes, which are decoded here.
     """
 
     def __init__(
         self, pack: Pack, names: Sequence[str] | None, *, decoder: DecoderName = "auto", dct: DCT = "accurate"
     ) -> None:
-        """names: fields to read, None for all that are not hidden; raises UnknownKey for one that is not there."""
+        """names: fields to decode, None for all that are not hidden; raises UnknownKey for one that is not there."""
         if decoder not in images.NAMES:
             raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
         self.pack = pack

@@ -1,7 +1,8 @@
-"""Durable writes: files, folders and parts that are on the disk when the call returns.
+"""Fsync: files, folders, parts and file systems synced to the disk before the call returns, and a new file so written.
 
-What renames and removes is in folder_handle. An fsync that fails is never tried again (the kernel may have dropped the
-dirty pages): it raises StorageError.
+Nothing is atomic here: what puts a file into its place by a rename is files/atomic_save.py. `make_folder` syncs
+nothing: its folder's name is on the disk once the parent is synced. An fsync that fails is never tried again (the
+kernel may have dropped the dirty pages): it raises StorageError.
 """
 
 import ctypes
@@ -49,6 +50,6 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder that may exist; its parent must. Raises StorageError."""
+    """A folder that may exist; its parent must. It is not synced. Raises StorageError."""
     with failing(path, "make the folder"):
         path.mkdir(exist_ok=True)

@@ -1,4 +1,8 @@
-"""Slots: which field of a pack another tool's records hold under which name, as the user says it or as is plain."""
+"""Foreign record slots: which field becomes the picture, and which the label, of another tool's records.
+
+As the user says it, such as `--slot image=rgb`, or as is plain: the field of the slot's name, else the only one that
+fits.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,9 +1,12 @@
-"""LMDB file: the entries of an LMDB in the order of their keys, each by the place of its value in the file.
+"""LMDB entries: of an LMDB of another tool every key, in order, with the place and size of its value in the file.
 
-The tree is walked once, page by page, and nothing that a page says is believed; the layout is that of
-packer.formats.lmdb, which looks up single values in mapped parts of packer's own. Here nothing is mapped, so that a
-file that is cut meanwhile is an error and no signal, and the library is not used: it follows what pages say, wants to
-lock, and opens no file twice in a process.
+Sources take records from them (sources/_records/lmdb_source.py), and packs that other tools open are read by them
+(formats/_foreign_lmdb.py). The tree is walked once, page by page, and nothing that a page says is believed; `find`
+walks to one key.
+
+The layout is that of packer.formats.lmdb, which looks up single values in mapped parts of packer's own. Here nothing is
+mapped, so that a file that is cut meanwhile is an error and no signal, and the library is not used: it follows what
+pages say, wants to lock, and opens no file twice in a process.
 """
 
 from collections.abc import Iterator

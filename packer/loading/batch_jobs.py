@@ -1,7 +1,8 @@
-"""Batch builder: makes a batch of a step of the sampling order.
+"""Batch jobs: of each step of the sampling order a job for threads, which makes its batch.
 
-A step becomes a job for threads: samples of a pack are decoded straight into the batch; samples that a Python function
-makes are collated afterwards. Threads hold the builder, and neither the loader nor its iterators.
+A job has the step's random numbers, its slices for threads, and the name of a sample that fails. Samples of a pack are
+decoded straight into the batch (datasets/batch_decoder.py); those that a Python function makes are collated afterwards
+(datasets/batch.py). Threads hold BatchJobs, and neither the loader nor its iterators.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from packer.loading.thread_engine import BatchJob
 Collate = Callable[[Sequence[Any]], Any]
 
 
-class BatchBuilder:
+class BatchJobs:
     """Makes the jobs that build the batches of one data set."""
 
     def __init__(

@@ -1,0 +1,59 @@
+"""Atomic save: one file (picture, page, table, JSON), written under another name, synced and renamed into its place.
+
+So it is there whole or not at all, whenever the process is killed, and no link is followed. The other name is in a work
+folder beside the file, which is locked and removed afterwards (files/work_folder.py).
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from packer.errors import InvalidRequest, UnsafePath
+from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
+from packer.files.work_folder import ANYTHING, work_folder
+
+_NEW = "new"
+_SAVED = {_NEW: ANYTHING}
+
+
+def save(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, in one rename: a file or a link that is there is replaced, and nothing else.
+
+    /dev/stdout, /dev/fd/N and other devices below /dev are written to. Raises InvalidRequest for a folder and what is
+    no file, Locked where another process saves to the same path, StorageError.
+    """
+    check_savable(path)
+    if _is_device(path):
+        with failing(path, "write"), path.open("wb") as file:
+            file.write(data)
+        return
+    with work_folder(path.with_name(f".{path.name}.save"), _SAVED) as work:
+        work.clear()  # of a run that was killed
+        try:
+            work.write_file(_NEW, data)
+            work.replace(_NEW, work.above, path.name)
+        finally:
+            work.clear()
+
+
+def check_savable(path: Path) -> None:
+    """Raise InvalidRequest where `path` is a folder, or something that is no file: before any work."""
+    if _is_device(path):
+        return
+    if not path.name:
+        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
+    if not path.parent.is_dir():
+        return  # opening it says why
+    with FolderHandle.at(path.parent) as folder:
+        status = folder.status(path.name)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
+    if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+        raise UnsafePath(f"{path}: expected a file to write, found a device or a FIFO; choose another name")
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is a device or an open file by its number; /dev/shm is a folder like any other."""
+    absolute = os.path.abspath(path)
+    return os.path.dirname(absolute) == "/dev" or absolute.startswith(("/dev/fd/", "/proc/"))
