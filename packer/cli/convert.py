@@ -1,4 +1,4 @@
-"""packer convert: an image folder into a pack."""
+"""packer convert: a data set (a folder of pictures, records or arrays of another tool, a pack) into a pack."""
 
 from collections.abc import Iterator
 from pathlib import Path

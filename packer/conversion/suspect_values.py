@@ -1,4 +1,7 @@
-"""Suspect labels: masks of 1 bit, depth with holes, boxes outside of their pictures, counted and said at the end.
+"""Suspect values: masks of 1 bit, depth with holes, boxes outside of their pictures, counted and said at the end.
+
+Not looked for: NaN, pictures of a single value, class numbers out of range. What is found refuses no sample, but for a
+mask that lies in its alpha channel alone.
 
 A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
 """

@@ -1,4 +1,6 @@
-"""Batch: samples in the form that training wants, and the values of many samples collated into one per field.
+"""Batch: the values of many samples collated into one tensor or list per field, and samples as training wants them.
+
+Nothing is pinned or moved to a device here: the Loader does that (loading/device_transfer.py), or torch's pin_memory.
 
 A stock DataLoader hands a data set that has `__getitems__` all indices of a batch, and what comes back to the collate
 function. Batch is a sequence of samples there, so that any collate function works, and torch's own finds the finished

@@ -23,12 +23,12 @@ from packer.images.decode import (
     DecoderName,
     decode,
     describe,
-    loses_alpha,
     validate,
 )
 from packer.images.field_decoder import Decoder, StoredPicture
 from packer.images.headers import file_suffixes, sniff
 from packer.images.headers._header_record import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
+from packer.images.mask_alpha_loss import loses_alpha
 
 __all__ = [
     "DCT",

@@ -13,7 +13,6 @@ from packer.geometry import View
 from packer.images.backends import strict_jpeg
 from packer.images.headers import check_end, jpeg, npy, sniff
 from packer.images.headers._header_record import Buffer, Header
-from packer.images.mask_alpha_loss import says_alpha_more
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS
@@ -184,20 +183,6 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
 
 
 # ---- whether a file is what it announces
-
-
-def loses_alpha(buffer: Buffer, found: Header) -> bool:
-    """Whether a mask's alpha, which is dropped, says more than its grays: two pixels of one gray differ in it.
-
-    Raises BadInput where it alone says anything: all colours are one. It reads all of a file that has alpha.
-    """
-    if found.channels not in (2, 4) or found.palette or found.format == "jpeg":
-        return False
-    check_end(buffer, found)
-    pixels = npy.decode(buffer, found) if found.format == "npy" else _opencv().stored(buffer, found)
-    if pixels.ndim != 3 or pixels.shape[2] not in (2, 4):
-        return False
-    return says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
 
 
 def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:

@@ -1,7 +1,7 @@
-"""Dropped alpha: what a mask loses with its alpha channel, which is dropped as an image's is.
+"""Mask alpha loss: whether a mask loses something with its alpha channel, which decode drops as it does an image's.
 
-Drawing programs write masks in it: white everywhere, and clear where there is nothing. Such a mask would be of one
-value.
+It does where two pixels of one gray differ in alpha; a warning says so. Drawing programs write whole masks in alpha:
+white everywhere, and clear where there is nothing. Such a mask would be of one value, and is refused.
 """
 
 from typing import Any
@@ -10,6 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.images.headers import check_end, npy
+from packer.images.headers._header_record import Buffer, Header
+from packer.registry import import_or_explain
+
+
+def loses_alpha(buffer: Buffer, found: Header) -> bool:
+    """Whether a mask's alpha, which is dropped, says more than its grays: two pixels of one gray differ in it.
+
+    Raises BadInput where it alone says anything: all colours are one. It reads all of a file that has alpha.
+    """
+    if found.channels not in (2, 4) or found.palette or found.format == "jpeg":
+        return False
+    check_end(buffer, found)
+    if found.format == "npy":
+        pixels = npy.decode(buffer, found)
+    else:
+        pixels = import_or_explain("packer.images.backends.opencv", "decoding pictures").stored(buffer, found)
+    if pixels.ndim != 3 or pixels.shape[2] not in (2, 4):
+        return False
+    return says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
 
 
 def says_alpha_more(colours: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:

@@ -1,5 +1,8 @@
 """Index: what is known of every sample without opening a part, as mapped arrays. The same for every format.
 
+It holds no part and no offset: the part of a sample follows from the manifest's counts (reader.Pack.locate), and where
+its record lies there is the part's own knowledge.
+
 index/keys.npy          uint8 [k]           UTF-8 bytes of all keys, one after another
 index/key_ends.npy      uint64 [n]          end of each key in keys.npy
 index/key_order.npy     uint64 [n]          sample indices, sorted by the bytes of their keys

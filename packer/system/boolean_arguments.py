@@ -1,4 +1,4 @@
-"""Switch arguments: those that are True or False, refused where they are anything else.
+"""Boolean arguments: those that are True or False, refused where they are anything else; 0 and 1 are these too.
 
 A text is true to Python whatever it says: `overwrite="no"`, as a configuration file or a command line gives it, would
 replace a pack.

@@ -1,4 +1,7 @@
-"""Progress counter: how many samples and bytes of a long call are done, passed to the caller's function."""
+"""Progress callback: a function of the caller's that is told how many samples and bytes of a long call are done.
+
+It is called after every addition, at no limited rate: who draws a bar decides how often.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

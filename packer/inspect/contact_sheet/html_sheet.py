@@ -1,4 +1,4 @@
-"""HTML page: a sheet as one page that holds everything, pictures as PNG and JPEG inside it; no script.
+"""HTML sheet: a contact sheet as one page that holds everything, pictures as PNG and JPEG inside it; no script.
 
 Names and values of a pack may be hostile: each is made printable, then escaped, and stands between tags only, never in
 an attribute. A content security policy forbids whatever might slip through: only inline styles and pictures show.

@@ -1,4 +1,4 @@
-"""PNG image: a sheet as one picture, drawn with OpenCV, so that no text is cut.
+"""PNG sheet: a contact sheet as one picture, drawn with OpenCV, so that no text is cut.
 
 title
 legend                                  as many lines as it needs

@@ -1,4 +1,4 @@
-"""Companion check: notes or refuses pictures that belong to other pictures, such as `1_mask.png` to `1.jpg`.
+"""Undeclared sidecars: notes or refuses pictures that belong to other pictures, such as `1_mask.png` to `1.jpg`.
 
 Without a word each would become a sample of its own, or their folders classes. Four kinds of evidence tell them:
 

@@ -1,4 +1,4 @@
-"""Record files: pieces of some large files, by file, offset and size.
+"""Random access files: pieces of some large files, by file, offset and size.
 
 Each thread keeps the file open that it read from last, so that records which follow each other cost one pread(2) each,
 and is asked for again once per file; nothing is mapped, so that a file that is cut meanwhile is an error and no
