@@ -230,6 +230,8 @@ class SampleEncoder(Encoder):
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
 
         self._look_at_sidecar(field, value.shape[0], value.shape[1], picture)
+        if field.name in self._may_have_holes:
+            picture.findings.extend(suspect_values.of_depth(field.name, value))
         view = self._view(value.shape[0], value.shape[1], picture, field)
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))

@@ -21,9 +21,20 @@ from packer.images import file_suffixes
 from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
+from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.listing import listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
-from packer.sources._records.record_fields import RecordField, decoded, field_name, kind_of_bytes, parse_fields
+from packer.sources._records.record_fields import (
+    PhotoSizes,
+    RecordField,
+    decoded,
+    field_name,
+    is_gray_beside,
+    kind_of_bytes,
+    parse_fields,
+    photo_sizes,
+    shows_labels,
+)
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 PIXEL_ORDERS = ("bgr", "rgb")
@@ -65,6 +76,7 @@ class Source(NumberedLMDB):
         self._is_bgr = pixel_order == "bgr"
         self._list_numbered(root, follow_links=follow_links, layout=layout)
         self._components = self._settled_fields(asked)
+        self._fields = [field for field, _ in self._components]
         self._settle([made for _, made in self._components], self._others)
         said = ",".join(field.shown() for field, _ in self._components)
         how = "as asked" if asked else "guessed from a few records; --features says it otherwise"
@@ -101,19 +113,29 @@ class Source(NumberedLMDB):
                     f"option features: no component {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(found)}"
                 )
-        fields = list(asked) or _guessed([name for name, values in found.items() if len(values) == looked], found)
+        photos = _photo_sizes(found)
+        whole = {name: _kind_of(name, each[0], photos) for name, each in found.items() if len(each) == looked}
+        fields = list(asked) or _guessed(whole, found)
         if not fields:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
         settled = []
         for field in fields:
             values = found[field.entries[0]]
-            kinds = {_kind_of(field.entries[0], value) for value in values} if field.kind is None else {field.kind}
+            kinds = {field.kind} if field.kind else {_kind_of(field.entries[0], value, photos) for value in values}
+            if "image" in kinds | {field.name}:
+                kinds -= {"mask"}  # gray of few values, here and there, or what the user calls an image
+                kinds = kinds or {"image"}
             if len(kinds) > 1:
                 raise InvalidRequest(
                     f"component {field.entries[0]!r} is {' or '.join(sorted(kinds))}: say which in --features, or "
                     "leave it out"
                 )
             settled.append(_settled(replace(field, kind=kinds.pop()), values))
+        self._gray = [
+            made
+            for given, (made, _) in zip(fields, settled, strict=True)
+            if given.kind is None and made.kind == "image" and photos and all(map(_is_gray, found[made.entries[0]]))
+        ]
         self.decodes = any(_is_pixels(field, found[field.entries[0]]) for field, _ in settled)
         return settled
 
@@ -168,26 +190,46 @@ def _components(value: bytes) -> dict[str, Any]:
     raise BadInput(f"expected a list of components, found {type(found).__name__}")
 
 
-def _guessed(names: Sequence[str], found: Mapping[str, list[Any]]) -> list[RecordField]:
+def _guessed(kinds: Mapping[str, str], found: Mapping[str, list[Any]]) -> list[RecordField]:
     """A field for each component: the only picture is image, the only whole number label."""
-    kinds = {name: _kind_of(name, found[name][0]) for name in names}
-    pictures = [name for name in names if kinds[name] == "image"]
-    whole = [name for name in names if kinds[name] == "number" and _is_whole(found[name][0])]
+    pictures = [name for name, kind in kinds.items() if kind == "image"]
+    whole = [name for name, kind in kinds.items() if kind == "number" and _is_whole(found[name][0])]
     usual = {group[0]: called for group, called in ((pictures, "image"), (whole, "label")) if len(group) == 1}
     fields: list[RecordField] = []
-    for name in names:
+    for name in kinds:
         taken = [*(field.name for field in fields), *usual.values()]
         fields.append(RecordField(usual.get(name) or field_name(name, taken), (name,)))
     return fields
 
 
-def _kind_of(name: str, value: Any) -> str:
+def _photo_sizes(found: Mapping[str, list[Any]]) -> PhotoSizes:
+    """(height, width) of the pictures in colours of the first component that has some, files or arrays."""
+    for values in found.values():
+        if all(isinstance(value, np.ndarray) and _is_gray(value) is False for value in values):
+            return [value.shape[:2] for value in values]
+    files = ([data for value in values if (data := _bytes(value)) is not None] for values in found.values())
+    return photo_sizes(files)
+
+
+def _is_gray(value: Any) -> bool | None:
+    """Whether a value is pixels or a picture file of one channel; None where it is no picture."""
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        is_colour = value.ndim == _COLOUR and value.shape[2] == _COLOUR
+        is_gray = value.ndim == _COLOUR - 1 or (value.ndim == _COLOUR and value.shape[2] == 1)
+        return is_gray if value.dtype == np.uint8 and (is_gray or is_colour) else None
+    data = _bytes(value)
+    return None if data is None else is_gray_beside([data], [(0, 0)]) or None
+
+
+def _kind_of(name: str, value: Any, photos: PhotoSizes) -> str:
     data = _bytes(value)
     if data is not None and (isinstance(value, bytes) or file_suffixes(data)):
-        return kind_of_bytes([data], name)
+        return kind_of_bytes([data], name, photos)
     if isinstance(value, np.ndarray) and value.ndim > 0:
-        is_colour = value.ndim == _COLOUR and value.shape[2] in (1, _COLOUR)
-        return "image" if value.dtype == np.uint8 and (value.ndim == _COLOUR - 1 or is_colour) else "numbers"
+        is_gray = _is_gray(value)
+        if is_gray and (says_labels(name) or (photos and shows_labels(value))):
+            return "mask"
+        return "numbers" if is_gray is None else "image"
     if isinstance(value, (bool, int, float, np.generic, np.ndarray)):
         return "number"
     return "text" if isinstance(value, str) else "json"

@@ -33,6 +33,7 @@ from packer.sources._records.random_access_files import (
     open_records,
 )
 from packer.sources._records.record_fields import (
+    PhotoSizes,
     RecordField,
     decoded,
     field_name,
@@ -40,7 +41,7 @@ from packer.sources._records.record_fields import (
     kind_of_bytes,
     number_of,
     parse_fields,
-    photos_of,
+    photo_sizes,
 )
 from packer.sources._records.record_source import RecordSource
 
@@ -201,7 +202,7 @@ class Source(RecordSource):
                     f"{listed(sorted(found)) or 'none'}"
                 )
         bytes_of = {field.entries[0]: _bytes_of(found[field.entries[0]]) for field in wanted}
-        photos = photos_of(bytes_of.values())
+        photos = photo_sizes(bytes_of.values())
         settled = [_with_kind(field, found[field.entries[0]], photos) for field in wanted]
         pictures = [field for field in settled if field.kind == "image"]
         if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
@@ -277,7 +278,7 @@ def _bytes_of(values: Sequence[Any]) -> list[bytes]:
     return [data for value in values if isinstance(value, list) for data in value[:1]]
 
 
-def _with_kind(field: RecordField, values: Sequence[Any], photos: Sequence[bytes]) -> RecordField:
+def _with_kind(field: RecordField, values: Sequence[Any], photos: PhotoSizes) -> RecordField:
     """The field with the kind that the values have, where the user did not say it; raises InvalidRequest."""
     are_bytes = {isinstance(value, list) for value in values}
     numeric = field.kind in ("number", "numbers")

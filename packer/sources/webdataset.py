@@ -33,13 +33,14 @@ from packer.sources._records.random_access_files import (
     open_records,
 )
 from packer.sources._records.record_fields import (
+    PhotoSizes,
     RecordField,
     decoded,
     field_name,
     is_gray_beside,
     kind_of_bytes,
     parse_fields,
-    photos_of,
+    photo_sizes,
 )
 from packer.sources._records.record_source import RecordSource, is_path
 
@@ -201,7 +202,7 @@ class Source(RecordSource):
             except BadInput:
                 continue  # whoever packs the sample is told
         found = [[data for entry in field.entries for data in values.get(entry, ())] for field in fields]
-        photos = photos_of(found)
+        photos = photo_sizes(found)
         settled = [_with_kind(field, data, photos) for field, data in zip(fields, found, strict=True)]
         self._gray = [
             field
@@ -346,7 +347,7 @@ def _kind(suffix: str) -> str | None:
     return "pickle" if last in _PICKLES else None
 
 
-def _with_kind(field: RecordField, values: Sequence[bytes], photos: Sequence[bytes]) -> RecordField:
+def _with_kind(field: RecordField, values: Sequence[bytes], photos: PhotoSizes) -> RecordField:
     kind = field.kind or _kind(field.entries[0])
     if kind is None or kind == "image":
         found = kind_of_bytes(values, field.entries[0], photos) if values else "bytes"

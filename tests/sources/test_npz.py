@@ -341,3 +341,19 @@ def test_float_pictures_keep_their_name(tmp_path: Path) -> None:
     assert np.array_equal(source[1]["depth"], gray[1] * 9)
     np.savez(tmp_path / "b.npz", images=PIXELS.astype(np.float32) / 255)
     assert Source(tmp_path / "b.npz").schema["images"].kind == "number"
+
+
+@pytest.mark.parametrize(("dtype", "hole"), [("uint16", 0), ("uint16", 65535), ("float32", 0), ("float32", -1)])
+def test_depth_with_holes_is_told_with_the_features_to_type(tmp_path: Path, dtype: str, hole: int) -> None:
+    depth = np.full((3, 12, 14), 1000, dtype)
+    depth[:, 3:9, 4:10] = hole
+    np.savez(tmp_path / "a.npz", images=PIXELS[:3], depth=depth)
+    made = packer.convert(tmp_path / "a.npz", tmp_path / "a.pack", resize=(8, 9))
+    (note,) = (note for note in made.notes if note.startswith("depth: "))
+    assert f"3 samples with pixels of {hole} beside others" in note
+    features = note.rpartition("say --features ")[2].split(",")
+    assert features == ["image=images:image", f"depth=depth:depth:{hole}"]
+    named = packer.convert(tmp_path / "a.npz", tmp_path / "b.pack", resize=(8, 9), features=features)
+    assert not any(note.startswith("depth: ") for note in named.notes)
+    with packer.open(tmp_path / "b.pack", output="numpy") as dataset:
+        assert {value for sample in dataset for value in np.unique(sample["depth"])} == {hole, 1000}

@@ -16,7 +16,7 @@ from packer.sources.tensorpack_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, built, recorded
 from tests.support.foreign_files import lmdb_environment
-from tests.support.source_trees import picture, tensorpack_lmdb
+from tests.support.source_trees import encoded, picture, tensorpack_lmdb
 
 # [np.frombuffer(b"\xff\xd8jpeg", np.uint8), 7] of msgpack 0.6.2 with msgpack-numpy 0.4.4.3
 MSGPACK = "9285c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659106c40464617461c406ffd86a70656707"
@@ -84,6 +84,29 @@ def test_pixels_are_of_the_order_that_is_said(tmp_path: Path, order: str) -> Non
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
     assert all(np.array_equal(dataset[row]["image"], source[row]["image"]) for row in range(3))
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize("names", [("image", "mask"), ("image", "other"), (0, 1)])
+def test_labels_beside_a_picture_are_a_mask(tmp_path: Path, names: tuple[Any, Any], is_file: bool) -> None:
+    mask = np.repeat(np.array([[0, 60, 120]], np.uint8), 12, axis=0).repeat(4, axis=1)
+    labels = np.frombuffer(encoded(".png", mask), np.uint8) if is_file else mask
+    values: list[Any] = [dict(zip(names, (pixels(at, 12, 12, 3), labels), strict=True)) for at in range(3)]
+    if names[0] == 0:
+        values = [list(each.values()) for each in values]
+    root = written(tmp_path / "a.lmdb", values)
+    (name,) = (field.name for field in Source(root).schema if field.kind == "mask")
+    assert name in ("mask", "other", "x_1")
+    packer.convert(root, tmp_path / "a.pack", resize=5)
+    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
+        assert {value for sample in dataset for value in np.unique(sample[name])} == {0, 60, 120}
+
+
+def test_what_stays_behind_a_picture_is_told(tmp_path: Path) -> None:
+    values = [[pixels(at, 12, 12, 3), np.zeros((2, 4), np.float32), pixels(at, 12, 12)] for at in range(3)]
+    source = Source(written(tmp_path / "a.lmdb", values))
+    assert any(note.startswith("x_1: numbers, which no geometry moves") for note in source.notes)
+    assert any(note.startswith("x_2: pictures of one channel") for note in source.notes)
 
 
 def test_every_component_becomes_a_field(tmp_path: Path) -> None:

@@ -441,7 +441,7 @@ class ArraySource(base.Source):
             notes.append(self.colour_note if colours > 1 else "gray: three equal channels")
         codec = "npy" if kind == "depth" else "png"
         shape = (None, None, 3) if kind == "image" else (None, None)
-        field = Field(asked.name, kind, codec, dtype=dtype, shape=shape)
+        field = Field(asked.name, kind, codec, dtype=dtype, shape=shape, invalid=asked.invalid)
         note = f"{entry}: {', '.join(notes)}" if notes else None
         return _ArrayColumn(field, entry, _PictureRows(axes, colours, kind == "image"), note)
 
@@ -527,6 +527,16 @@ class ArraySource(base.Source):
             self.notes.append(about_unmoved(still, "a mask is moved where it is uint8 (N, H, W)"))
 
     # ---- what packer asks
+
+    def invalid_option(self, name: str, value: str) -> str | None:
+        depths = [column.field.name for column in self._columns if column.field.kind == "depth"]
+        if name not in depths:
+            return None
+        said = [
+            replace(column, field=replace(column.field, invalid=float(value))) if column.field.name == name else column
+            for column in self._columns
+        ]
+        return f"--features {shell_word(','.join(map(_shown_field, said)))}"
 
     @property
     def folder(self) -> SourceRoot:
@@ -749,7 +759,8 @@ def _shown_field(column: _ArrayColumn) -> str:
     kind = column.field.kind
     kind = "numbers" if kind == "number" and column.field.shape else kind
     is_label = isinstance(column.value, _ClassNumber)
-    return f"{column.field.name}={column.entry}" + ("" if is_label or kind == "points" else f":{kind}")
+    invalid = f":{column.field.invalid:g}" if column.field.invalid is not None else ""
+    return f"{column.field.name}={column.entry}" + ("" if is_label or kind == "points" else f":{kind}{invalid}")
 
 
 def _form(array: StoredArray) -> tuple[Any, ...]:

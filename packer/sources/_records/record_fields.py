@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
 from packer.images import decode, sniff
@@ -20,6 +21,7 @@ from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+PhotoSizes: TypeAlias = Sequence[tuple[int, int]]
 _FEW_VALUES = 16  # of a picture of labels
 _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
@@ -102,10 +104,10 @@ def field_name(entry: str, taken: Sequence[str]) -> str:
     return found
 
 
-def kind_of_bytes(values: Sequence[bytes], entry: str, photos: Sequence[bytes] = ()) -> str:
+def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) -> str:
     """What some values of one entry are: image, mask or depth for pictures, text for UTF-8 without control characters.
 
-    photos: of the same records, the entry that `photos_of` finds. Pictures of one channel whose entry is named as
+    photos: of the same records, see `photo_sizes`. Pictures of one channel whose entry is named as
     labels, such as `seg.png`, are masks, which are never interpolated, and so are those beside photos that have few
     values each; of 16 bit they stay bytes. An array (.npy) is a depth where its name says so or its size is that of
     its photo: boxes and embeddings are arrays, too.
@@ -136,15 +138,15 @@ def decoded(field: RecordField, data: bytes) -> Any:
         ) from error
 
 
-def photos_of(entries: Iterable[Sequence[bytes]]) -> Sequence[bytes]:
-    """The first entry whose values are pictures in colours; empty where there is none."""
+def photo_sizes(entries: Iterable[Sequence[bytes]]) -> PhotoSizes:
+    """(height, width) of the pictures of the first entry whose values are all pictures in colours; none without one."""
     for values in entries:
         if values and all(_picture_kind(data) == "image" and not _may_be_mask(data) for data in values):
-            return values
+            return _sizes(values)
     return ()
 
 
-def is_gray_beside(values: Sequence[bytes], photos: Sequence[bytes]) -> bool:
+def is_gray_beside(values: Sequence[bytes], photos: PhotoSizes) -> bool:
     """Whether pictures of one channel, or with a palette, lie beside photos, so that they may be labels."""
     kinds = {_picture_kind(value) for value in values}
     return bool(photos) and kinds == {"image"} and all(map(_may_be_mask, values))
@@ -182,20 +184,27 @@ def _may_be_mask(data: bytes) -> bool:
     return found.channels == 1 or found.palette
 
 
+def shows_labels(pixels: npt.NDArray[Any]) -> bool:
+    """Whether the pixels of one channel may be labels: they have few values."""
+    return len(np.unique(pixels)) <= _FEW_VALUES
+
+
 def _has_few_values(data: bytes) -> bool:
-    """Whether a picture may be labels by its pixels: one channel, or a palette, of few values."""
     try:
-        return _may_be_mask(data) and len(np.unique(decode(data, "mask"))) <= _FEW_VALUES
+        return _may_be_mask(data) and shows_labels(decode(data, "mask"))
     except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
         return False
 
 
-def _may_be_depth(values: Sequence[bytes], entry: str, photos: Sequence[bytes]) -> bool:
-    found = [sniff(data, MOST_PIXELS) for data in values]
-    if any(header.format != "npy" for header in found) or DEPTH_WORDS.intersection(words(entry)):
+def _may_be_depth(values: Sequence[bytes], entry: str, photos: PhotoSizes) -> bool:
+    if any(sniff(data, MOST_PIXELS).format != "npy" for data in values) or DEPTH_WORDS.intersection(words(entry)):
         return True
-    sizes = [(header.height, header.width) for header in (sniff(data, MOST_PIXELS) for data in photos)]
-    return [(header.height, header.width) for header in found] == sizes
+    found = _sizes(values)
+    return found == list(photos) if len(found) == len(photos) else set(found) <= set(photos)
+
+
+def _sizes(values: Sequence[bytes]) -> list[tuple[int, int]]:
+    return [(header.height, header.width) for header in (sniff(data, MOST_PIXELS) for data in values)]
 
 
 def _is_text(data: bytes) -> bool:
