@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from dataclasses import field as member
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from packer.errors import InvalidRequest, UnknownKey
 
@@ -50,8 +50,7 @@ def parse_codec(text: str) -> tuple[str, str | None]:
     return name, argument or None
 
 
-@dataclass(frozen=True)
-class StoredForm:
+class StoredForm(NamedTuple):
     """What the encoded values of a field are, as their codec says it: all that a format may know of them.
 
     array: dtype and shape where each value is the numbers of one such array, little-endian, in C order, and nothing

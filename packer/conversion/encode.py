@@ -6,9 +6,9 @@ Records of another pack become records of a new one in pack_source.
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from packer.sources.base import Sample
 _LOSSY = "jpeg:95"
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
     incomplete says what its files lack; findings is what is counted over all samples, see suspect_values.py."""
 
@@ -39,16 +38,14 @@ class Encoded:
     findings: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A sample that cannot be packed, and why, in one line that begins with the file."""
 
     key: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
+class _Picture(NamedTuple):
     """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
 
     notes: what its files say of themselves that is not true, put in while they are encoded. findings: as of Encoded.
@@ -58,8 +55,8 @@ class _Picture:
     width: int
     orientation: int
     header: Header | None
-    notes: list[str] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
+    notes: list[str]
+    findings: list[str]
 
 
 _FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
@@ -110,7 +107,9 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None)
+            picture = (
+                _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None, [], [])
+            )
             for name, step in self._steps:
                 record[name] = step(sample, picture)
         except BadInput as error:
@@ -270,8 +269,8 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
 def _picture(value: Any, max_pixels: int) -> _Picture:
     if isinstance(value, bytes):
         header = images.sniff(value, max_pixels)
-        return _Picture(header.height, header.width, header.orientation, header)
-    return _Picture(value.shape[0], value.shape[1], 1, None)
+        return _Picture(header.height, header.width, header.orientation, header, [], [])
+    return _Picture(value.shape[0], value.shape[1], 1, None, [], [])
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:

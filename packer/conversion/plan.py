@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +169,7 @@ def probe_indices(count: int) -> list[int]:
     return sorted({number * count // _PROBES for number in range(_PROBES)})
 
 
-@dataclass(frozen=True)
-class _Probe:
+class _Probe(NamedTuple):
     """What a few samples say before --resize: sizes of the first picture, image fields whose files are mostly lossy."""
 
     sizes: tuple[tuple[int, int], ...] = ()

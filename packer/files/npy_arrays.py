@@ -30,8 +30,8 @@ _HEADER = re.compile(
     rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), "
     rb"'shape': \((%b(?:, ?%b)*,?)\), ?\} *\n?" % (_LENGTH, _LENGTH)
 )
-_TEXT_HEADER = re.compile(_HEADER.pattern.replace(rb"[a-z]\d{1,2}", rb"[SU]\d{1,4}"))
-_OBJECTS = re.compile(rb"\{'descr': '\|O'")
+_TEXT_HEADER = _HEADER.pattern.replace(rb"[a-z]\d{1,2}", rb"[SU]\d{1,4}")
+_OBJECTS = b"{'descr': '|O'"
 _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 
@@ -87,10 +87,10 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
     header = bytes(buffer[at : at + min(length, _MOST_HEADER_BYTES)])
     match = _HEADER.fullmatch(header)
     if texts and match is None:
-        match = _TEXT_HEADER.fullmatch(header)
+        match = re.fullmatch(_TEXT_HEADER, header)
     elif match is not None and match[2].decode() not in _CODES:
         match = None
-    if match is None and _OBJECTS.match(header):
+    if match is None and header.startswith(_OBJECTS):
         raise ValueError("it holds Python objects, which only unpickling would read")
     if match is None:
         raise ValueError("its header does not describe an array of numbers")

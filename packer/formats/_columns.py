@@ -20,11 +20,9 @@ import math
 import mmap
 import os
 import re
-import tempfile
 from array import array as number_array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -38,8 +36,7 @@ from packer.schema import Schema
 MOST_END_BYTES = 60_000  # an HDF5 attribute holds less than 64 KiB
 
 
-@dataclass(frozen=True)
-class Array:
+class Array(NamedTuple):
     """One array of a part. role: "values" of a field of one size, else "data" or "offsets".
 
     shape: that of the whole array; None is a length that the file tells.
@@ -100,8 +97,7 @@ def check_end(path: Path, found: bytes, *, schema: Schema, samples: int) -> None
 OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
 
 
-@dataclass(frozen=True)
-class ArraySpan:
+class ArraySpan(NamedTuple):
     """Where the bytes of an array lie in the file."""
 
     offset: int
@@ -234,6 +230,8 @@ class Spool:
 
     def _flush(self) -> None:
         if self._file is None:
+            import tempfile  # which brings random and shutil; a part that is not spooled does without
+
             self._file = tempfile.TemporaryFile(  # noqa: SIM115  closed in close()
                 dir=self._folder, prefix=SPOOL_NAME, buffering=0
             )

@@ -4,7 +4,7 @@ Layout (caffe.proto, message Datum), field numbers:
     1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false)
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packer.errors import BadInput
 from packer.images import file_suffixes
@@ -13,8 +13,7 @@ from packer.layouts import protobuf
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
-@dataclass(frozen=True)
-class Datum:
+class Datum(NamedTuple):
     """One value. data: empty where there are floats instead. label: None where there is none."""
 
     channels: int

@@ -10,9 +10,8 @@ As of any message, fields come in any order, unknown ones are skipped, of two th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,7 @@ _Value = TypeVar("_Value")
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """features: by name. lists: of a SequenceExample, the features of each step by name."""
 
     features: dict[str, Values]

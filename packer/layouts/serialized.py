@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from packer.errors import BadInput
-from packer.layouts import arrow_payload, msgpack, pickled
+from packer.layouts import arrow_payload, msgpack
 
 Serializer = Literal["pyarrow", "msgpack", "pickle"]
 _PAIR = 2
@@ -25,6 +25,8 @@ def loads(value: bytes) -> Any:
 
     Raises BadInput for what is none, MissingPackage for one of pyarrow where that is absent.
     """
+    from packer.layouts import pickled  # the table of all opcodes, which looking at a folder does without
+
     return {"pyarrow": arrow_payload, "msgpack": msgpack, "pickle": pickled}[serializer_of(value)].loads(value)
 
 

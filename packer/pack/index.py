@@ -15,9 +15,8 @@ import math
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -206,8 +205,7 @@ def _names(schema: Schema) -> tuple[str, ...]:
     return ("keys", *file_dtypes(schema))
 
 
-@dataclass(frozen=True)
-class _Section:
+class _Section(NamedTuple):
     """A range of a piece's file."""
 
     path: Path

@@ -22,7 +22,6 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(NamedTuple):
     """What a source that was packed once knows of its samples without reading them: a manifest says it.
 
     sizes: bytes of each sample. files: how many hold them. digest: of their content. identity: bytes that change with

@@ -25,7 +25,6 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
-from packer.layouts import pickled
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
@@ -124,7 +123,7 @@ class Source(LMDBSource):
     def _of_pickle(self, name: str, keys: Sequence[str]) -> tuple[list[_Size], set[str]]:
         path = self.folder.root / name
         try:
-            found = pickled.loads(self.folder.read(name))
+            found = _unpickled(self.folder.read(name))
         except BadInput as error:
             raise BadInput(f"{path}: {error.message}") from error
         resolution = found.get("resolution") if isinstance(found, dict) else None
@@ -155,7 +154,7 @@ class Source(LMDBSource):
     def _of_cache(self, name: str) -> set[str]:
         path = self.folder.root / name
         try:
-            found = pickled.loads(self.folder.read(name))
+            found = _unpickled(self.folder.read(name))
         except BadInput as error:
             raise BadInput(f"{path}: {error.message}") from error
         if not isinstance(found, (list, tuple)) or not all(isinstance(key, (str, bytes)) for key in found):
@@ -285,3 +284,9 @@ def _shown(form: _Form) -> str:
     """For messages."""
     dtype, channels = form
     return "picture files" if dtype == "file" else f"{dtype} pixels of {counted(channels, 'channel')}"
+
+
+def _unpickled(data: bytes) -> Any:
+    from packer.layouts import pickled  # the table of all opcodes, which looking at a folder does without
+
+    return pickled.loads(data)

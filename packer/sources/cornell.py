@@ -12,9 +12,8 @@ path), grasps_file and grasps_negative_file (the label files verbatim, empty whe
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +37,7 @@ _GRASPS = {"grasps": "grasps_file", "grasps_negative": "grasps_negative_file"}
 Paths = dict[str, list[str]]  # role -> relative paths
 
 
-@dataclass(frozen=True)
-class _Scene:
+class _Scene(NamedTuple):
     key: str
     paths: Mapping[str, str]  # role -> relative path
     object_id: int = -1

@@ -13,9 +13,8 @@ A depth or mask that no view has is no field.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +39,7 @@ _OPTIONAL = {
 Found = dict[tuple[str, str], frozenset[str]]  # folder and key -> roles
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(NamedTuple):
     key: str
     folder: str
     roles: frozenset[str]

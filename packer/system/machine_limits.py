@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _NO_LIMIT = 1 << 60  # version 1 says 2**63 less a page where there is none
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -17,8 +18,7 @@ _HUGE_PAGE_BYTES = 2 << 20
 _PAGE_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """A limit on memory, by name: how many bytes there are in all, and how many are free."""
 
     name: str
@@ -26,8 +26,7 @@ class Limit:
     free_bytes: int
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     """A mounted file system: its kind, such as ext4, and its options."""
 
     kind: str

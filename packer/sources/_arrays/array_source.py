@@ -77,8 +77,7 @@ class _NamedArray:
     split: str | None
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     """Arrays of the same samples, by entry."""
 
     name: str
@@ -86,8 +85,7 @@ class _Table:
     arrays: dict[str, StoredArray]
 
 
-@dataclass(frozen=True)
-class _ArrayColumn:
+class _ArrayColumn(NamedTuple):
     """How the rows of an entry become a field."""
 
     field: Field

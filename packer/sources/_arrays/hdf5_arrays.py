@@ -15,7 +15,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,9 @@ from packer.sources._arrays.stored_array import (
 from packer.sources._parse.listing import shown
 from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
-from packer.system.isolated_program import IsolatedProgram, ProgramEnded
+
+if TYPE_CHECKING:
+    from packer.system.isolated_program import IsolatedProgram
 
 _LISTING = "packer.sources._arrays.hdf5_listing"
 _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
@@ -46,13 +48,17 @@ _ADDRESS_BYTES = (8, 8)  # of the addresses and sizes in a file
 _PRIME = 65535
 
 
-def listing_program() -> IsolatedProgram:
+def listing_program() -> "IsolatedProgram":
     """What lists one file after the other; a context manager."""
+    from packer.system.isolated_program import IsolatedProgram  # subprocess and sockets, only where there is HDF5
+
     return IsolatedProgram(_LISTING)
 
 
-def arrays(files: RecordFiles, number: int, *, program: IsolatedProgram) -> tuple[list[StoredArray], list[LeftOut]]:
+def arrays(files: RecordFiles, number: int, *, program: "IsolatedProgram") -> tuple[list[StoredArray], list[LeftOut]]:
     """The arrays of one file, and those that are not read; raises BadInput."""
+    from packer.system.isolated_program import ProgramEnded  # as above
+
     file = files.open(number)
     try:
         answer = program.ask(file.descriptor)

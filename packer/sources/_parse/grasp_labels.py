@@ -4,8 +4,8 @@ Strict reading stops at the first line that does not fit and names it; lenient r
 belongs to. Rows that are not finite (`NaN`, `inf`) are annotations without a place: both ways leave them out.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,7 @@ from packer.sources._parse.listing import shown
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 
 
-@dataclass(frozen=True)
-class Labels:
+class Labels(NamedTuple):
     """values: float64 (N, ...), finite; dropped: how many of `total` were left out."""
 
     values: npt.NDArray[np.float64]

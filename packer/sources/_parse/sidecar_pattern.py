@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from packer.errors import InvalidRequest
 
@@ -25,8 +26,7 @@ _PLACE = re.compile(r"\{[^{}]*\}")
 _CHARACTER = {"stem": "[^/]", "name": "[^/]", "parent": "[^/]", "top": "[^/]", "folder": "."}
 
 
-@dataclass(frozen=True)
-class _Placeholder:
+class _Placeholder(NamedTuple):
     """`{stem}`, or `{stem:old=new}`."""
 
     text: str

@@ -19,8 +19,8 @@ A set is refused where a quarter of its pictures, or more, are such companions, 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,8 +78,7 @@ _CAPITALISED = re.compile(r"(.*[a-z0-9])([A-Z][a-z]+)")
 _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Relative paths of a picture and of its companion. word: what the companion's name says that it is."""
 
     main: str
@@ -184,8 +183,7 @@ def _refused_pairs(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str
 # ---- what belongs together
 
 
-@dataclass(frozen=True)
-class _Name:
+class _Name(NamedTuple):
     """A picture's path, and what is left of folders and stem without the words that say what it is.
 
     outer: the folders without those that have such a word, `test_images` and `u2net_results` alike. rank: how many

@@ -12,9 +12,8 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from packer.errors import BadInput
 from packer.sources._parse.source_file_access import SourceRoot
@@ -39,8 +38,7 @@ def check_no_pointer(start: bytes, path: Path) -> None:
         raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
 
 
-@dataclass(frozen=True)
-class RecordFile:
+class RecordFile(NamedTuple):
     """One file as it was listed. name: relative path. size: bytes on disk. is_packed: by gzip or zlib."""
 
     name: str
@@ -160,8 +158,7 @@ class HeaderReader:
         return self._window[at : at + size]
 
 
-@dataclass(frozen=True)
-class PackedSpan:
+class PackedSpan(NamedTuple):
     """A piece of a file that is compressed with bare deflate, as a member of a zip file is."""
 
     offset: int
