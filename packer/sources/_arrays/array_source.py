@@ -531,7 +531,7 @@ class ArraySource(base.Source):
         if name not in depths:
             return None
         said = [
-            replace(column, field=replace(column.field, invalid=float(value))) if column.field.name == name else column
+            column._replace(field=replace(column.field, invalid=float(value))) if column.field.name == name else column
             for column in self._columns
         ]
         return f"--features {shell_word(','.join(map(_shown_field, said)))}"
