@@ -1,22 +1,25 @@
-"""Part folder: the files of a part that is a folder of many, opened, compared with their size and read when asked for.
+"""Part folder: the files of a part that is a folder of many, opened beneath it and compared with their size.
 
-Nothing is mapped, so a file that is cut meanwhile is an error and never a signal, and a part may have more files than
-a process may keep open or mapped.
+`read` maps nothing, so a file that is cut meanwhile is an error and never a signal. `mapped` is for large files of many
+values. Neither keeps a descriptor open: a part may have more files than a process may have open.
 """
 
 import errno
 import os
 import stat
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from packer.errors import CorruptPack, OutOfMemory, StorageError
 from packer.files.safe_paths import open_beneath
 from packer.formats._columns import OF_THE_MACHINE
 from packer.system.buffer_pool import BufferPool, pageable
+from packer.system.file_mapping import mapped
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
-_MOST_FREE = 8  # pieces of memory that wait for the next value
+_MOST_FREE = 8  # pieces of memory that wait for the next file
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,14 +47,35 @@ class PartFolder:
         """A descriptor of a file, for reading; raises OSError."""
         return open_beneath(self._root, path)
 
-    def read(self, path: bytes, size_bytes: int, *, span: tuple[int, int] | None = None) -> memoryview:
-        """The content of a file that has `size_bytes`, in memory that is used again when nobody holds it.
+    def read(self, path: bytes, size_bytes: int) -> memoryview:
+        """The content of a file of that size, in memory that is used again when nobody holds it.
 
-        span: first byte and number of bytes of what is wanted, within the file; None for all of it.
         Raises StorageError, OutOfMemory, and CorruptPack for anything but a plain file of that size.
         """
+        with self._opened(path, size_bytes) as descriptor:
+            if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
+                raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
+            return self._content(descriptor, size_bytes)
+
+    def mapped(self, path: bytes, size_bytes: int) -> memoryview:
+        """The content of a file of that size, at least one byte, mapped while a slice lives; raises as `read`."""
+        with self._opened(path, size_bytes) as descriptor:
+            return mapped(descriptor, size_bytes)
+
+    @contextmanager
+    def _opened(self, path: bytes, size_bytes: int) -> Iterator[int]:
+        """A descriptor of a plain file of that size; what the block raises becomes an error of packer."""
         try:
-            return self._read(path, size_bytes, *(span or (0, size_bytes)))
+            descriptor = open_beneath(self._root, path)
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise ValueError("expected a file, found a folder or a device")
+                if status.st_size != size_bytes:
+                    raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
+                yield descriptor
+            finally:
+                os.close(descriptor)
         except OutOfMemory as error:
             raise OutOfMemory(f"{self._where(path)}: cannot read: {error}") from error
         except OSError as error:
@@ -66,31 +90,17 @@ class PartFolder:
     def _where(self, path: bytes) -> str:
         return f"{self.path}/{os.fsdecode(path)}"
 
-    def _read(self, path: bytes, size_bytes: int, start: int, wanted: int) -> memoryview:
-        """As `read`; raises OSError, and ValueError for what is no such file."""
-        descriptor = open_beneath(self._root, path)
+    def _content(self, descriptor: int, size_bytes: int) -> memoryview:
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("expected a file, found a folder or a device")
-            if status.st_size != size_bytes:
-                raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
-            if wanted > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
-                raise ValueError(f"a value of {wanted} bytes, expected at most {MOST_FILE_BYTES}")
-            return self._content(descriptor, start, wanted)
-        finally:
-            os.close(descriptor)
-
-    def _content(self, descriptor: int, start: int, wanted: int) -> memoryview:
-        try:
-            data = self._memory.buffers.take(wanted)
+            data = self._memory.buffers.take(size_bytes)
         except MemoryError as error:
-            raise OutOfMemory(f"a value of {wanted:,} bytes does not fit the memory that is left") from error
+            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the memory that is left") from error
         done = 0
-        while done < wanted:  # once is the rule
-            count = os.preadv(descriptor, (data[done:],), start + done)
+        while done < size_bytes:  # once is the rule
+            count = os.readv(descriptor, (data[done:],))
             if not count:
-                raise ValueError(f"file was cut while it was read: {wanted - done} of {wanted} bytes are missing")
+                missing = size_bytes - done
+                raise ValueError(f"file was cut while it was read: {missing} of {size_bytes} bytes are missing")
             done += count
         return data.toreadonly()
 

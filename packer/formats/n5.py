@@ -16,11 +16,12 @@ put behind a name that is taken.
 
 Blocks are not compressed, since a row of one that is would cost unpacking all of it. They have 64 rows: fewer of large
 pictures, so that tools can hold one, and more of small values, which would be a file for each 64 of them.
-A picture is read by openat2, fstat, pread and close of its block, whose size is compared first. N5 is big-endian and
-packer little: numbers of several bytes are turned on the way; pictures of 8 bits are read as they are.
+A block is mapped when a value of it is read, its size compared first, and up to 256 of a part stay mapped. N5 is
+big-endian and packer little: numbers of several bytes are turned on the way; pictures of 8 bits are read as they are.
 """
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -41,6 +42,7 @@ _DATA, _ATTRIBUTES = "data.n5", "attributes.json"
 _ROWS = 64
 _MOST_BYTES = 64 << 20  # of a block of several rows
 _LEAST_BYTES = 1 << 20  # of a block, where that takes more than 64 rows
+_MOST_MAPPED = 256  # blocks of a part; a process has some 65 000 mappings
 _STORED_AS = {name: name for name in n5_blocks.DTYPES} | {"bool": "uint8"}
 
 
@@ -191,10 +193,11 @@ class Reader(ForeignReader):
     """Reads a value from its block; see the module."""
 
     layout = LAYOUT
-    is_mapped = False
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         self._fields = blocked(schema)
+        self._mapped: dict[bytes, memoryview] = {}
+        self._lock = threading.Lock()
         self._spans = {name: _Spans.of(self._fields[name]) for name in _held(schema)}
         super().__init__(path, schema, samples=samples, readahead=readahead)
 
@@ -208,9 +211,22 @@ class Reader(ForeignReader):
             return super()._value(view, name, row)
         folder, dtype, rows, row_bytes, header_bytes = self._spans[name]
         number, within = divmod(row, rows)
-        size = header_bytes + min(rows, self.samples - number * rows) * row_bytes
-        span = (header_bytes + within * row_bytes, row_bytes)
-        return _turned(self._folder.read(b"%s%d" % (folder, number), size, span=span), dtype)
+        path = b"%s%d" % (folder, number)
+        block = self._mapped.get(path)
+        if block is None:
+            size = header_bytes + min(rows, self.samples - number * rows) * row_bytes
+            block = self._map(path, size)
+        start = header_bytes + within * row_bytes
+        return _turned(block[start : start + row_bytes], dtype)
+
+    def _map(self, path: bytes, size: int) -> memoryview:
+        """A block; the one that was mapped longest ago makes room."""
+        block = self._folder.mapped(path, size)
+        with self._lock:
+            while len(self._mapped) >= _MOST_MAPPED:
+                del self._mapped[next(iter(self._mapped))]
+            self._mapped[path] = block
+        return block
 
     def files(self) -> Iterator[bytes]:
         yield TABLE.encode()
@@ -222,4 +238,6 @@ class Reader(ForeignReader):
 
     def close(self) -> None:
         super().close()
+        with self._lock:
+            self._mapped.clear()
         self._folder.close()

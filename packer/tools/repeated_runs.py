@@ -1,12 +1,15 @@
 """Repeated runs: runs that take turns, and their medians with lowest and highest."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+Figure = TypeVar("Figure")
 
 
-def interleaved(runs: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+def interleaved(runs: Mapping[str, Callable[[], Figure]], rounds: int) -> dict[str, list[Figure]]:
     """Each function once per round, in turn, after one round that does not count; what they return is collected."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    found: dict[str, list[Figure]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():
             value = run()

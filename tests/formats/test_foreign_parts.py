@@ -19,6 +19,8 @@ from packer.pack.verification import problems
 from tests.support import built_packs, source_trees
 from tests.support.child_processes import child
 from tests.support.conversions import digest, opened, packed
+from tests.support.hostile_packs import in_index
+from tests.support.part_damage import flips, read_all, small_pack
 from tests.support.part_damage import opened as opened_part
 from tests.support.sample_digests import sample_digest
 
@@ -220,6 +222,57 @@ def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: P
     (start,) = (at for at, size in places if whole[at : at + size] == image)  # LMDB leaves old copies about
     built_packs.flip(data, start + 100)
     assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(3000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(name: str, number: int, tmp_path: Path) -> None:
+    small_pack(tmp_path / "pack", name)
+    found = flips(tmp_path / "pack", number, seed=number)
+    assert set(found) <= {"refused", "intact", "CorruptPack", "CorruptRecord"}, found
+    assert found["refused"] + found["CorruptPack"] > number // 30, found  # tar and LMDB are full of padding
+
+
+@of_files
+def test_parts_and_files_of_parts_that_were_exchanged_are_refused(name: str, tmp_path: Path) -> None:
+    """Of equal sizes, and each a sound one: the crc32 of the values tell, and the digests."""
+    built_packs.make_pack(tmp_path / "pack", SAMPLES_OF_ONE_SIZE, format=name, parts=2)
+    data = layout(formats.load(name)).data
+    for file in ("", data, "values.npz"):
+        exchange(tmp_path / "pack", file)
+        assert any("damaged part" in problem for problem in problems(tmp_path / "pack")), file
+        assert read_all(tmp_path / "pack", SAMPLES_OF_ONE_SIZE) in ("refused", "CorruptPack"), file
+        exchange(tmp_path / "pack", file)
+    assert read_all(tmp_path / "pack", SAMPLES_OF_ONE_SIZE) == "intact"
+
+
+SAMPLES_OF_ONE_SIZE = [built_packs.record(row, blob=bytes([row]) * 100) for row in range(10)]
+
+
+def exchange(pack: Path, name: str) -> None:
+    """The two parts, or a file of theirs, in each other's place."""
+    one, other = sorted(path / name if name else path for path in pack.glob("part-*"))
+    one.rename(pack / "aside")
+    other.rename(one)
+    (pack / "aside").rename(other)
+
+
+@of_files
+def test_an_index_that_says_another_sample_is_refused(name: str, tmp_path: Path) -> None:
+    """The crc32 of two samples exchanged, all hashes right: whoever reads compares."""
+    built_packs.make_pack(tmp_path / "pack", 6, format=name, parts=1)
+    path = tmp_path / "pack/index/crc32.npy"
+    found = np.load(path)
+    data = bytearray(path.read_bytes())
+    data[-found.nbytes :] = found[[0, 2, 1, 3, 4, 5]].tobytes()
+    in_index("crc32.npy", bytes(data))(tmp_path / "pack")
+    pack = Pack(tmp_path / "pack")
+    for row in range(6):
+        if row in (1, 2):
+            with pytest.raises(CorruptPack, match=f"sample {row}"), pack.record(row, pack.schema.names):
+                pass
+        else:
+            with pack.record(row, ("blob",)) as record:
+                assert bytes(record["blob"]) == built_packs.record(row)["blob"]
 
 
 @of_files

@@ -1,6 +1,7 @@
 """N5 parts: which fields are arrays, what stands in the blocks, and what becomes of pictures of several sizes."""
 
 import json
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +20,10 @@ from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees
 from tests.support.conversions import digest, opened, packed
+from tests.support.descriptors import open_files
 from tests.support.foreign_environments import said_by
 from tests.support.foreign_files import n5_dataset
+from tests.support.part_damage import check_flips, flips
 
 ROWS = 150  # three blocks of pictures
 SCHEMA = described(
@@ -171,11 +174,40 @@ def test_a_value_larger_than_a_block_is_refused(tmp_path: Path) -> None:
 # ---- damage
 
 
+def test_blocks_stay_mapped_up_to_a_number_and_hold_no_descriptor(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a value of one that made room is still held."""
+    monkeypatch.setattr(n5, "_MOST_MAPPED", 2)
+    before = open_files()
+    reader = n5.Reader(part, SCHEMA, samples=ROWS)
+    reader.read(0, SCHEMA.names)
+    held = reader.read(3, ("photo",))["photo"]
+    for _ in range(3):
+        for name in ("depth", "distance", "image", "photo"):
+            assert bytes(reader.read(5, (name,))[name]) == record(5)[name]
+    assert bytes(held) == record(3)["photo"]
+    assert len(open_files()) - len(before) == 2  # values.npz, which Python maps, and the folder
+    maps = Path("/proc/self/maps").read_text()
+    assert sum(str(part / "data.n5") in line for line in maps.splitlines()) == 3
+    reader.close()
+    del held
+    assert open_files() == before
+    assert str(part) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("number", [100, pytest.param(3000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(number: int, tmp_path: Path) -> None:
+    """Of pixels in blocks; headers and attributes are the tools', packer does not look at them."""
+    photos = source_trees.photos(tmp_path / "photos", 6, height=10, width=12)
+    packed(photos, tmp_path / "pack", to="n5", part_bytes=0)
+    check_flips(flips(tmp_path / "pack", number, seed=number), number)
+
+
 DAMAGE: Mapping[str, tuple[Any, str]] = {
     "cut": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "file is cut or changed"),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "file is cut or changed"),
     "gone": (lambda path: path.unlink(), "missing"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "expected a file, found a folder|cannot be opened"),
+    "a pipe": (lambda path: (path.unlink(), os.mkfifo(path)), "expected a file, found a folder or a device"),
     "a link": (lambda path: path.symlink_to(path.rename(path.with_name("x")).name), "cannot be opened"),
 }
 

@@ -22,6 +22,7 @@ from tests.support import (
     audit_program,
     built_packs,
     hostile_folders,
+    hostile_foreign_parts,
     hostile_manifests,
     hostile_parts,
     hostile_values,
@@ -36,7 +37,8 @@ SOUND = [{name: value.hex() for name, value in record.items()} for record in bui
 
 def corpus() -> list[Case]:
     """Every hostile pack."""
-    return [*hostile_parts.cases(), *hostile_folders.cases(), *hostile_manifests.cases(), *hostile_values.cases()]
+    modules = (hostile_parts, hostile_folders, hostile_foreign_parts, hostile_manifests, hostile_values)
+    return [case for module in modules for case in module.cases()]
 
 
 def warm_ups() -> list[Case]:
