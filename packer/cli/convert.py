@@ -136,8 +136,9 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--sidecar-frame",
     type=click.Choice(("stored", "upright")),
-    help="Where a picture is not upright by its EXIF orientation: over which pixels the files of --sidecar lie, those "
-    "stored in its file, or as viewers show it (with --exif rotate).  [default: such pictures are errors]",
+    help="Where a picture is not upright by its EXIF orientation: over which pixels its masks, depth and boxes lie (of "
+    "--sidecar, or in its record), those stored in its file, or as viewers show it (with --exif rotate).  [default: "
+    "such pictures are errors]",
 )
 @click.option(
     "--slot",

@@ -98,7 +98,9 @@ class SampleEncoder(Encoder):
         self._may_have_holes = {
             field.name
             for field in plan.source.schema
-            if field.kind == "depth" and field.invalid is None and plan.source.invalid_option(field.name, "0")
+            if field.kind == "depth"
+            and field.invalid is None
+            and plan.source.invalid_option(field.name, {field.name: "0"})
         }
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
@@ -135,13 +137,13 @@ class SampleEncoder(Encoder):
         if field == SOURCE_SIZE:
             return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
         name = field.name
-        if field.kind == "boxes" and name in self._source.sidecars:
+        if field.kind == "boxes" and name in self._source.companions:
             return lambda sample, picture: codec.encode(self._placed_boxes(field, sample[name], picture))
         return lambda sample, picture: codec.encode(sample[name])
 
     def _is_upright(self, field: Field, picture: _Picture) -> bool:
-        """Whether a sidecar lies over the upright picture; raises BadInput where it matters and nobody said."""
-        if field.name not in self._source.sidecars or picture.orientation == 1:
+        """Whether a companion lies over the upright picture; raises BadInput where it matters and nobody said."""
+        if field.name not in self._source.companions or picture.orientation == 1:
             return False
         frame = self._plan.options.sidecar_frame
         if frame is None:
@@ -159,9 +161,9 @@ class SampleEncoder(Encoder):
         back = np.linalg.inv(np.vstack([turned.array, [0, 0, 1]]))[:2]
         return move_boxes(boxes, back)
 
-    def _look_at_sidecar(self, field: Field, height: int, width: int, picture: _Picture) -> None:
+    def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
         """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
-        if field.name not in self._source.sidecars or not picture.height:
+        if field.name not in self._source.companions or not picture.height:
             return
         is_turned = picture.orientation >= _FIRST_TRANSPOSED
         shown = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
@@ -196,7 +198,7 @@ class SampleEncoder(Encoder):
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
         header = picture.header if field.name == self._main and picture.header else self._look(value)
-        self._look_at_sidecar(field, header.height, header.width, picture)
+        self._look_at_companion(field, header.height, header.width, picture)
         if field.kind == "mask":
             picture.findings.extend(suspect_values.of_mask(field.name, value, header))
         if field.kind == "depth":
@@ -228,7 +230,7 @@ class SampleEncoder(Encoder):
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
 
-        self._look_at_sidecar(field, value.shape[0], value.shape[1], picture)
+        self._look_at_companion(field, value.shape[0], value.shape[1], picture)
         if field.name in self._may_have_holes:
             picture.findings.extend(suspect_values.of_depth(field.name, value))
         view = self._view(value.shape[0], value.shape[1], picture, field)

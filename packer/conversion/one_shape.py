@@ -66,7 +66,7 @@ def _form(source: Source, options: ConversionOptions, row: int, name: str, *, or
     value = source.value(row, name)
     height, width, dtype, own = _described(value)
     turn = own if orientation is None else orientation
-    is_upright = name in source.sidecars and options.sidecar_frame == "upright"
+    is_upright = name in source.companions and options.sidecar_frame == "upright"
     size = height, width
     if options.exif == "rotate" and not is_upright:
         size = upright(turn, height, width).size

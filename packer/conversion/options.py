@@ -37,8 +37,9 @@ class ConversionOptions:
     part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
     extras_bytes: the files that are of no sample go along, all of them up to so many bytes together, else none.
     max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
-    sidecar_frame: over which pixels the files of --sidecar lie where a picture is not upright by its EXIF orientation:
-        "stored", as they are in its file, "upright", as viewers show them; None refuses such pictures.
+    sidecar_frame: over which pixels the files of --sidecar, and the pictures beside another in one record, lie where
+        that one is not upright by its EXIF orientation: "stored", as they are in its file, "upright", as viewers show
+        them; None refuses such samples.
     slots: (slot, field) pairs: which field another tool's records hold under which name, see formats.base.Slot.
     order: in which samples are packed, "stored" as the source has them, or "shuffled"; None for the format's own.
     order_seed: another draw of the shuffled order.

@@ -32,7 +32,7 @@ MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
 _PROBES = 16
 HOW_TO_FRAME = (
-    ": say whether the files of --sidecar lie over the picture as viewers show it (--exif rotate --sidecar-frame "
+    ": say whether the masks, depth and boxes lie over the picture as viewers show it (--exif rotate --sidecar-frame "
     "upright: labelme, CVAT, browsers), or over its pixels as stored (--sidecar-frame stored)"
 )
 

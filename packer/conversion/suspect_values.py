@@ -69,9 +69,11 @@ def of_boxes(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
         yield f"{_OUTSIDE}:{name}"
 
 
-def notes(counts: Mapping[str, int], invalid_option: Callable[[str, str], str | None]) -> list[str]:
+def notes(counts: Mapping[str, int], invalid_option: Callable[[str, Mapping[str, str]], str | None]) -> list[str]:
     """A line for each finding that is worth one. invalid_option: what to type for a field's value, as of a source."""
     lines = []
+    holes = [finding.removeprefix(_HOLES).partition(":") for finding in sorted(counts) if finding.startswith(_HOLES)]
+    usual = {field: value for value, _, field in reversed(holes)}  # one line to type says all fields
     for finding, count in sorted(counts.items()):
         what, _, field = finding.partition(":")
         name, boxed = shown(field), counts.get(f"{_BOXED}:{field}", 0)
@@ -85,14 +87,14 @@ def notes(counts: Mapping[str, int], invalid_option: Callable[[str, str], str | 
             )
         elif what.startswith(_HOLES):
             value = what.removeprefix(_HOLES)
-            typed = invalid_option(field, value)
+            typed = invalid_option(field, {**usual, field: value})
             say = f"; where {value} is no measurement, say {typed}" if typed else ""
             lines.append(
                 f"{name}: {counted(count, 'sample')} with pixels of {value} beside others: geometries and --resize mix "
                 f"them in as a distance{say}"
             )
         elif what == _UNREAD:
-            typed = invalid_option(field, "0")
+            typed = invalid_option(field, {field: "0"})
             lines.append(
                 f"{name}: not looked at for holes (--validate header); geometries and --resize mix a value for missing "
                 f"pixels in as a distance, unless it is named, such as 0 by {typed}"

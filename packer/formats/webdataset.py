@@ -82,7 +82,7 @@ class Writer(ForeignWriter):
         for name, prefix in prefixes(schema).items():
             last = "cls" if _is_whole(schema[name]) else _suffix(schema, name, b"")
             if last == "bin" and schema[name].kind in PIXEL_KINDS:
-                last = "jpg (or as its file)"
+                last = {"image": "jpg", "mask": "png", "depth": "npy"}[schema[name].kind] + " (or as its file)"
             suffixes[name] = f".{prefix}.{last}" if prefix else f".{last}"
         return {KEY: KEY, **suffixes} if KEY in schema else suffixes
 

@@ -204,7 +204,8 @@ class Comparison:
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
         view = None
         if self._matrices is not None and self._sizes is not None:
-            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in self._sidecars:
+            beside = self._records.companions if self._records is not None else self._sidecars
+            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in beside:
                 return None  # it was not moved by the matrix of the picture
             header = images.sniff(original, MOST_PIXELS)
             if (header.height, header.width) != tuple(self._sizes[index]):

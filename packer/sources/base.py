@@ -75,6 +75,8 @@ class Source(ABC):
     unread_message: str = ""  # how many of these there are of which format, and what to do
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
+    # names of the pictures and boxes that belong to a sample's first picture: sidecars, and those of the same record
+    companions: Sequence[str] = ()
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
@@ -150,8 +152,11 @@ class Source(ABC):
         """What lies in the source where a pack's field `files` names `path` for a field, to compare with; BadInput."""
         return self.read(path)
 
-    def invalid_option(self, name: str, value: str) -> str | None:
-        """What to type so that this value of a depth field is no measurement; None where nothing can be typed."""
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        """What to type so that this value of a depth field is no measurement; None where nothing can be typed.
+
+        values: of this field and of others, whose values one option says together.
+        """
         return None
 
     @classmethod

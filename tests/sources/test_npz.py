@@ -357,3 +357,43 @@ def test_depth_with_holes_is_told_with_the_features_to_type(tmp_path: Path, dtyp
     assert not any(note.startswith("depth: ") for note in named.notes)
     with packer.open(tmp_path / "b.pack", output="numpy") as dataset:
         assert {value for sample in dataset for value in np.unique(sample["depth"])} == {hole, 1000}
+
+
+def test_an_array_that_is_named_as_labels_is_a_mask_where_it_is_alone_too(tmp_path: Path) -> None:
+    masks = PIXELS[:4, :, :, 0] % 3 * 60
+    depth = np.ones((4, 12, 14), np.float32)
+    for others in ({}, {"depth": depth}, {"ct": depth}, {"images": PIXELS[:4]}):
+        for name in ("mask", "seg", "msks", "labelmap", "inst"):
+            np.savez(tmp_path / "a.npz", **{name: masks}, **others)  # type: ignore[arg-type]
+            source = Source(tmp_path / "a.npz")
+            assert source.schema[name].kind == "mask", (name, others.keys())
+            assert np.array_equal(source[1][name], masks[1])
+    np.savez(tmp_path / "b.npz", images=PIXELS[:4], masks=PIXELS[:4] % 2)
+    assert any("named as labels, taken as an image" in note for note in Source(tmp_path / "b.npz").notes)
+
+
+def test_a_mask_of_another_size_than_its_picture_is_told(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, mask=(PIXELS[..., 0] % 3).repeat(2, 1).repeat(2, 2))
+    made = packer.convert(tmp_path / "a.npz", tmp_path / "a.pack")
+    assert any(note.startswith("mask: of another size than its picture in 9 samples") for note in made.notes)
+
+
+def test_rows_of_one_picture_are_no_pictures(tmp_path: Path) -> None:
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", PIXELS[number])
+    with pytest.raises(InvalidRequest, match="pictures in arrays of their own are not read: numpy.stack"):
+        NpySource(tmp_path)
+    with pytest.raises(InvalidRequest, match="is no image"):
+        NpySource(tmp_path, image_key="0")
+
+
+def test_the_line_to_type_names_the_holes_of_all_depths(tmp_path: Path) -> None:
+    holes = np.full((3, 12, 14), 1000, np.uint16)
+    holes[:, 3:9, 4:10] = 0
+    far = np.where(holes == 0, 65535, holes).astype(np.uint16)
+    np.savez(tmp_path / "a.npz", images=PIXELS[:3], depth=holes, disparity=far)
+    made = packer.convert(tmp_path / "a.npz", tmp_path / "a.pack")
+    typed = {note.rpartition("say --features ")[2] for note in made.notes if "beside others" in note}
+    assert typed == {"image=images:image,depth=depth:depth:0,disparity=disparity:depth:65535"}
+    named = packer.convert(tmp_path / "a.npz", tmp_path / "b.pack", features=typed.pop().split(","))
+    assert not any("beside others" in note for note in named.notes)

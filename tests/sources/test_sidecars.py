@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import packer
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
@@ -25,6 +26,7 @@ from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._parse.source_file_access import LinkLeadsOut
 from tests.support.command_line import run
+from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
@@ -439,6 +441,36 @@ def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
     assert list(Comparison(tmp_path / "out", root).problems()) == []
 
 
+def turned_records(root: Path, kind: str, *, frame: str) -> Path:
+    """The pictures and masks of `turned_set` as records of another tool."""
+    tree = turned_set(root / "files", frame=frame)
+    pairs = [{"image": tree / f"images/{n}.png", "mask": tree / f"masks/{n}.png"} for n in range(1, 9)]
+    data = [{name: path.read_bytes() for name, path in pair.items()} for pair in pairs]
+    if kind == "tensorpack-lmdb":
+        entries = {b"%08d" % n: pickle.dumps(each) for n, each in enumerate(data)}
+        return lmdb_environment(root / "in", {**entries, b"__keys__": pickle.dumps(list(entries))})
+    if kind == "tfrecord":
+        records = [example({name: bytes_list(each) for name, each in sample.items()}) for sample in data]
+        return write(root / "in", {"a.tfrecord": tfrecord(records)})
+    members = {f"{n}.{name}.png": each for n, sample in enumerate(data) for name, each in sample.items()}
+    return write(root / "in", {"a.tar": tar_archive(members)})
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
+@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
+def test_masks_in_records_fit_pictures_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:
+    root = turned_records(tmp_path, kind, frame=frame)
+    with pytest.raises(BadInputs, match="7 of 8 samples .*") as caught:
+        packer.convert(root, tmp_path / "out", exif=exif)
+    assert str(caught.value).count("--sidecar-frame stored") == 1
+    packer.convert(root, tmp_path / "out", exif=exif, sidecar_frame=frame)  # type: ignore[arg-type]
+    with LMDBDataset(tmp_path / "out") as dataset:
+        assert len(dataset) == 8
+        for sample in map(dataset.__getitem__, range(8)):
+            assert torch.equal(sample["image"][0] > 127, sample["mask"] > 127)
+    assert packer.verify(tmp_path / "out", source=root).problems == ()
+
+
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
     root = turned_set(tmp_path / "in", frame="upright")
@@ -446,7 +478,7 @@ def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
         convert_source(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
-    assert str(caught.value).count("say whether the files of --sidecar lie over") == 1
+    assert str(caught.value).count("say whether the masks, depth and boxes lie over") == 1
     with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
         ConversionOptions(sidecar_frame="upright")
 

@@ -42,16 +42,17 @@ from packer.sources._records.record_fields import (
     kind_of_bytes,
     parse_fields,
 )
-from packer.sources._records.record_source import FILES, LAYOUTS, is_path, opened
+from packer.sources._records.record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
 
 AXES = ("auto", "hwc", "chw")
 _IMAGES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
 _LABELS = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
 _KEPT_NAMES = ("rgb",)  # as the sets of grasps call their pictures
-_LABEL_MAPS = ("y", "target", "targets")  # says_labels knows the others
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # says_labels knows the others
 _USUAL = {"depth_inpainted": "depth"}
 _RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), behind the last one zeros
 _DEPTHS = ("uint16", "float16", "float32", "float64")
+_MOST_CHANNELS = 4
 _LEAST_SIDE = 8  # of what is taken for a picture unasked
 _MOST_COLUMN = 16  # numbers of a sample that are kept in the index
 _MOST_ROWS = 1 << 31
@@ -220,14 +221,16 @@ class ArraySource(base.Source):
             found = f": {listed(f'{path} ({reason})' for path, reason in left)}" if left else ""
             raise InvalidRequest(f"{shown(str(self.root))}: no array with rows in the {self.noun}s{found}")
         main = fields[0].entries[0] if fields else _main_entry(tables)
-        if not asked and main is not None:
+        if not fields and main is not None:
             self._check_pieces(tables, main)
+        if not asked and main is not None:
             self._check_first_axis(tables, main)
         if main is None:
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no array looks like pictures of at least {_LEAST_SIDE} px, one per row: "
                 f"found {listed(_described(array) for table in tables for array in table.arrays.values())}; name it "
-                "with --image-key, or name all fields with --features"
+                "with --image-key, or name all fields with --features; pictures in arrays of their own are not read: "
+                "numpy.stack makes rows of them"
             )
         with_main = [table for table in tables if main in table.arrays]
         self._tables = self._settled_splits(with_main)
@@ -266,6 +269,7 @@ class ArraySource(base.Source):
         self.schema = Schema(tuple(fields))
         self.decodes = any(isinstance(column.value, _PictureRows) for column in self._columns)
         self._first_picture = next((one.name for one in self.schema if one.kind in PIXEL_KINDS), None)
+        self.companions = beside_first_picture(self.schema)
 
     def _settled_splits(self, tables: list[_Table]) -> list[_Table]:
         """The tables in the order of their splits, whose names are kept."""
@@ -373,7 +377,8 @@ class ArraySource(base.Source):
         if entry.lower() == _RECTANGLES and _are_rectangles(array) and "grasps" not in taken:
             return "grasps"
         is_image = array.is_ragged or array.dtype.name == "uint8"
-        if entry == main and is_image and entry not in _KEPT_NAMES and "image" not in taken:
+        is_kept = entry in _KEPT_NAMES or _is_label_map(entry)
+        if entry == main and is_image and not is_kept and "image" not in taken:
             return "image"
         usual = _USUAL.get(entry.lower(), "")
         return usual if usual and usual not in taken else field_name(entry, taken)
@@ -416,7 +421,7 @@ class ArraySource(base.Source):
         colours = 0 if axes is None else 1 if axes == "hw" else array.shape[1 if axes == "chw" else 3]
         kind = asked.kind
         if kind is None:
-            is_map = colours == 1 and asked.name != "image" and (says_labels(entry) or entry.lower() in _LABEL_MAPS)
+            is_map = colours == 1 and asked.name != "image" and _is_label_map(entry)
             kind = "mask" if is_map else "depth" if dtype in _DEPTHS else "image"
         fits = (
             axes is not None
@@ -437,6 +442,8 @@ class ArraySource(base.Source):
             notes.append("stored as (3, H, W)")
         if kind == "image":
             notes.append(self.colour_note if colours > 1 else "gray: three equal channels")
+            if colours > 1 and _is_label_map(entry):
+                notes.append("named as labels, taken as an image, whose values geometries mix; a mask has one channel")
         codec = "npy" if kind == "depth" else "png"
         shape = (None, None, 3) if kind == "image" else (None, None)
         field = Field(asked.name, kind, codec, dtype=dtype, shape=shape, invalid=asked.invalid)
@@ -447,7 +454,7 @@ class ArraySource(base.Source):
         """Raises InvalidRequest where rows may be (H, W, C) and (C, H, W)."""
         shape = array.shape[1:]
         if len(shape) == 2:
-            return "hw"
+            return "hw" if shape[1] > _MOST_CHANNELS else None  # the row of one picture in colours is no picture
         if len(shape) != 3:
             return None
         last, first = shape[2] in (1, 3), shape[0] in (1, 3)
@@ -526,14 +533,12 @@ class ArraySource(base.Source):
 
     # ---- what packer asks
 
-    def invalid_option(self, name: str, value: str) -> str | None:
-        depths = [column.field.name for column in self._columns if column.field.kind == "depth"]
-        if name not in depths:
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        fields = {column.field.name: column.field for column in self._columns if column.field.kind == "depth"}
+        if name not in fields:
             return None
-        said = [
-            column._replace(field=replace(column.field, invalid=float(value))) if column.field.name == name else column
-            for column in self._columns
-        ]
+        named = {each: replace(fields[each], invalid=float(value)) for each, value in values.items() if each in fields}
+        said = [column._replace(field=named.get(column.field.name, column.field)) for column in self._columns]
         return f"--features {shell_word(','.join(map(_shown_field, said)))}"
 
     @property
@@ -704,9 +709,14 @@ def _main_entry(tables: Sequence[_Table]) -> str | None:
                 continue
             is_named = entry.lower() in _IMAGES
             rank = _IMAGES.index(entry.lower()) if is_named else len(_IMAGES) + (array.dtype.name != "uint8")
+            rank += 2 * len(_IMAGES) * _is_label_map(entry)
             candidate = (rank, -array.shape[0], entry)
             best = candidate if best is None else min(best, candidate)
     return best[2] if best else None
+
+
+def _is_label_map(entry: str) -> bool:
+    return says_labels(entry) or entry.lower() in _LABEL_MAPS
 
 
 def _may_be_pictures(array: StoredArray) -> bool:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -297,9 +297,9 @@ class _Files(AddedFields):
                 return self._value(source, row, sidecar)
         return super().value(source, row, name)
 
-    def invalid_option(self, name: str, value: str) -> str | None:
-        typed = (f"{sidecar.name}={sidecar.suffix}:depth:{value}" for sidecar in self._sidecars if sidecar.name == name)
-        return next((f"--sidecar {shell_word(text)}" for text in typed), None)
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        found = next((sidecar for sidecar in self._sidecars if sidecar.name == name), None)
+        return f"--sidecar {shell_word(f'{name}={found.suffix}:depth:{values[name]}')}" if found else None
 
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
         return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)

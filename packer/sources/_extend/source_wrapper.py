@@ -31,7 +31,7 @@ class AddedFields(ABC):
         """The files that `values` reads."""
         return ()
 
-    def invalid_option(self, name: str, value: str) -> str | None:
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
         """As of a source, for the added fields."""
         return None
 
@@ -63,6 +63,7 @@ class DerivedSource(base.Source):
         self.unread = source.unread if unread is None else unread
         self.unread_message = source.unread_message if self.unread else ""
         self.sidecars = (*source.sidecars, *addition.sidecars)
+        self.companions = (*source.companions, *addition.sidecars)
         self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
@@ -110,8 +111,8 @@ class DerivedSource(base.Source):
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))
 
-    def invalid_option(self, name: str, value: str) -> str | None:
-        return self._addition.invalid_option(name, value) or self._source.invalid_option(name, value)
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
 
     def places(self) -> Mapping[str, str]:
         return self._source.places()

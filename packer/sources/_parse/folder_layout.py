@@ -37,8 +37,9 @@ normals instance instances ids lab labs xml xmls json jsons txt csv
 """
 _COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
 _LABEL_WORDS_TEXT = """
-mask masks seg segs segmentation segmentations label labels lbl lbls annotation annotations annot annots anno annos gt
-gts groundtruth truth lab labs trimap trimaps instance instances inst insts id ids labelids panoptic semantic semseg
+mask masks msk msks seg segs segmentation segmentations label labels lbl lbls labelmap labelmaps annotation annotations
+annot annots anno annos gt gts groundtruth truth lab labs trimap trimaps instance instances inst insts id ids labelids
+panoptic semantic semseg
 """
 _LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))

@@ -23,7 +23,7 @@ from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -96,10 +96,13 @@ class RecordSource(base.Source):
         else:
             self.unread.append((key, reason))
 
-    def invalid_option(self, name: str, value: str) -> str | None:
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
         if not any(field.name == name for field in self._fields):
             return None
-        fields = [replace(field, invalid=float(value)) if field.name == name else field for field in self._fields]
+        fields = [
+            replace(field, invalid=float(values[field.name])) if field.name in values else field
+            for field in self._fields
+        ]
         return f"--features {shell_word(','.join(field.shown() for field in fields))}"
 
     def _take(self, files: Sequence[RecordFile]) -> None:
@@ -134,6 +137,7 @@ class RecordSource(base.Source):
         ]
         self.notes += about_gray(self._gray)
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
+        self.companions = beside_first_picture(self.schema)
         still = [field.name for field in self._fields if field.kind in ("numbers", "json")]
         if still and self._main is not None:
             self.notes.append(about_unmoved(still))
@@ -260,6 +264,11 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
         raise InvalidRequest(f"{shown(str(root))}: no such folder or file; give what holds the data set")
     listing = scan(root, follow_links=follow_links)
     return SourceRoot(root, follow_links), listing.names, listing.notes()
+
+
+def beside_first_picture(schema: Schema) -> tuple[str, ...]:
+    """The pictures that a record has beside its first."""
+    return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
 
 
 def _firsts(numbers: "array[int]", count: int) -> "array[int]":
