@@ -261,7 +261,7 @@ def _build(
     """Build and publish a planned pack, whose target was checked.
 
     threads: None for as many as this process may use, or one where bytes are kept and only headers are looked at: then
-    there is too little to do per file for threads to be worth their switching.
+    there is too little to do per file for more than the one beside the writer to be worth their switching.
     started: by time.monotonic. earlier: told, instead of progress, of samples that an earlier run did.
     """
     root = plan.source.root

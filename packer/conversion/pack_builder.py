@@ -27,7 +27,7 @@ from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.schema import PIXEL_KINDS
-from packer.system.parallel import ordered_map
+from packer.system.parallel import ordered_map, usable_cores
 
 Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
 _CHUNK_BYTES = 1 << 20
@@ -50,11 +50,15 @@ class PackBuilder:
         earlier: Progress | None = None,
         estimate: "Estimate | None" = None,
     ) -> None:
-        """earlier: told of parts that an earlier run has finished, instead of progress. estimate: where it is known."""
+        """threads: that make records; the caller writes them.
+
+        earlier: told of parts that an earlier run has finished, instead of progress. estimate: where it is known.
+        """
         self.plan = plan
         self.target = target
         self.journal = Journal(work)
         self._threads = threads
+        self._writes_apart = usable_cores() > 1  # one thread reads on while its samples are written
         self._progress = progress
         self._earlier = earlier or progress
         self._known_estimate = estimate
@@ -203,7 +207,7 @@ class PackBuilder:
         path = self.journal.pack / name
         chunks = _chunks(samples, self.plan.sizes.tolist()[samples.start : samples.stop])
         with self._module.Writer(path, self.plan.schema, payload_bytes=payload) as writer:
-            for results in ordered_map(self._encode_chunk, chunks, threads=self._threads):
+            for results in ordered_map(self._encode_chunk, chunks, threads=self._threads, apart=self._writes_apart):
                 for result in results:
                     self._take(result, written, writer)
                 self._progress(len(results), sum(_size(result) for result in results))

@@ -23,14 +23,20 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def ordered_map(
-    function: Callable[[Item], Result], items: Iterable[Item], *, threads: int, window: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    threads: int,
+    window: int | None = None,
+    apart: bool = False,
 ) -> Iterator[Result]:
     """function(item) for each item, in order, computed by `threads` threads at most `window` items ahead.
 
-    With one thread nothing is started: the calls happen in the caller. The first exception ends the map: it is raised
-    in the caller at its item's turn, items not started are dropped and the running ones awaited.
+    With one thread nothing is started: the calls happen in the caller. apart: one is started all the same, so that the
+    caller works meanwhile. The first exception ends the map: it is raised in the caller at its item's turn, items not
+    started are dropped and the running ones awaited.
     """
-    if threads <= 1:
+    if threads <= 1 and not apart:
         yield from map(function, items)
         return
     rest = iter(items)

@@ -58,6 +58,21 @@ def test_one_thread_starts_none() -> None:
     assert set(names) == {threading.current_thread().name}
 
 
+def test_one_thread_apart_works_while_the_caller_does() -> None:
+    begun = [threading.Event() for _ in range(4)]
+
+    def work(item: int) -> str:
+        begun[item].set()
+        return threading.current_thread().name
+
+    names = []
+    for item, name in enumerate(ordered_map(work, range(4), threads=1, apart=True)):
+        assert begun[min(item + 1, 3)].wait(30)  # while this one is looked at
+        names.append(name)
+    assert len(set(names)) == 1 and names[0].startswith("packer-map")
+    assert not running()
+
+
 def test_the_first_exception_is_raised_at_its_turn_and_ends_the_threads() -> None:
     def work(item: int) -> int:
         if item == 3:
