@@ -227,7 +227,8 @@ class PackBuilder:
             writer.write(result.record)
             written.piece.add(result.key, result.crc32s, result.record)
             written.samples += 1
-            written.findings.update(result.findings)
+            if result.findings:
+                written.findings.update(result.findings)
             if result.incomplete:
                 said = manifests.shortened_reason(result.incomplete)
                 written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])

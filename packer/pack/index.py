@@ -16,6 +16,7 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from struct import Struct
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -160,13 +161,13 @@ class PartIndex:
             if field.is_column
         }
         self._data = {name: bytearray() for name in _names(schema)}
+        self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, key: bytes, crc32s: Sequence[int], numbers: Mapping[str, bytes | bytearray | memoryview]) -> None:
         """One sample: its key, the crc32 of each value in schema order, the encoded value of each column."""
         self._data["keys"] += key
         self._data["key_ends"] += len(self._data["keys"]).to_bytes(8, "little")
-        for crc32 in crc32s:
-            self._data["crc32"] += crc32.to_bytes(4, "little")
+        self._data["crc32"] += self._crc32s.pack(*crc32s)
         for name, width in self._widths.items():
             if len(numbers[name]) != width:
                 raise InvalidRequest(
