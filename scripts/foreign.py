@@ -31,7 +31,9 @@ class Environment:
 
 ENVIRONMENTS = (
     Environment("tfrecord", ("tfrecord==1.14.6", "crc32c==2.7.1", "numpy<2.3", "setuptools<81")),
+    Environment("tensorflow", ("tensorflow-cpu==2.21.0",)),
     Environment("webdataset", ("webdataset==1.0.2", "numpy<2.3")),
+    Environment("wids", ("webdataset==0.2.111",), with_packer=True),  # the last that has it; it imports torch
     Environment("mxnet", ("mxnet==1.9.1", "numpy==1.23.5"), python="3.9"),
     Environment("protobuf", ("protobuf==6.33.1",)),
     Environment("tensorstore", ("tensorstore==0.1.86",)),

@@ -4,7 +4,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import cv2
 import lmdb
+import numpy as np
 import pytest
 
 from packer import formats
@@ -126,6 +128,28 @@ def test_a_basicsr_part_has_bare_files_and_its_list(tmp_path: Path) -> None:
     lines = (part / "meta_info.txt").read_text().splitlines()
     assert lines == ["low/a_b.png (5,7,3) 1", "low/a_b~1.png (6,9,3) 1", "top/c.png (5,7,3) 1"]
     assert [line.split(".")[0].encode() for line in lines] == sorted(found)  # as BasicSR makes keys of them
+
+
+def test_basicsrs_own_rule_reads_a_pair_of_parts(tmp_path: Path) -> None:
+    """As basicsr 1.4.2 does: paired_paths_from_lmdb, FileClient of lmdb, imfrombytes. It is said here in its own terms,
+    since it imports a part of torchvision that is gone."""
+    for which, side in (("gt", 40), ("lq", 10)):
+        source_trees.photos(tmp_path / which, 6, height=side, width=side)
+        packed(tmp_path / which, tmp_path / f"{which}.pack", to="basicsr-lmdb", order="stored")
+    folders = [tmp_path / f"{which}.pack/part-00000.lmdb" for which in ("lq", "gt")]
+    assert all(str(folder).endswith(".lmdb") for folder in folders)  # else it refuses them
+    keys = []
+    for folder in folders:
+        with open(folder / "meta_info.txt") as lines:
+            keys.append([line.split(".")[0] for line in lines])
+    assert set(keys[0]) == set(keys[1]) and len(keys[0]) == 6
+    for folder, which in zip(folders, ("lq", "gt"), strict=True):
+        with lmdb.open(str(folder), readonly=True, lock=False, readahead=False) as env:
+            for key in keys[1]:
+                with env.begin(write=False) as transaction:
+                    value = transaction.get(key.encode("ascii"))
+                image = cv2.imdecode(np.frombuffer(value, np.uint8), cv2.IMREAD_COLOR)
+                assert np.array_equal(image, cv2.imread(str(tmp_path / which / f"{key}.jpg")))
 
 
 def test_names_of_a_basicsr_part_are_keys_of_lmdb(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from packer.layouts.tfrecord_frames import frame
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees
 from tests.support import foreign_files as foreign
-from tests.support.conversions import packed
+from tests.support.conversions import opened, packed
 from tests.support.foreign_environments import said_by
 
 GOLDEN = bytes.fromhex(  # of specs: written by hand, equal to what TensorFlow's protobuf gives
@@ -160,3 +160,68 @@ def test_the_tfrecord_package_reads_the_parts(tmp_path: Path) -> None:
     assert json.loads(said_by("tfrecord", READ, data, "")) == wanted
     assert json.loads(said_by("tfrecord", READ, data, index)) == wanted
     assert json.loads(said_by("tfrecord", INDEX, data, tmp_path / "own.idx")) == index.read_text()
+
+
+TENSORFLOW = """
+import hashlib, json, os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+features = {
+    "image/encoded": tf.io.FixedLenFeature((), tf.string),
+    "image/class/label": tf.io.FixedLenFeature((), tf.int64),
+    "key": tf.io.FixedLenFeature((), tf.string),
+}
+samples = tf.data.TFRecordDataset(sys.argv[1:]).map(lambda record: tf.io.parse_single_example(record, features))
+print(json.dumps([
+    [bytes(sample["key"]).decode(), int(sample["image/class/label"]),
+     hashlib.sha256(bytes(sample["image/encoded"])).hexdigest()]
+    for sample in samples.as_numpy_iterator()
+]))
+"""
+
+
+@pytest.mark.foreign
+def test_tensorflow_reads_the_parts_and_compares_their_checksums(tmp_path: Path) -> None:
+    photos = source_trees.photos(tmp_path / "photos")
+    packed(photos, tmp_path / "a.pack", to="tfrecord", part_bytes=8000)
+    files, dataset = sorted((tmp_path / "a.pack").glob("part-*/data.tfrecord")), packer.open(tmp_path / "a.pack")
+    assert len(files) > 1
+    wanted = [
+        [dataset.key(at), dataset[at]["label"], hashlib.sha256((photos / dataset.key(at)).read_bytes()).hexdigest()]
+        for at in range(12)
+    ]
+    assert json.loads(said_by("tensorflow", TENSORFLOW, *files)) == wanted
+    built_packs.flip(files[0], files[0].stat().st_size // 2)
+    with pytest.raises(AssertionError, match="corrupted record"):
+        said_by("tensorflow", TENSORFLOW, *files)
+
+
+WRITES = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+def feature(**values):
+    return tf.train.Feature(**values)
+with tf.io.TFRecordWriter(sys.argv[1], tf.io.TFRecordOptions(compression_type=sys.argv[2])) as writer:
+    for number, path in enumerate(sys.argv[3:]):
+        example = tf.train.Example(features=tf.train.Features(feature={
+            "image/encoded": feature(bytes_list=tf.train.BytesList(value=[open(path, "rb").read()])),
+            "image/class/label": feature(int64_list=tf.train.Int64List(value=[number - 2])),
+            "box": feature(float_list=tf.train.FloatList(value=[0.5, number / 3])),
+        }))
+        writer.write(example.SerializeToString())
+"""
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_what_tensorflow_writes_is_packed_as_it_is(compression: str, tmp_path: Path) -> None:
+    photos = sorted(source_trees.photos(tmp_path / "photos").rglob("*.jpg"))
+    (tmp_path / "theirs").mkdir()
+    said_by("tensorflow", WRITES, tmp_path / "theirs/a.tfrecord", compression, *photos)
+    source = opened(tmp_path / "theirs", "tfrecord")
+    assert len(source) == 12
+    for number, path in enumerate(photos):
+        sample = source[number]
+        assert (sample["image"], int(sample["label"])) == (path.read_bytes(), number - 2)
+        assert np.array_equal(sample["box"], np.float32([0.5, number / 3]))

@@ -155,3 +155,31 @@ def test_webdataset_reads_the_parts(tmp_path: Path) -> None:
         digest = hashlib.sha256((photos / dataset.key(at)).read_bytes()).hexdigest()
         wanted.append([dataset.key(at).removesuffix(".jpg"), dataset[at]["label"], digest, ["cls", "jpg"]])
     assert json.loads(said_by("webdataset", READ, tmp_path / "a.pack/part-00000/data.tar")) == wanted
+
+
+WIDS = """
+import hashlib, json, random, sys, wids
+dataset = wids.ShardListDataset(sys.argv[1], cache_dir=sys.argv[2], transformations=[])
+order = list(range(len(dataset)))
+random.Random(0).shuffle(order)
+found = {}
+for row in order:
+    sample = dataset[row]
+    image, label = (sample[suffix].read() for suffix in (".jpg", ".cls"))
+    found[row] = [sample["__key__"], int(label), hashlib.sha256(image).hexdigest()]
+print(json.dumps([found[row] for row in sorted(found)]))
+"""
+
+
+@pytest.mark.foreign
+def test_wids_reads_the_parts_by_their_index_at_random(tmp_path: Path) -> None:
+    photos = source_trees.photos(tmp_path / "photos")
+    packed(photos, tmp_path / "a.pack", to="webdataset", order="shuffled", part_bytes=0)
+    part, dataset = tmp_path / "a.pack/part-00000", packer.open(tmp_path / "a.pack")
+    wanted = []
+    for at in range(12):
+        digest = hashlib.sha256((photos / dataset.key(at)).read_bytes()).hexdigest()
+        wanted.append([dataset.key(at).removesuffix(".jpg"), int(dataset[at]["label"]), digest])
+    (tmp_path / "cache").mkdir()
+    assert json.loads(said_by("wids", WIDS, part / "shardindex.json", tmp_path / "cache")) == wanted
+    assert sorted(path.name for path in part.iterdir()) == ["data.idx", "data.tar", "shardindex.json", "values.npz"]

@@ -370,6 +370,29 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
     assert len(packer.open(tmp_path / "a.pack")) == 10
 
 
+@pytest.mark.parametrize(
+    "key, at, value, reason",
+    [
+        (0, 0, 0, r"the index of an array's blocks has a block of no bytes at \(0, 0, 0\)"),
+        (1, 24, 0, r"the index of an array's blocks has two blocks at \(0, 0, 0\)"),
+        (1, 24, 3, "bad coordinate offset"),  # HDF5's own
+    ],
+)
+def test_a_damaged_index_of_chunks_is_no_chunks_of_zeros(
+    key: int, at: int, value: int, reason: str, tmp_path: Path
+) -> None:
+    """at: in a key of the B-tree: u32 size, u32 mask, a u64 for each dimension and one for the bytes of an element."""
+    array = np.arange(1, 244, dtype="<u2").reshape(3, 9, 9)
+    path = made(tmp_path / "a.h5", x={"data": array, "chunks": (2, 9, 5)}, y=np.arange(3))
+    data = bytearray(path.read_bytes())
+    node = data.index(b"TREE\x01") + 24 + 48 * key  # of type 1: of chunks
+    assert int.from_bytes(data[node : node + 4], "little") == 180
+    data[node + at] = value
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=reason):
+        Source(path)
+
+
 def test_references_that_do_not_fit_are_damage(tmp_path: Path) -> None:
     root = ragged(tmp_path / "a.h5", encoded(4))
     data = root.read_bytes()

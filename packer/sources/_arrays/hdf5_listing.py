@@ -148,16 +148,24 @@ def _blocks(dataset: Any, shape: tuple[int, ...], block: tuple[int, ...]) -> npt
         if count > MOST_BLOCKS:
             raise Refused(f"has more than {MOST_BLOCKS} blocks; write it in larger ones")
     table = np.zeros((count, 3), np.int64)
+    faults: list[str] = []
 
     def note(info: Any) -> None:
+        if not info.size:
+            faults.append(f"a block of no bytes at {info.chunk_offset}")
+            return
         place = 0
         for at, step, length in zip(info.chunk_offset, block, grid, strict=True):
             if at // step >= length:
                 return  # behind the edge, as an array that was made smaller has some
             place = place * length + at // step
+        if table[place, 1]:
+            faults.append(f"two blocks at {info.chunk_offset}")
         table[place] = info.byte_offset, info.size, info.filter_mask
 
     dataset.chunk_iter(note)
+    if faults:
+        raise ValueError(f"the index of an array's blocks has {faults[0]}")
     return table
 
 
