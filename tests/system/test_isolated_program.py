@@ -2,8 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -14,17 +15,24 @@ from tests.support.descriptors import open_files
 PROGRAM = "tests.support.programs.obedient_program"
 
 
+Children: TypeAlias = Callable[[], list[int]]
+
+
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """No descriptor, and no child process, dead or alive."""
-    before = open_files()
-    yield
-    assert open_files().keys() == before.keys()
-    assert children() == []
+def children() -> Iterator[Children]:
+    """The processes that a test has started and not waited for; at its end there is none, and no descriptor more."""
+    files, others = open_files(), set(all_children())
+
+    def mine() -> list[int]:
+        return [pid for pid in all_children() if pid not in others]
+
+    yield mine
+    assert open_files().keys() == files.keys()
+    assert mine() == []
 
 
-def children() -> list[int]:
-    """Processes of this one that were not waited for."""
+def all_children() -> list[int]:
+    """Those of other tests too, such as the process that programs are forks of."""
     return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 
 
@@ -51,7 +59,7 @@ def each(program: IsolatedProgram, files: Sequence[str], folder: Path) -> list[t
     return found
 
 
-def test_one_process_reads_so_many_files(tmp_path: Path) -> None:
+def test_one_process_reads_so_many_files(tmp_path: Path, children: Children) -> None:
     with IsolatedProgram(PROGRAM, Limits(files=3)) as program:
         found = each(program, [f"file {number}" for number in range(7)], tmp_path)
         assert [answer for _, answer in found] == [f"file {number}" for number in range(7)]
@@ -81,7 +89,7 @@ def test_a_file_without_an_answer_is_named_and_the_others_are_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("word", ["sleep", "hang up"])
-def test_a_file_that_takes_too_long_is_an_error(word: str, tmp_path: Path) -> None:
+def test_a_file_that_takes_too_long_is_an_error(word: str, tmp_path: Path, children: Children) -> None:
     with IsolatedProgram(PROGRAM, Limits(seconds=0.5)) as program:
         assert each(program, [word], tmp_path) == [(0, "was not done in 0.5 s")]
         assert children() == []
@@ -141,7 +149,7 @@ def test_a_process_that_ended_meanwhile_is_no_fault_of_the_next_file(tmp_path: P
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
 def test_nothing_is_left_when_the_caller_is_interrupted(
-    raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raised: type[BaseException], tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(raised), IsolatedProgram(PROGRAM) as program:
         pid, _ = asked(program, "a", tmp_path)
