@@ -8,11 +8,9 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from packer.errors import CorruptPack, OutOfMemory, StorageError
+from packer.errors import CorruptPack, OutOfMemory, PackerError, StorageError
 from packer.files.safe_paths import open_beneath
 from packer.formats._columns import OF_THE_MACHINE
 from packer.system.buffer_pool import BufferPool, pageable
@@ -52,40 +50,53 @@ class PartFolder:
 
         Raises StorageError, OutOfMemory, and CorruptPack for anything but a plain file of that size.
         """
-        with self._opened(path, size_bytes) as descriptor:
-            if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
-                raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
-            return self._content(descriptor, size_bytes)
+        try:
+            descriptor = self._opened(path, size_bytes)
+            try:
+                if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
+                    raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
+                return self._content(descriptor, size_bytes)
+            finally:
+                os.close(descriptor)
+        except (OutOfMemory, OSError, ValueError) as error:
+            raise self._failure(path, error) from error
 
     def mapped(self, path: bytes, size_bytes: int) -> memoryview:
         """The content of a file of that size, at least one byte, mapped while a slice lives; raises as `read`."""
-        with self._opened(path, size_bytes) as descriptor:
-            return mapped(descriptor, size_bytes)
-
-    @contextmanager
-    def _opened(self, path: bytes, size_bytes: int) -> Iterator[int]:
-        """A descriptor of a plain file of that size; what the block raises becomes an error of packer."""
         try:
-            descriptor = open_beneath(self._root, path)
+            descriptor = self._opened(path, size_bytes)
             try:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise ValueError("expected a file, found a folder or a device")
-                if status.st_size != size_bytes:
-                    raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
-                yield descriptor
+                return mapped(descriptor, size_bytes)
             finally:
                 os.close(descriptor)
-        except OutOfMemory as error:
-            raise OutOfMemory(f"{self._where(path)}: cannot read: {error}") from error
-        except OSError as error:
-            where = self._where(path)
-            if error.errno in OF_THE_MACHINE:
-                raise StorageError(f"{where}: cannot read: {error.strerror}; see its permissions and disk") from error
-            cause = "missing" if error.errno == errno.ENOENT else f"cannot be opened as a file: {error.strerror}"
-            raise CorruptPack(f"{where}: {cause}; copy the pack again") from error
-        except ValueError as error:
-            raise CorruptPack(f"{self._where(path)}: {error}; copy the pack again") from error
+        except (OSError, ValueError) as error:
+            raise self._failure(path, error) from error
+
+    def _opened(self, path: bytes, size_bytes: int) -> int:
+        """A descriptor of a plain file of that size; raises OSError, ValueError."""
+        descriptor = open_beneath(self._root, path)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("expected a file, found a folder or a device")
+            if status.st_size != size_bytes:
+                raise ValueError(f"file is cut or changed: expected {size_bytes} bytes, found {status.st_size}")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _failure(self, path: bytes, error: Exception) -> PackerError:
+        """The error of packer that stands for another."""
+        where = self._where(path)
+        if isinstance(error, OutOfMemory):
+            return OutOfMemory(f"{where}: cannot read: {error}")
+        if not isinstance(error, OSError):
+            return CorruptPack(f"{where}: {error}; copy the pack again")
+        if error.errno in OF_THE_MACHINE:
+            return StorageError(f"{where}: cannot read: {error.strerror}; see its permissions and disk")
+        cause = "missing" if error.errno == errno.ENOENT else f"cannot be opened as a file: {error.strerror}"
+        return CorruptPack(f"{where}: {cause}; copy the pack again")
 
     def _where(self, path: bytes) -> str:
         return f"{self.path}/{os.fsdecode(path)}"
