@@ -216,12 +216,13 @@ def test_opencv_agrees_on_files_that_were_packed_so(tmp_path: Path) -> None:
         assert np.array_equal(source[row]["image"], read[:, :, ::-1])
 
 
-def test_two_thousand_changed_lists_and_values_end_in_samples_or_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.full)])
+def test_changed_lists_and_values_end_in_samples_or_an_error(tmp_path: Path, count: int) -> None:
     root = mmsr(tmp_path / "in", MIXED)
     meta, data = (root / "meta_info.pkl").read_bytes(), (root / "data.mdb").read_bytes()
     chosen = random.Random(3)
     refused = 0
-    for number in range(2000):
+    for number in range(count):
         broken = bytearray(meta if number % 2 else data)
         for _ in range(chosen.randrange(1, 4)):
             broken[chosen.randrange(len(broken))] = chosen.randrange(256)
@@ -234,4 +235,4 @@ def test_two_thousand_changed_lists_and_values_end_in_samples_or_an_error(tmp_pa
                 assert set(source[row]) == set(source.schema.names)
         except (BadInput, InvalidRequest):
             refused += 1
-    assert refused > 300
+    assert refused > count * 0.15
