@@ -1,8 +1,12 @@
-"""Other tools' formats, bytes kept: `packer convert --to X` beside the writer that comes with each, and cp -r."""
+"""Other tools' formats, bytes kept: `packer convert --to X` beside the writer that comes with each, and cp -r.
+
+Once with the strict check of all data, and once with `--validate header` where the tool has a writer of its own.
+"""
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,16 +85,23 @@ class Writer:
         return [self.python, "-c", f"{_LISTED}{self.program}", photos, target]
 
 
-def writers(place: Path) -> list[Writer]:
+_OURS = {"tfrecord": "tfrecord", "webdataset": "webdataset", "mxnet": "recordio"}  # tool -> format of packer
+
+
+def writers(place: Path, wanted: Collection[str]) -> list[Writer]:
     """Those whose environments there are; what is not there is said."""
     found = []
     for name, program in {"tfrecord": _TFRECORD, "webdataset": _WEBDATASET, "mxnet": _MXNET}.items():
+        if name not in wanted:
+            continue
         python = ROOT / ".foreign" / name / "bin/python"
         if (ROOT / ".foreign" / name / "complete").exists():
             found.append(Writer(name, python, program))
         else:
             print(f"{name}: no environment; scripts/foreign --make {name} makes it", file=sys.stderr)
     for name, peer, program in (("litdata", litdata, _LITDATA), ("streaming", streaming, _STREAMING)):
+        if name not in wanted:
+            continue
         try:
             found.append(Writer(name, environments.make(name, peer, place).python, program))
         except environments.NotInstalled as error:
@@ -100,11 +111,19 @@ def writers(place: Path) -> list[Writer]:
 
 def main() -> None:
     args = base.arguments(
-        __doc__ or "", folder=None, scratch=None, environments=ROOT / ".benchmarks", samples=4000, rounds=5
+        __doc__ or "",
+        folder=None,
+        scratch=None,
+        environments=ROOT / ".benchmarks",
+        writers="tfrecord,webdataset,mxnet,litdata,streaming",
+        formats=",".join(formats.names()),
+        samples=4000,
+        rounds=5,
     )
     with base.scratch(args.scratch) as scratch:
         photos = base.photos(args.folder, scratch, args.samples)
-        total = sum(path.stat().st_size for path in photos.rglob("*") if path.is_file())
+        files = [path for path in photos.rglob("*") if path.is_file()]
+        total = sum(path.stat().st_size for path in files)
         target = scratch / "written"
 
         def timed(command: list[str | Path]) -> float:
@@ -112,21 +131,24 @@ def main() -> None:
             shutil.rmtree(target)
             return time
 
-        theirs = writers(Path(args.environments).absolute())
+        theirs = writers(Path(args.environments).absolute(), args.writers.split(","))
         runs = {writer.name: lambda writer=writer: timed(writer(photos, target)) for writer in theirs}
-        for name in formats.names():
+        for name in args.formats.split(","):
             command = [*base.PACKER, "convert", photos, target, "--to", name]
             runs[f"packer {name}"] = lambda command=command: timed(command)
+            if name in _OURS.values():
+                runs[f"packer {name}, headers"] = lambda command=command: timed([*command, "--validate", "header"])
         runs["cp -r"] = lambda: timed(["cp", "-r", photos, target])
         subprocess.run(["sync"], check=True)
         found = base.interleaved(runs, args.rounds)
-    rows = {"files": f"{args.samples}, {total / 1e6:.0f} MB; whole processes, start included, files in the page cache"}
+    rows = {"files": f"{len(files)}, {total / 1e6:.0f} MB; whole processes, start included, files in the page cache"}
     rows |= {name: base.spread(times, "s") for name, times in found.items()}
-    for theirs_name, ours in (("tfrecord", "tfrecord"), ("webdataset", "webdataset"), ("mxnet", "recordio")):
-        if theirs_name in found and f"packer {ours}" in found:
-            rows[f"time of {theirs_name}'s own writer / packer {ours}"] = (
-                f"{base.ratio(found, theirs_name, f'packer {ours}'):.2f}  (wanted: > 1)"
-            )
+    for theirs_name, ours in _OURS.items():
+        for name in (f"packer {ours}", f"packer {ours}, headers"):
+            if theirs_name in found and name in found:
+                rows[f"time of {theirs_name}'s own writer / {name}"] = (
+                    f"{base.ratio(found, theirs_name, name):.2f}  (wanted: > 1)"
+                )
     base.report("writing other tools' formats", rows, found, args)
 
 
