@@ -520,7 +520,7 @@ def _warnings(plan: Plan) -> list[str]:
         if given
     )
     texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
-    if moves and texts:
+    if moves and texts and asked.sidecar_frame != "upright":
         found.append(
             f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
             "moves; kind boxes moves along"

@@ -49,6 +49,7 @@ class _Picture(NamedTuple):
     """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
 
     notes: what its files say of themselves that is not true, put in while they are encoded. findings: as of Encoded.
+    turned_alike: fields of the sample whose files have that orientation, too, put in while they are encoded.
     """
 
     height: int
@@ -57,6 +58,7 @@ class _Picture(NamedTuple):
     header: Header | None
     notes: list[str]
     findings: list[str]
+    turned_alike: set[str]
 
 
 _FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
@@ -109,9 +111,8 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            picture = (
-                _picture(sample[name], self._plan.options.pixel_limit) if name else _Picture(0, 0, 1, None, [], [])
-            )
+            limit = self._plan.options.pixel_limit
+            picture = _picture(sample[name], limit) if name else _Picture(0, 0, 1, None, [], [], set())
             for name, step in self._steps:
                 record[name] = step(sample, picture)
         except BadInput as error:
@@ -143,7 +144,7 @@ class SampleEncoder(Encoder):
 
     def _is_upright(self, field: Field, picture: _Picture) -> bool:
         """Whether a companion lies over the upright picture; raises BadInput where it matters and nobody said."""
-        if field.name not in self._source.companions or picture.orientation == 1:
+        if field.name not in self._source.companions or picture.orientation == 1 or field.name in picture.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
         if frame is None:
@@ -198,6 +199,10 @@ class SampleEncoder(Encoder):
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
         header = picture.header if field.name == self._main and picture.header else self._look(value)
+        if field.name in self._source.companions:
+            _check_orientation(header, picture)
+            if header.orientation == picture.orientation:
+                picture.turned_alike.add(field.name)
         self._look_at_companion(field, header.height, header.width, picture)
         if field.kind == "mask":
             picture.findings.extend(suspect_values.of_mask(field.name, value, header))
@@ -248,6 +253,15 @@ def _shown(depth: Any, view: View | None) -> Any:
     return warp(depth, view, "depth")
 
 
+def _check_orientation(header: Header, picture: _Picture) -> None:
+    """Raise BadInput where a picture beside another one is not upright in a way of its own."""
+    if header.orientation not in (1, picture.orientation):
+        raise BadInput(
+            f"it has EXIF orientation {header.orientation}, the sample's first picture {picture.orientation}, by which "
+            "all of a sample are turned: turn the files upright, or pack one of them as bytes"
+        )
+
+
 def _check_invalid(field: Field, header: Header) -> None:
     """Raise BadInput where the samples of a file cannot hold the value that means none."""
     if field.invalid is not None and np.dtype(header.dtype).kind in "iu":
@@ -271,8 +285,8 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
 def _picture(value: Any, max_pixels: int) -> _Picture:
     if isinstance(value, bytes):
         header = images.sniff(value, max_pixels)
-        return _Picture(header.height, header.width, header.orientation, header, [], [])
-    return _Picture(value.shape[0], value.shape[1], 1, None, [], [])
+        return _Picture(header.height, header.width, header.orientation, header, [], [], set())
+    return _Picture(value.shape[0], value.shape[1], 1, None, [], [], set())
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:

@@ -88,7 +88,9 @@ def notes(counts: Mapping[str, int], invalid_option: Callable[[str, Mapping[str,
         elif what.startswith(_HOLES):
             value = what.removeprefix(_HOLES)
             typed = invalid_option(field, {**usual, field: value})
-            say = f"; where {value} is no measurement, say {typed}" if typed else ""
+            others = [shown(name) for name in usual if name != field and f"{name}=" in (typed or "")]
+            leave = f" (without the values of {', '.join(others)}, if these are measured)" if others else ""
+            say = f"; where {value} is no measurement, say {typed}{leave}" if typed else ""
             lines.append(
                 f"{name}: {counted(count, 'sample')} with pixels of {value} beside others: geometries and --resize mix "
                 f"them in as a distance{say}"

@@ -119,14 +119,14 @@ def check_kind(found: Header, kind: str) -> None:
     if kind == "depth" and (found.channels != 1):
         raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
     if kind != "depth" and found.dtype != "uint8":
-        as_depth = ", or pack it as depth: kind depth in its --sidecar or --features" if found.channels == 1 else ""
-        if kind == "mask" and not found.dtype.startswith(
-            "float"
-        ):  # whose values depth, which a geometry interpolates, would mix
-            as_depth = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --features"
+        instead = ""
+        if kind == "mask" and not found.dtype.startswith("float"):  # whose values a geometry would mix in a depth
+            instead = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --features"
+        elif found.channels == 1:
+            instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --features"
         raise BadInput(
             f"a {what} is no {kind}: expected 8 bit, which packer never makes by narrowing; convert it to 8 "
-            f"bit{as_depth}"
+            f"bit{instead}"
         )
 
 

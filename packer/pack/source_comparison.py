@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from packer import codecs, images, sources
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
+from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey, printable
 from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import components
 from packer.geometry import View
@@ -26,12 +26,14 @@ from packer.images.backends import pillow
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
-from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
+from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources._parse import folder_layout
 from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources.base import Source, place
+
+_SHOWN = 60  # characters of a value
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,42 @@ class Comparison:
             self.compared += 1
             if problem:
                 yield f"{self._root / origin.path}: {self._pack.where(index, origin.name)}: {problem}"
+        yield from self._unnamed(index, {origin.name for origin in origins})
+
+    def _unnamed(self, index: int, named: set[str]) -> Iterator[str]:
+        """What differs in values of a record that have no path of their own, such as labels."""
+        key = self._pack.index.key(index)
+        if self._records is None or key not in self._rows:
+            return
+        renumbered = {"label"} if self._asked.get("classes_from") else set()  # by another pack
+        passed_over = {KEY, *named, *renumbered}
+        fields = [
+            field
+            for field in self._pack.schema
+            if field.kind in ("number", "text", "json") and not field.hidden and field.name in self._records.schema
+            if field.name not in passed_over
+        ]
+        if not fields:
+            return
+        try:
+            sample = self._records[self._rows[key]]
+        except PackerError as error:
+            yield str(error)
+            return
+        for field in fields:
+            expected = sample[field.name]
+            try:
+                with self._pack.record(index, (field.name,)) as record:
+                    found = self._codec(field).decode(record[field.name])
+            except PackerError as error:
+                yield str(error)
+                continue
+            self.compared += 1
+            if not _is_same(found, expected):
+                yield (
+                    f"{self._root}: {self._pack.where(index, field.name)}: differs: the pack has "
+                    f"{printable(repr(found)[:_SHOWN])}, the source {printable(repr(expected)[:_SHOWN])}"
+                )
 
     def _original(self, index: int, origin: SourcePath) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
@@ -275,6 +313,15 @@ class Comparison:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root, **options)
         return source
+
+
+def _is_same(found: Any, expected: Any) -> bool:
+    """Whether two values are equal, numbers to the bit but for their byte order."""
+    if isinstance(found, (np.ndarray, np.generic)):
+        one, other = np.asarray(found), np.asarray(expected)
+        is_float = one.dtype.kind == "f" and other.dtype.kind == "f"
+        return one.shape == other.shape and np.array_equal(one, other, equal_nan=is_float)
+    return bool(found == expected)
 
 
 def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:

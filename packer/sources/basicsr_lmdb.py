@@ -82,6 +82,7 @@ class Source(LMDBSource):
         forms = Counter(self._form(row) for row in range(len(self)))
         self._field, field = _settled(asked, forms, shown(str(root)))
         self.decodes = any(form != ("file", 0) for form in forms) and field.kind != "number"
+        self._fields = [self._field]
         self._settle([field], [name for name in self._others if name not in self._sides])
         self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), self.noun)}")
         found = listed(f"{_shown(form)}: {count}" for form, count in sorted(forms.items()))
@@ -261,7 +262,7 @@ def _settled(asked: RecordField | None, forms: Mapping[_Form, int], root: str) -
         shape = (None, None, None)
         return asked.with_dtype(typed), Field(asked.name, "number", f"raw:{typed}", dtype=typed, shape=shape)
     typed = "uint8" if asked.kind in ("image", "mask") else dtype or "uint16"
-    return asked.with_dtype(typed), Field(asked.name, asked.kind or "image", "encoded")
+    return asked.with_dtype(typed), Field(asked.name, asked.kind or "image", "encoded", invalid=asked.invalid)
 
 
 def _without_frame(key: str) -> str:

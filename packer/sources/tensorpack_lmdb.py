@@ -29,10 +29,11 @@ from packer.sources._records.record_fields import (
     RecordField,
     decoded,
     field_name,
+    first_photos,
+    in_order,
     is_gray_beside,
     kind_of_bytes,
     parse_fields,
-    photo_sizes,
     shows_labels,
 )
 
@@ -113,7 +114,7 @@ class Source(NumberedLMDB):
                     f"option features: no component {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(found)}"
                 )
-        photos = _photo_sizes(found)
+        first, photos = _first_photos(found)
         whole = {name: _kind_of(name, each[0], photos) for name, each in found.items() if len(each) == looked}
         fields = list(asked) or _guessed(whole, found)
         if not fields:
@@ -134,7 +135,8 @@ class Source(NumberedLMDB):
         self._gray = [
             made
             for given, (made, _) in zip(fields, settled, strict=True)
-            if given.kind is None and made.kind == "image" and photos and all(map(_is_gray, found[made.entries[0]]))
+            if given.kind is None and made.kind == "image" and photos and made.entries[0] != first
+            if all(map(_is_gray, found[made.entries[0]]))
         ]
         self.decodes = any(_is_pixels(field, found[field.entries[0]]) for field, _ in settled)
         return settled
@@ -199,16 +201,18 @@ def _guessed(kinds: Mapping[str, str], found: Mapping[str, list[Any]]) -> list[R
     for name in kinds:
         taken = [*(field.name for field in fields), *usual.values()]
         fields.append(RecordField(usual.get(name) or field_name(name, taken), (name,)))
-    return fields
+    return in_order(fields)
 
 
-def _photo_sizes(found: Mapping[str, list[Any]]) -> PhotoSizes:
-    """(height, width) of the pictures in colours of the first component that has some, files or arrays."""
-    for values in found.values():
-        if all(isinstance(value, np.ndarray) and _is_gray(value) is False for value in values):
-            return [value.shape[:2] for value in values]
+def _first_photos(found: Mapping[str, list[Any]]) -> tuple[str, PhotoSizes]:
+    """The first component whose values are photos, arrays or files, and (height, width) of these; "" for none."""
+    for name, values in found.items():
+        is_photo = all(isinstance(value, np.ndarray) and _is_gray(value) is not None for value in values)
+        if is_photo and not all(_is_gray(value) and shows_labels(value) for value in values):
+            return name, [value.shape[:2] for value in values]
     files = ([data for value in values if (data := _bytes(value)) is not None] for values in found.values())
-    return photo_sizes(files)
+    number, sizes = first_photos(files)
+    return ("" if number < 0 else list(found)[number]), sizes
 
 
 def _is_gray(value: Any) -> bool | None:

@@ -37,11 +37,12 @@ from packer.sources._records.record_fields import (
     RecordField,
     decoded,
     field_name,
+    first_photos,
+    in_order,
     is_gray_beside,
     kind_of_bytes,
     number_of,
     parse_fields,
-    photo_sizes,
 )
 from packer.sources._records.record_source import RecordSource
 
@@ -202,7 +203,7 @@ class Source(RecordSource):
                     f"{listed(sorted(found)) or 'none'}"
                 )
         bytes_of = {field.entries[0]: _bytes_of(found[field.entries[0]]) for field in wanted}
-        photos = photo_sizes(bytes_of.values())
+        first, photos = first_photos(bytes_of.values())
         settled = [_with_kind(field, found[field.entries[0]], photos) for field in wanted]
         pictures = [field for field in settled if field.kind == "image"]
         if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
@@ -210,7 +211,8 @@ class Source(RecordSource):
         self._gray = [
             field
             for field, given in zip(settled, wanted, strict=True)
-            if given.kind is None and field.kind == "image" and is_gray_beside(bytes_of[field.entries[0]], photos)
+            if given.kind is None and field.kind == "image" and list(bytes_of).index(field.entries[0]) != first
+            if is_gray_beside(bytes_of[field.entries[0]], photos)
         ]
         return settled
 
@@ -234,7 +236,7 @@ class Source(RecordSource):
             )
         if not fields:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no feature that can be packed")
-        return fields
+        return in_order(fields)
 
     def _data(self, index: int, record: bytes) -> bytes:
         """The Example of a frame; raises BadInput where its checksums say that it is damaged."""

@@ -35,12 +35,14 @@ from packer.sources._records.random_access_files import (
 from packer.sources._records.record_fields import (
     PhotoSizes,
     RecordField,
+    are_pictures,
     decoded,
     field_name,
+    first_photos,
+    in_order,
     is_gray_beside,
     kind_of_bytes,
     parse_fields,
-    photo_sizes,
 )
 from packer.sources._records.record_source import RecordSource, is_path
 
@@ -202,12 +204,12 @@ class Source(RecordSource):
             except BadInput:
                 continue  # whoever packs the sample is told
         found = [[data for entry in field.entries for data in values.get(entry, ())] for field in fields]
-        photos = photo_sizes(found)
+        first, photos = first_photos(found)
         settled = [_with_kind(field, data, photos) for field, data in zip(fields, found, strict=True)]
         self._gray = [
             field
-            for field, given, data in zip(settled, fields, found, strict=True)
-            if given.kind is None and field.kind == "image" and is_gray_beside(data, photos)
+            for number, (field, given, data) in enumerate(zip(settled, fields, found, strict=True))
+            if number != first and given.kind is None and field.kind == "image" and is_gray_beside(data, photos)
         ]
         return settled
 
@@ -224,7 +226,7 @@ class Source(RecordSource):
             taken = [field.name for field in fields]
             usual = _USUAL.get(suffix, "")
             fields.append(RecordField(usual if usual and usual not in taken else field_name(name, taken), (suffix,)))
-        return fields
+        return in_order(fields)
 
     def _leave_out_incomplete(self, missing: str) -> None:
         """Samples that lack a field are an error, or left out."""
@@ -351,7 +353,8 @@ def _with_kind(field: RecordField, values: Sequence[bytes], photos: PhotoSizes) 
     kind = field.kind or _kind(field.entries[0])
     if kind is None or kind == "image":
         found = kind_of_bytes(values, field.entries[0], photos) if values else "bytes"
-        kind = found if found in ("depth", "mask") else kind or "bytes"
+        is_map = found == "bytes" and bool(values) and are_pictures(values)  # of 16 bit, by its name or its few values
+        kind = found if is_map or found in ("depth", "mask") else kind or "bytes"
     if kind == "numbers":
         raise InvalidRequest(f"option features: {field.shown()}: a member of a tar holds one number, or is json")
     return replace(field, kind=kind, dtype="int64" if kind == "number" else None)

@@ -375,9 +375,11 @@ def test_a_pack_equals_the_files_it_was_made_of(tmp_path: Path, kind: str) -> No
     lines, comparison = compared(tmp_path / "out.pack", root)
     assert lines == []
     counts = {"cornell": 16 + 4, "folder": 6 + 1, "jacquard": 19 + 1}  # files of samples, and others
-    counts |= {"tfrecord": 12 + 1, "recordio": 4 + 1, "webdataset": 12 + 1, "caffe-lmdb": 3 + 1, "efficient-lmdb": 12}
-    counts |= {"image2lmdb": 12 + 1, "basicsr-lmdb": 3, "tensorpack-lmdb": 24}
-    counts |= {"hdf5": 14 + 1, "n5": 5 + 1, "npy": 6 + 1, "npz": 10 + 1}
+    counts |= {"image2lmdb": 12 + 1, "basicsr-lmdb": 3, "npy": 6 + 1}
+    # and labels and numbers of the records
+    counts |= {"tfrecord": 12 + 12 + 1, "recordio": 4 + 4 + 1, "webdataset": 12 + 4 + 1, "caffe-lmdb": 3 + 3 + 1}
+    counts |= {"efficient-lmdb": 12 + 12, "tensorpack-lmdb": 24 + 12}
+    counts |= {"hdf5": 14 + 21 + 1, "n5": 5 + 5 + 1, "npz": 10 + 5 + 1}
     assert comparison.compared == counts[kind]
     assert comparison.worst == {}
 

@@ -294,7 +294,7 @@ def test_a_mask_of_another_type_is_no_depth_and_what_stays_behind_is_told(tmp_pa
     source = Source(tmp_path / "a.npz")
     assert (source.schema["masks"].kind, source.schema["boxes"].kind) == ("number", "number")
     (note,) = (note for note in source.notes if "no geometry moves" in note)
-    assert note.startswith("boxes, masks: numbers, which no geometry moves, nor --resize")
+    assert note.startswith("boxes, masks: stored as they are: no geometry moves them, nor --resize")
 
 
 def test_maps_beside_pictures_are_masks_by_their_name(tmp_path: Path) -> None:
@@ -393,7 +393,28 @@ def test_the_line_to_type_names_the_holes_of_all_depths(tmp_path: Path) -> None:
     far = np.where(holes == 0, 65535, holes).astype(np.uint16)
     np.savez(tmp_path / "a.npz", images=PIXELS[:3], depth=holes, disparity=far)
     made = packer.convert(tmp_path / "a.npz", tmp_path / "a.pack")
-    typed = {note.rpartition("say --features ")[2] for note in made.notes if "beside others" in note}
+    typed = {note.rpartition("say --features ")[2].partition(" (")[0] for note in made.notes if "beside others" in note}
     assert typed == {"image=images:image,depth=depth:depth:0,disparity=disparity:depth:65535"}
     named = packer.convert(tmp_path / "a.npz", tmp_path / "b.pack", features=typed.pop().split(","))
     assert not any("beside others" in note for note in named.notes)
+
+
+@pytest.mark.parametrize("name", ["lesion", "pred", "cls"])
+def test_an_array_of_few_values_beside_pictures_is_a_mask(tmp_path: Path, name: str) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, **{name: PIXELS[..., 0] % 3 * 60})
+    source = Source(tmp_path / "a.npz")
+    assert source.schema[name].kind == "mask"
+    np.savez(tmp_path / "b.npz", images=PIXELS, other=PIXELS[..., 0])
+    assert Source(tmp_path / "b.npz").schema["other"].kind == "image"
+
+
+def test_verify_finds_values_that_changed_in_the_source(tmp_path: Path) -> None:
+    values = {"labels": LABELS, "boxes": np.ones((9, 4), np.float32), "names": np.array(list("abcdefghi"))}
+    np.savez(tmp_path / "a.npz", images=PIXELS, **values)  # type: ignore[arg-type]
+    packer.convert(tmp_path / "a.npz", tmp_path / "a.pack")
+    assert packer.verify(tmp_path / "a.pack", source=tmp_path / "a.npz").problems == ()
+    for name, array in values.items():
+        np.savez(tmp_path / "a.npz", images=PIXELS, **{**values, name: array[::-1]})  # type: ignore[arg-type]
+        problems = packer.verify(tmp_path / "a.pack", source=tmp_path / "a.npz").problems
+        assert len(problems) == int((array != array[::-1]).any(axis=tuple(range(1, array.ndim))).sum()), name
+        assert all("differs: the pack has" in problem for problem in problems)

@@ -105,7 +105,7 @@ def test_labels_beside_a_picture_are_a_mask(tmp_path: Path, names: tuple[Any, An
 def test_what_stays_behind_a_picture_is_told(tmp_path: Path) -> None:
     values = [[pixels(at, 12, 12, 3), np.zeros((2, 4), np.float32), pixels(at, 12, 12)] for at in range(3)]
     source = Source(written(tmp_path / "a.lmdb", values))
-    assert any(note.startswith("x_1: numbers, which no geometry moves") for note in source.notes)
+    assert any(note.startswith("x_1: stored as they are: no geometry moves") for note in source.notes)
     assert any(note.startswith("x_2: pictures of one channel") for note in source.notes)
 
 

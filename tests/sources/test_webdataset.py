@@ -31,6 +31,7 @@ from tests.support.foreign_files import (
     tar_member,
     tfrecord,
 )
+from tests.support.picture_files import oriented
 from tests.support.source_trees import encoded, picture, tar_shards, tree, write
 
 END = bytes(1024)
@@ -419,10 +420,11 @@ def beside_photos(kind: str, root: Path, name: str, values: list[bytes]) -> base
     ("boxes.npy", np.zeros((2, 4), np.float32), "bytes"),
     ("clip.npy", np.ones((77, 64), np.float32), "bytes"),
     ("depth.npy", np.ones((7, 9), np.float32), "depth"),
-    ("z.npy", np.ones((24, 32), np.float32), "depth"),
+    ("z.npy", np.arange(768, dtype=np.float32).reshape(24, 32), "depth"),
+    ("z.npy", np.ones((24, 32), np.float32), "bytes"),
     ("z.npy", np.ones((32, 24), np.float32), "bytes"),
     ("seg.npy", np.ones((24, 32), np.uint16), "bytes"),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_an_array_beside_a_photo_is_a_depth_where_its_name_or_its_size_says_so(
     tmp_path: Path, kind: str, name: str, array: np.ndarray[tuple[int, int], np.dtype[np.float32]], expected: str
 ) -> None:
@@ -451,7 +453,7 @@ def test_gray_pictures_of_many_values_beside_photos_are_told(tmp_path: Path, kin
     source = beside_photos(kind, tmp_path / "in", "png", grays)
     assert source.schema["png"].kind == "image"
     (note,) = (note for note in source.notes if note.startswith("png: pictures of one channel"))
-    assert "where these are labels, say png=png:mask in --features" in note
+    assert "where these are labels, say --features" in note and "png=png:mask" in note and "=jpg:image" in note
     told = sources.load(kind).Source(tmp_path / "in", features=("image=jpg", "png=png:image"))
     assert not any(note.startswith("png: ") for note in told.notes)
     alone = write(tmp_path / "gray", shards(kind, [{"png": gray} for gray in grays]))
@@ -465,10 +467,52 @@ def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> Non
     ]
     source = sources.load("tfrecord").Source(write(tmp_path / "a", {"a.tfrecord": tfrecord(records)}))
     assert [note for note in source.notes if "no geometry moves" in note] == [
-        "points: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them stay behind their "
-        "picture"
+        "cls, points: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among them "
+        "stay behind their picture"
     ]
     tar = opened(tmp_path / "b", {"0.jpg": picture(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
-    assert any(note.startswith("boxes_json: numbers, which no geometry moves") for note in tar.notes)
+    assert any(note.startswith("boxes_json: stored as they are: no geometry moves") for note in tar.notes)
     without = opened(tmp_path / "c", {"0.json": b"[[1, 2, 3, 4]]", "0.cls": b"3"})
     assert not any("no geometry moves" in note for note in without.notes)
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
+def test_masks_beside_gray_photos_are_masks_and_wide_labels_bytes(tmp_path: Path, kind: str) -> None:
+    photos = [png(Image.fromarray(gray(number))) for number in range(3)]
+    few = np.repeat(np.array([[0, 1, 7]], np.uint8), 24, axis=0).repeat((10, 10, 12), axis=1)
+    wide = Image.fromarray(few.astype(np.uint16) * 300)
+    samples = [{"xray.png": photo, "lung.png": png(Image.fromarray(few)), "out.png": png(wide)} for photo in photos]
+    source = sources.load(kind).Source(write(tmp_path, shards(kind, samples)))
+    kinds = {field.name: field.kind for field in source.schema}
+    assert sorted(kinds.values()) == sorted(["text", "json", "image", "mask", "bytes"])
+
+
+def gray(seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    """A photo in gray."""
+    return np.random.default_rng(seed).integers(0, 256, (24, 32), np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
+def test_the_picture_that_its_name_says_comes_first(tmp_path: Path, kind: str) -> None:
+    samples = [{"aux.png": picture(n), "rgb.png": picture(n + 9), "seg.png": picture(n)} for n in range(3)]
+    source = sources.load(kind).Source(write(tmp_path, shards(kind, samples)))
+    assert source.schema.names[1].startswith(("rgb", "image"))
+
+
+def test_a_picture_that_is_turned_otherwise_than_the_first_is_an_error(tmp_path: Path) -> None:
+    samples = [{"image.jpg": oriented(first), "thumb.jpg": oriented(second)} for first, second in ((1, 1), (6, 6))]
+    packer.convert(write(tmp_path / "a", shards("webdataset", samples)), tmp_path / "a.pack", exif="rotate")
+    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
+        assert all(sample["image"].shape == sample["thumb"].shape for sample in dataset)
+    samples.append({"image.jpg": oriented(1), "thumb.jpg": oriented(6)})
+    with pytest.raises(BadInputs, match="it has EXIF orientation 6, the sample's first picture 1"):
+        packer.convert(write(tmp_path / "b", shards("webdataset", samples)), tmp_path / "b.pack")
+
+
+def test_verify_finds_labels_that_changed_in_the_source(tmp_path: Path) -> None:
+    root = write(tmp_path / "in", {"a.tar": tar_archive(members(3))})
+    packer.convert(root, tmp_path / "a.pack")
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+    write(root, {"a.tar": tar_archive({**members(3), "0001.cls": b"7"})})
+    (problem,) = packer.verify(tmp_path / "a.pack", source=root).problems
+    assert "'0001'" in problem and "differs: the pack has" in problem and "7" in problem

@@ -31,7 +31,7 @@ from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
-from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
+from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_fields import (
@@ -41,6 +41,7 @@ from packer.sources._records.record_fields import (
     field_name,
     kind_of_bytes,
     parse_fields,
+    shows_labels,
 )
 from packer.sources._records.record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
 
@@ -404,7 +405,7 @@ class ArraySource(base.Source):
             )
         is_main = entry == main or asked.name == "image"
         if asked.kind in PIXEL_KINDS or (asked.kind is None and (is_main or self._seems_picture(array, entry))):
-            column = self._picture_column(asked, array, entry, must=was_asked)
+            column = self._picture_column(asked, array, entry, main, must=was_asked)
             if column is not None:
                 return column
         return _number_column(asked, array, entry)
@@ -414,7 +415,9 @@ class ArraySource(base.Source):
         is_flat = array.dtype.kind == "u" and array.dtype.itemsize <= 2
         return len(shape) == 2 and min(shape) >= _LEAST_SIDE and (is_flat or array.dtype.kind == "f")
 
-    def _picture_column(self, asked: RecordField, array: StoredArray, entry: str, *, must: bool) -> _ArrayColumn | None:
+    def _picture_column(
+        self, asked: RecordField, array: StoredArray, entry: str, main: str, *, must: bool
+    ) -> _ArrayColumn | None:
         """None where rows are no pictures and nobody said that they are; raises InvalidRequest where somebody did."""
         axes = self._picture_axes(array)
         dtype = array.dtype.newbyteorder("=").name
@@ -422,6 +425,8 @@ class ArraySource(base.Source):
         kind = asked.kind
         if kind is None:
             is_map = colours == 1 and asked.name != "image" and _is_label_map(entry)
+            if colours == 1 and not is_map and not must and entry != main:
+                is_map = _has_few_values(array) and not DEPTH_WORDS.intersection(words(entry))
             kind = "mask" if is_map else "depth" if dtype in _DEPTHS else "image"
         fits = (
             axes is not None
@@ -431,10 +436,15 @@ class ArraySource(base.Source):
         )
         if axes is None or not fits:
             if must and (asked.kind in PIXEL_KINDS or asked.name == "image"):
+                is_one = len(array.shape) == 3 and array.shape[2] <= _MOST_CHANNELS
+                instead = (
+                    "is it one picture? numpy.stack makes rows of several"
+                    if is_one
+                    else f"--features {asked.name}={entry}:numbers packs the numbers as they are"
+                )
                 raise InvalidRequest(
                     f"option features: {asked.name}={entry}: {_described(array)} is no {kind}: expected rows of uint8 "
-                    f"(H, W), (H, W, 3) or (3, H, W), of a depth uint16 or floats (H, W); --features "
-                    f"{asked.name}={entry}:numbers packs the numbers as they are"
+                    f"(H, W), (H, W, 3) or (3, H, W), of a depth uint16 or floats (H, W); {instead}"
                 )
             return None
         notes = []
@@ -527,9 +537,8 @@ class ArraySource(base.Source):
         how = "as asked" if was_asked else "guessed from names and shapes; --features says it otherwise"
         self.notes.append(f"--features {shell_word(said)} ({how})")
         kinds = {column.field.kind for column in self._columns}
-        still = [column.field.name for column in self._columns if column.field.kind == "number" and column.field.shape]
-        if still and kinds & set(PIXEL_KINDS):
-            self.notes.append(about_unmoved(still, "a mask is moved where it is uint8 (N, H, W)"))
+        if kinds & set(PIXEL_KINDS):
+            self.notes += about_unmoved(self.schema, "a mask is moved where it is uint8 (N, H, W)")
 
     # ---- what packer asks
 
@@ -747,6 +756,14 @@ def _number_column(asked: RecordField, array: StoredArray, entry: str) -> _Array
     is_short = int(np.prod(shape)) <= _MOST_COLUMN
     field = Field(asked.name, "number", f"raw:{dtype}", dtype=dtype, shape=shape if is_short else (None, *shape[1:]))
     return _ArrayColumn(field, entry, _Numbers(shape))
+
+
+def _has_few_values(array: StoredArray) -> bool:
+    """Whether some rows have so few values each that they may be labels."""
+    try:
+        return all(shows_labels(array.row(at)) for at in range(0, array.shape[0], max(1, array.shape[0] // _PROBES)))
+    except BadInput:  # whoever packs the sample is told
+        return False
 
 
 def _are_rectangles(array: StoredArray) -> bool:

@@ -14,14 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
+from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.schema import KEY, MOST_PIXELS, Field
-from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
+from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 PhotoSizes: TypeAlias = Sequence[tuple[int, int]]
+_NO_PLACES = (KEY, "label", "split")  # of what no number is of a place in the picture
+_FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _FEW_VALUES = 16  # of a picture of labels
 _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
@@ -107,7 +110,7 @@ def field_name(entry: str, taken: Sequence[str]) -> str:
 def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) -> str:
     """What some values of one entry are: image, mask or depth for pictures, text for UTF-8 without control characters.
 
-    photos: of the same records, see `photo_sizes`. Pictures of one channel whose entry is named as
+    photos: of the same records, see `first_photos`. Pictures of one channel whose entry is named as
     labels, such as `seg.png`, are masks, which are never interpolated, and so are those beside photos that have few
     values each; of 16 bit they stay bytes. An array (.npy) is a depth where its name says so or its size is that of
     its photo: boxes and embeddings are arrays, too.
@@ -115,13 +118,24 @@ def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) 
     kinds = {_picture_kind(value) for value in values}
     if len(kinds) == 1 and (kind := kinds.pop()):
         if kind == "depth":
-            return "bytes" if says_labels(entry) or not _may_be_depth(values, entry, photos) else "depth"
+            is_depth = not says_labels(entry) and _may_be_depth(values, entry, photos)
+            return "depth" if is_depth and not (photos and _are_wide_labels(values, entry)) else "bytes"
         if says_labels(entry) or (photos and all(map(_has_few_values, values))):
             return "mask" if all(map(_may_be_mask, values)) else "image"
         return kind
     if all(_is_text(value) for value in values) and any(values):
         return "text"
     return "bytes"
+
+
+def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
+    """Guessed fields, those first whose names say the picture that the others belong to."""
+    return sorted(fields, key=lambda field: (field.name != "image", not _says_picture(field.name)))
+
+
+def _says_picture(name: str) -> bool:
+    said = set(words(name)) - _FORMS
+    return bool(said) and said <= PICTURES
 
 
 def decoded(field: RecordField, data: bytes) -> Any:
@@ -138,12 +152,17 @@ def decoded(field: RecordField, data: bytes) -> Any:
         ) from error
 
 
-def photo_sizes(entries: Iterable[Sequence[bytes]]) -> PhotoSizes:
-    """(height, width) of the pictures of the first entry whose values are all pictures in colours; none without one."""
-    for values in entries:
-        if values and all(_picture_kind(data) == "image" and not _may_be_mask(data) for data in values):
-            return _sizes(values)
-    return ()
+def first_photos(entries: Iterable[Sequence[bytes]]) -> tuple[int, PhotoSizes]:
+    """Which entry is the first whose pictures are photos, by their many values, and their sizes; -1 for none."""
+    for number, values in enumerate(entries):
+        if values and all(_picture_kind(data) == "image" and not _has_few_values(data) for data in values):
+            return number, _sizes(values)
+    return -1, ()
+
+
+def are_pictures(values: Sequence[bytes]) -> bool:
+    """Whether each is a picture that packer reads, by its header."""
+    return all(_picture_kind(value) for value in values)
 
 
 def is_gray_beside(values: Sequence[bytes], photos: PhotoSizes) -> bool:
@@ -152,22 +171,31 @@ def is_gray_beside(values: Sequence[bytes], photos: PhotoSizes) -> bool:
     return bool(photos) and kinds == {"image"} and all(map(_may_be_mask, values))
 
 
-def about_gray(fields: Sequence[RecordField]) -> list[str]:
-    """A note on each field whose pictures lie gray beside photos and were taken for images."""
-    return [
-        f"{shown(field.name)}: pictures of one channel or with a palette beside photos, taken as images: geometries "
-        f"and --resize mix their values; where these are labels, say {shown(replace(field, kind='mask').shown())} in "
-        "--features"
+def about_gray(gray: Sequence[RecordField], fields: Sequence[RecordField]) -> list[str]:
+    """A note on each field whose pictures lie gray beside photos and were taken for images. fields: all."""
+    lines = []
+    for field in gray:
+        said = ",".join((replace(one, kind="mask") if one.name == field.name else one).shown() for one in fields)
+        lines.append(
+            f"{shown(field.name)}: pictures of one channel or with a palette beside photos, taken as images: "
+            f"geometries and --resize mix their values; where these are labels, say --features {shell_word(said)}"
+        )
+    return lines
+
+
+def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
+    """The note that what is no picture stays as it is. else_moved: what would be moved, where anything would."""
+    names = [
+        field.name
         for field in fields
+        if field.kind in ("number", "text", "json", "bytes") and not field.hidden and field.name not in _NO_PLACES
     ]
-
-
-def about_unmoved(names: Sequence[str], else_moved: str = "") -> str:
-    """The note that numbers beside pictures stay as they are. else_moved: what would be moved, where anything would."""
-    return (
-        f"{listed(names)}: numbers, which no geometry moves, nor --resize: boxes, points or a mask among them stay "
-        f"behind their picture{f'; {else_moved}' if else_moved else ''}"
-    )
+    if not names:
+        return []
+    return [
+        f"{listed(names)}: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among "
+        f"them stay behind their picture{f'; {else_moved}' if else_moved else ''}"
+    ]
 
 
 def _picture_kind(data: bytes) -> str | None:
@@ -193,6 +221,16 @@ def _has_few_values(data: bytes) -> bool:
     try:
         return _may_be_mask(data) and shows_labels(decode(data, "mask"))
     except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
+        return False
+
+
+def _are_wide_labels(values: Sequence[bytes], entry: str) -> bool:
+    """Whether pictures of 16 bit or floats, whose name says no depth, have so few values that they may be labels."""
+    if DEPTH_WORDS.intersection(words(entry)):
+        return False
+    try:
+        return all(shows_labels(decode(data, "depth")) for data in values)
+    except PackerError:  # as above
         return False
 
 

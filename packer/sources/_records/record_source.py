@@ -135,12 +135,11 @@ class RecordSource(base.Source):
             for field in self._fields
             if field.kind == "image" and any(map(says_labels, field.entries))
         ]
-        self.notes += about_gray(self._gray)
+        self.notes += about_gray(self._gray, self._fields)
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
         self.companions = beside_first_picture(self.schema)
-        still = [field.name for field in self._fields if field.kind in ("numbers", "json")]
-        if still and self._main is not None:
-            self.notes.append(about_unmoved(still))
+        if self._main is not None:
+            self.notes += about_unmoved(self.schema)
 
     def _check_sizes(self, files: Sequence[RecordFile]) -> None:
         """Records that lie over each other could make a small file an endless pack."""
