@@ -4,6 +4,7 @@ import base64
 import os
 import pickle
 import random
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -390,6 +391,18 @@ def test_a_damaged_index_of_chunks_is_no_chunks_of_zeros(
     data[node + at] = value
     path.write_bytes(data)
     with pytest.raises(BadInput, match=reason):
+        Source(path)
+
+
+def test_an_array_that_is_shorter_than_its_shape_is_left_out(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.h5", x=PIXELS[:3], other=np.arange(3))
+    with h5py.File(path) as file:
+        offset, size = file["x"].id.get_offset(), file["x"].id.get_storage_size()
+    layout = struct.pack("<QQ", offset, size)
+    data = path.read_bytes()
+    assert data.count(layout) == 1
+    path.write_bytes(data.replace(layout, struct.pack("<QQ", offset, size - 7)))
+    with pytest.raises(InvalidRequest, match=f"x .is damaged: {size} bytes by its shape, {size - 7} by its layout"):
         Source(path)
 
 

@@ -227,11 +227,12 @@ class ArraySource(base.Source):
         if not asked and main is not None:
             self._check_first_axis(tables, main)
         if main is None:
+            there = listed(_described(array) for table in tables for array in table.arrays.values())
+            others = f"; left out: {listed(f'{path} ({reason})' for path, reason in left)}" if left else ""
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no array looks like pictures of at least {_LEAST_SIDE} px, one per row: "
-                f"found {listed(_described(array) for table in tables for array in table.arrays.values())}; name it "
-                "with --image-key, or name all fields with --features; pictures in arrays of their own are not read: "
-                "numpy.stack makes rows of them"
+                f"found {there}{others}; name it with --image-key, or name all fields with --features; pictures in "
+                "arrays of their own are not read: numpy.stack makes rows of them"
             )
         with_main = [table for table in tables if main in table.arrays]
         self._tables = self._settled_splits(with_main)

@@ -7,6 +7,7 @@ only as far as the file bears it out.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,6 +104,10 @@ def _placed(dataset: Any, path: str) -> _Found:
         offset = dataset.get_offset()
         if offset is None:
             raise Refused("was never written")
+        size, there = math.prod(shape) * dataset.get_type().get_size(), dataset.get_storage_size()
+        # HDF5 gives zeros behind the array's end, and the file has other bytes there
+        if there != size and not kind.startswith("ragged"):
+            raise Refused(f"is damaged: {size} bytes by its shape, {there} by its layout")
         return _Found({**found, "offset": offset}, None)
     if options.get_layout() != h5py.h5d.CHUNKED:
         raise Refused("lies in the header of the file (compact); write it as an ordinary array")
