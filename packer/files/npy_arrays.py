@@ -32,6 +32,19 @@ _HEADER = re.compile(
 )
 _TEXT_HEADER = _HEADER.pattern.replace(rb"[a-z]\d{1,2}", rb"[SU]\d{1,4}")
 _OBJECTS = b"{'descr': '|O'"
+_DTYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|[?]|[SU][0-9]{1,9})", re.ASCII)
+
+
+def dtype_of(text: str) -> np.dtype[Any]:
+    """The dtype that a file names in NumPy's short form, such as `<f4` or `|S7`; raises ValueError for any other text.
+
+    numpy.dtype alone reads more: it compiles what stands in brackets or before a comma.
+    """
+    if not _DTYPE.fullmatch(text):
+        raise ValueError(f"dtype {text[:40]!r}: expected numbers or texts, such as '<f4'")
+    return np.dtype(text)
+
+
 _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 

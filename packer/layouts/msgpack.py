@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput
+from packer.files.npy_arrays import dtype_of
 
 _MOST_DEPTH = 32
 _NUMBERS = {
@@ -127,8 +128,11 @@ def _array(found: Mapping[Any, Any]) -> Any:
     data = data.encode() if isinstance(data, str) else data  # of a writer that knows no bytes
     if not isinstance(kind, str) or not isinstance(data, bytes):
         raise BadInput("an array of msgpack-numpy without its type or its data, or of a structured dtype")
-    dtype = np.dtype(kind)
-    if dtype.kind not in _KINDS or dtype.names is not None or dtype.subdtype is not None:
+    try:
+        dtype = dtype_of(kind)
+    except ValueError as error:
+        raise BadInput(f"an array of msgpack-numpy: {error}") from None
+    if dtype.kind not in _KINDS:
         raise BadInput(f"an array of dtype {kind[:40]}: expected numbers")
     values = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
     if not found[b"nd"]:

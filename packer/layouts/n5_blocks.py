@@ -90,7 +90,7 @@ def attributes(said: dict[str, Any]) -> Attributes:
         raise BadInput(f"is of type {dtype!r:.40}, expected one of {', '.join(DTYPES)}")
     compression = said.get("compression", {"type": said.get("compressionType", "raw")})
     kind = compression.get("type") if isinstance(compression, dict) else None
-    if kind not in _UNPACK:
+    if not isinstance(kind, str) or kind not in _UNPACK:
         raise BadInput(
             f"is compressed with {kind!r:.40}; packer reads {', '.join(_UNPACK)}: write it anew in one of them"
         )

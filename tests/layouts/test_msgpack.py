@@ -8,6 +8,7 @@ import pytest
 
 from packer.errors import BadInput
 from packer.layouts.msgpack import loads
+from tests.support.audit_events import watched
 
 # written by msgpack 0.6.2 with msgpack-numpy 0.4.4.3, use_bin_type=True
 RECORDED: list[tuple[str, Any]] = [
@@ -68,12 +69,12 @@ def test_values_are_those_that_were_written(data: str, value: Any) -> None:
         (b"\xc1", "an extension"),
         (b"\x81\xc0\x01", "a key that is a NoneType"),
         (b"\x91" * 40 + b"\x01", "32 deep"),
-        (b"\x84\xc4\x02nd\xc3\xc4\x04type\xa3|O8\xc4\x05shape\x91\x01\xc4\x04data\xc4\x08" + bytes(8), "dtype .O8"),
+        (b"\x84\xc4\x02nd\xc3\xc4\x04type\xa3|O8\xc4\x05shape\x91\x01\xc4\x04data\xc4\x08" + bytes(8), "dtype '.O8'"),
         (b"\x84\xc4\x02nd\xc3\xc4\x04type\xa3<u4\xc4\x05shape\x91\x03\xc4\x04data\xc4\x08" + bytes(8), "damaged"),
         (b"\x83\xc4\x02nd\xc3\xc4\x04type\xa3<u4\xc4\x04data\xc4\x08" + bytes(8), "without a shape"),
         (b"\x83\xc4\x02nd\xc2\xc4\x04type\xa3<u4\xc4\x04data\xc4\x08" + bytes(8), "2 numbers"),
         (b"\x82\xc4\x02nd\xc3\xc4\x04type\x91\x01", "structured"),
-        (b"\x83\xc4\x02nd\xc2\xc4\x04type\xa2zz\xc4\x04data\xc4\x01a", "damaged"),
+        (b"\x83\xc4\x02nd\xc2\xc4\x04type\xa2zz\xc4\x04data\xc4\x01a", "dtype 'zz'"),
     ],
 )
 def test_what_is_no_plain_value_is_refused(data: bytes, said: str) -> None:
@@ -95,3 +96,15 @@ def test_two_thousand_changed_values_end_in_a_value_or_an_error() -> None:
         except BadInput:
             refused += 1
     assert refused > 200
+
+
+@pytest.mark.parametrize(
+    "kind", [",", "(1+1)f4", "f4,f4", "(,)", "O", "V8", "M8[s]", "a4", "f4 ", "\N{FULLWIDTH DIGIT FOUR}", "f1", "i16"]
+)
+def test_a_dtype_is_no_program(kind: str) -> None:
+    name = kind.encode()
+    data = b"\x84\xc4\x02nd\xc3\xc4\x04type" + bytes([0xA0 + len(name)]) + name
+    data += b"\xc4\x05shape\x91\x01\xc4\x04data\xc4\x08" + bytes(8)
+    with watched() as events, pytest.raises(BadInput, match="dtype"):
+        loads(data)
+    assert not events

@@ -228,3 +228,12 @@ def test_changed_blocks_end_in_samples_or_errors(tmp_path: Path, count: int) -> 
                 assert str(error).isprintable()
             path.write_bytes(kept)
     assert events == []
+
+
+@pytest.mark.parametrize("kind", [[1], {"a": 1}, None, 7])
+def test_a_compression_of_another_type_is_refused(tmp_path: Path, kind: object) -> None:
+    n5_dataset(tmp_path / "x", PIXELS, block=(2, 10, 12, 3), compression="raw")
+    path = tmp_path / "x/attributes.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "compression": {"type": kind}}))
+    with pytest.raises(InvalidRequest, match="is compressed with"):
+        Source(tmp_path)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.files.npy_arrays import dtype_of
 from packer.sources._arrays.array_source import LeftOut, is_known_dtype
 from packer.sources._arrays.stored_array import (
     BlockedArray,
@@ -114,7 +115,7 @@ def _array(
         raise _UnreadArray(said["refused"])
     kind, shape = said["kind"], tuple(said["shape"])
     is_reference = kind.startswith("ragged")
-    inner = np.dtype(said["dtype"])
+    inner = dtype_of(said["dtype"])
     dtype = _REFERENCE if is_reference else inner
     if len(shape) > _MOST_LENGTHS or (kind != "text" and not is_known_dtype(inner)):
         raise _UnreadArray(f"is {inner} {shape}, which no field can hold")
