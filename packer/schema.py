@@ -5,12 +5,30 @@
 | image  | uint8 (H, W, 3), RGB, 0-255                                                                 |
 | depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
 | mask   | uint8 (H, W); class indices, or 0 and 255                                                   |
-| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres              |
+| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres; with       |
+|        | `edges` they lie between pixels, as those of boxes                                          |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
 | number | a scalar or an array that geometry leaves alone; a fixed shape is a column of the index     |
 | text   | str                                                                                         |
 | json   | what `json` can hold                                                                        |
 | bytes  | bytes, kept verbatim                                                                        |
+
+Fields that belong together say so, by the name of the other: the classes of boxes are a number of shape (None,) `of`
+boxes; the polygons of a sample lie one behind the other in points of shape (None, 2), and a number says where each of
+them `starts`. Lengths are compared when a sample is packed; a name that is no field of the schema says nothing, so that
+fields may be left out. By convention:
+
+| field                                  | kind, dtype, shape                   | belongs                           |
+|----------------------------------------|--------------------------------------|-----------------------------------|
+| boxes                                  | boxes float32 (None, 4)              |                                   |
+| box_labels, with the names as classes  | number int64 (None,)                 | of boxes                          |
+| box_crowd, box_difficult, ...          | number uint8 (None,)                 | of boxes                          |
+| polygons                               | points float32 (None, 2), edges      |                                   |
+| polygon_starts                         | number int64 (None,)                 | starts polygons                   |
+| polygon_box                            | number int64 (None,)                 | of polygon_starts, into boxes     |
+| keypoints                              | points float32 (None, K, 2)          | of boxes                          |
+| keypoint_visibility                    | number uint8 (None, K)               | of boxes                          |
+| oriented_boxes                         | points float32 (None, 4, 2), edges   | of boxes                          |
 """
 
 import math
@@ -26,6 +44,7 @@ from packer.errors import InvalidRequest, UnknownKey
 
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
+ROW_KINDS = ("points", "boxes", "number")  # whose values may be rows that belong together
 DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
@@ -69,11 +88,15 @@ class Field:
     codec: name and argument as the user types them: `encoded`, `jpeg:95`, `raw:float16`.
     dtype: NumPy name of the decoded value, little endian when stored; None where the bytes tell.
     shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
-    classes: for a number: the name of each value, in order.
+    classes: for a number: the name of each value, in order; for points: of each place along the second axis.
     invalid: for a depth: the value that marks a pixel without a measurement.
     max_pixels: for a picture: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
     hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
     slot: where the format is another tool's, what its records call the field: `image` or `label`; None for none.
+    of: the field whose row i this one's row i belongs to: `boxes` for their classes; None for none.
+    starts: the field whose rows are cut into runs: the values are the first row of each, ascending from 0.
+    into: the field whose rows the values are numbers of.
+    edges: of points: whole numbers are edges between pixels, as those of boxes, and not pixel centres.
     """
 
     name: str
@@ -86,6 +109,10 @@ class Field:
     hidden: bool = False
     max_pixels: int | None = None
     slot: str | None = None
+    of: str | None = None
+    starts: str | None = None
+    into: str | None = None
+    edges: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -110,6 +137,23 @@ class Field:
             raise InvalidRequest(
                 f"field {self.name!r}: bad shape {self.shape!r:.80}; expected at most 8 lengths, each >= 0"
             )
+        if self.edges and self.kind != "points":
+            raise InvalidRequest(f"field {self.name!r}: edges is for points, not for kind {self.kind}")
+        for relation, other in self.relations:
+            if not _NAME.fullmatch(other) or other == self.name:
+                raise InvalidRequest(
+                    f"field {self.name!r}: {relation} {other!r:.80}: expected the name of another field"
+                )
+        if self.of is not None and not self.has_rows:
+            raise InvalidRequest(
+                f"field {self.name!r}: of {self.of!r}: a field whose rows belong to another's needs a shape whose "
+                f"first length is None, found {self.shape}"
+            )
+        if (self.starts or self.into) is not None and not self._counts_rows:
+            raise InvalidRequest(
+                f"field {self.name!r}: {'starts' if self.starts else 'into'} {self.starts or self.into!r}: row numbers "
+                f"are a number of shape (None,) and a whole dtype, found {self.kind} {self.dtype} {self.shape}"
+            )
 
     @property
     def codec_name(self) -> str:
@@ -125,6 +169,24 @@ class Field:
     def pixel_limit(self) -> int:
         """The most pixels that one picture may have."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether a value is rows, as many as a sample has: the first length of its shape is None."""
+        if self.shape is None:
+            return self.kind == "boxes"
+        return self.kind in ROW_KINDS and bool(self.shape) and self.shape[0] is None
+
+    @property
+    def _counts_rows(self) -> bool:
+        dtype = self.codec_argument or self.dtype or ""
+        return self.kind == "number" and self.shape == (None,) and dtype.startswith(("int", "uint"))
+
+    @property
+    def relations(self) -> tuple[tuple[str, str], ...]:
+        """What the field says of others: (`of`, `starts` or `into`, the other's name)."""
+        found = (("of", self.of), ("starts", self.starts), ("into", self.into))
+        return tuple((relation, name) for relation, name in found if name is not None)
 
     @property
     def is_column(self) -> bool:
@@ -172,6 +234,10 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "hidden": (bool,),
     "max_pixels": (int,),
     "slot": (str,),
+    "of": (str,),
+    "starts": (str,),
+    "into": (str,),
+    "edges": (bool,),
 }
 
 
@@ -206,11 +272,29 @@ class Schema:
         slots = [field.slot for field in self.fields if field.slot is not None]
         if len(set(slots)) != len(slots):
             raise InvalidRequest(f"two fields have one slot: {', '.join(slots):.200}")
+        started = [field.starts for field in self.fields if field.starts is not None]
+        if len(set(started)) != len(started):
+            raise InvalidRequest(f"two fields say what starts in one: {', '.join(started):.200}")
         for field in self.fields:
             if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
                 raise InvalidRequest(
                     f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
                 )
+            for relation, name in field.relations:
+                if name in self:
+                    self._check_relation(field, relation, self[name])
+
+    def _check_relation(self, field: Field, relation: str, other: Field) -> None:
+        """Raise InvalidRequest where a field that another one names has no rows, or belongs to a third itself."""
+        if not other.has_rows:
+            raise InvalidRequest(
+                f"field {field.name!r}: {relation} {other.name!r}, whose shape is {other.shape}: expected rows, a "
+                "shape whose first length is None"
+            )
+        if relation == "of" and other.of is not None:
+            raise InvalidRequest(
+                f"field {field.name!r}: of {other.name!r}, which is of {other.of!r} itself: say of {other.of!r}"
+            )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -242,6 +326,14 @@ class Schema:
     def in_slot(self, slot: str) -> Field | None:
         """The field that another tool's records hold under that name; None where there is none."""
         return next((field for field in self.fields if field.slot == slot), None)
+
+    def starts_of(self, name: str) -> Field | None:
+        """The field that says where the runs of rows of that field start; None where there is none."""
+        return next((field for field in self.fields if field.starts == name), None)
+
+    def belonging(self, name: str) -> tuple[Field, ...]:
+        """The fields whose row i belongs to row i of that field, in order; that field is not among them."""
+        return tuple(field for field in self.fields if field.of == name)
 
     def select(self, names: Sequence[str]) -> "Schema":
         """The named fields, in the order of `names`; raises UnknownKey."""

@@ -140,3 +140,63 @@ def test_more_fields_than_any_set_has_are_refused_at_once() -> None:
     assert len(Schema(many[:-1])) == MOST_FIELDS
     with pytest.raises(InvalidRequest, match="10001 fields"):
         Schema(many)
+
+
+# ---- fields that belong together
+
+BOXES = Field("boxes", "boxes", "raw:float32", "float32", (None, 4))
+POLYGONS = Field("polygons", "points", "raw:float32", "float32", (None, 2), edges=True)
+
+
+def rows(name: str, **members: Any) -> Field:
+    """A number of each row."""
+    return Field(name, "number", "raw:int64", "int64", (None,), **members)
+
+
+def test_relations_survive_json_and_say_nothing_where_there_are_none() -> None:
+    labels = rows("box_labels", of="boxes")
+    starts, owner = rows("polygon_starts", starts="polygons"), rows("polygon_box", of="polygon_starts", into="boxes")
+    schema = Schema((BOXES, labels, POLYGONS, starts, owner))
+    described = json.loads(json.dumps(schema.to_json()))
+    assert Schema.from_json(described) == schema
+    assert "of" not in described[0] and "edges" not in described[0]
+    assert described[1]["of"] == "boxes" and described[2]["edges"] is True
+    assert described[3]["starts"] == "polygons" and described[4]["into"] == "boxes"
+    assert schema.belonging("boxes") == (labels,)
+    assert schema.starts_of("polygons") == starts
+    assert schema.starts_of("boxes") is None
+
+
+def test_what_a_field_belongs_to_may_be_left_out() -> None:
+    schema = Schema((BOXES, rows("box_labels", of="boxes")))
+    assert schema.select(["box_labels"])["box_labels"].of == "boxes"
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"name": "image", "kind": "image", "codec": "encoded", "edges": True}, "edges is for points"),
+        ({"name": "label", "kind": "number", "codec": "number", "dtype": "int64", "shape": (), "of": "boxes"}, "None"),
+        ({"name": "note", "kind": "text", "codec": "text", "of": "boxes"}, "first length is None"),
+        ({"name": "a", "kind": "number", "codec": "raw", "dtype": "int64", "shape": (None,), "of": "a"}, "another"),
+        ({"name": "a", "kind": "number", "codec": "raw", "dtype": "int64", "shape": (None,), "of": "../b"}, "another"),
+        ({"name": "a", "kind": "number", "codec": "raw", "dtype": "float32", "shape": (None,), "into": "b"}, "whole"),
+        ({"name": "a", "kind": "number", "codec": "raw", "dtype": "int64", "shape": (None, 2), "starts": "b"}, "whole"),
+    ],
+)
+def test_a_relation_that_cannot_be_is_refused(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Field(**members)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((Field("boxes", "number", "number", "int64", ()), rows("a", of="boxes")), "expected rows"),
+        ((BOXES, rows("a", of="boxes"), rows("b", of="a")), "of 'boxes' itself"),
+        ((POLYGONS, rows("a", starts="polygons"), rows("b", starts="polygons")), "two fields say what starts"),
+    ],
+)
+def test_fields_whose_relations_do_not_fit_are_refused(fields: tuple[Field, ...], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Schema(fields)

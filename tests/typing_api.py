@@ -63,6 +63,7 @@ def refused() -> None:
     """What a type checker must find: an ignore that is not needed is an error."""
     packer.open("photos.pack", output="tensor")  # type: ignore[arg-type]
     packer.open("photos.pack", decode="auto")  # type: ignore[call-arg]
+    packer.open("photos.pack", boxes=0.25)  # type: ignore[arg-type]
     packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
     packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]

@@ -15,11 +15,13 @@ import numpy as np
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.conversion import suspect_values
-from packer.conversion.plan import HOW_TO_FRAME, MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.conversion.label_frame import PictureFrame, lies_upright
+from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
-from packer.geometry import View, identity, move_boxes, upright
+from packer.geometry import View, identity, move_values, upright
 from packer.images import Header, restart_interval_table
+from packer.pack.row_relations import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample
 
@@ -50,6 +52,7 @@ class _Picture(NamedTuple):
 
     notes: what its files say of themselves that is not true, put in while they are encoded. findings: as of Encoded.
     turned_alike: fields of the sample whose files have that orientation, too, put in while they are encoded.
+    frame: its size and orientation again, and what its labels say of them.
     """
 
     height: int
@@ -59,9 +62,9 @@ class _Picture(NamedTuple):
     notes: list[str]
     findings: list[str]
     turned_alike: set[str]
+    frame: PictureFrame
 
 
-_FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
 _SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round theirs
 _Step = Callable[[Sample, _Picture], bytes]
 
@@ -104,6 +107,8 @@ class SampleEncoder(Encoder):
             and field.invalid is None
             and plan.source.invalid_option(field.name, {field.name: "0"})
         }
+        self._is_stated = plan.source.frame == "stated"
+        self._has_relations = any(field.relations for field in plan.schema)
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
@@ -111,10 +116,13 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            limit = self._plan.options.pixel_limit
-            picture = _picture(sample[name], limit) if name else _Picture(0, 0, 1, None, [], [], set())
+            picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _no_picture()
+            if self._is_stated and name:
+                picture = self._with_stated_size(index, picture)
             for name, step in self._steps:
                 record[name] = step(sample, picture)
+            if self._has_relations:
+                check_rows(self._plan.schema, sample)
         except BadInput as error:
             where = self._path(index, sample, name)
             raise BadInput(
@@ -138,36 +146,52 @@ class SampleEncoder(Encoder):
         if field == SOURCE_SIZE:
             return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
         name = field.name
-        if field.kind == "boxes" and name in self._source.companions:
-            return lambda sample, picture: codec.encode(self._placed_boxes(field, sample[name], picture))
+        if field.kind in ("boxes", "points") and self._is_placed(field):
+            return lambda sample, picture: codec.encode(self._placed(field, sample[name], picture))
         return lambda sample, picture: codec.encode(sample[name])
 
+    def _with_stated_size(self, index: int, picture: _Picture) -> _Picture:
+        """The picture with the size that its labels state, and a note where that is another one's."""
+        frame = picture.frame._replace(stated=self._source.stated_size(index))
+        if frame.doubt is not None:
+            picture.notes.append(frame.doubt)
+        return picture._replace(frame=frame)
+
+    def _is_placed(self, field: Field) -> bool:
+        """Whether points or boxes may lie over the upright picture, or are to be looked at."""
+        return bool(self._main) and (
+            field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
+        )
+
     def _is_upright(self, field: Field, picture: _Picture) -> bool:
-        """Whether a companion lies over the upright picture; raises BadInput where it matters and nobody said."""
-        if field.name not in self._source.companions or picture.orientation == 1 or field.name in picture.turned_alike:
+        """Whether a field's values lie over the upright picture; raises BadInput where it matters and nobody said."""
+        if picture.orientation == 1 or field.name in picture.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
-        if frame is None:
-            raise BadInput(f"its picture has EXIF orientation {picture.orientation}{HOW_TO_FRAME}")
-        return frame == "upright"
+        is_upright = lies_upright(self._source, field, picture.frame, main=self._main, sidecar_frame=frame)
+        if is_upright and field.kind in PIXEL_KINDS and self._plan.options.exif != "rotate":
+            raise BadInput(
+                f"its picture has EXIF orientation {picture.orientation}, and it lies over the upright one: --exif "
+                "rotate stores both upright"
+            )
+        return is_upright
 
-    def _placed_boxes(self, field: Field, boxes: Any, picture: _Picture) -> Any:
-        """Boxes in px of the picture as stored."""
-        is_turned = picture.orientation >= _FIRST_TRANSPOSED and self._is_upright(field, picture)
-        height, width = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
-        picture.findings.extend(suspect_values.of_boxes(field.name, boxes, height, width))
-        if not self._is_upright(field, picture):
-            return boxes
-        turned = upright(picture.orientation, picture.height, picture.width)
-        back = np.linalg.inv(np.vstack([turned.array, [0, 0, 1]]))[:2]
-        return move_boxes(boxes, back)
+    def _placed(self, field: Field, values: Any, picture: _Picture) -> Any:
+        """Points or boxes in px of the picture as stored."""
+        if not len(values) and field.name not in self._source.companions:
+            return values
+        is_upright = self._is_upright(field, picture)
+        if field.kind == "boxes":
+            height, width = picture.frame.upright if is_upright else picture.frame.stored
+            picture.findings.extend(suspect_values.of_boxes(field.name, values, height, width))
+        return move_values(field, values, picture.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
         """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
         if field.name not in self._source.companions or not picture.height:
+            self._is_upright(field, picture)  # which refuses what could only be packed turned
             return
-        is_turned = picture.orientation >= _FIRST_TRANSPOSED
-        shown = (picture.width, picture.height) if is_turned else (picture.height, picture.width)
+        is_turned, shown = picture.frame.is_transposed, picture.frame.upright
         here = shown if self._is_upright(field, picture) else (picture.height, picture.width)
         other = shown if here != shown else (picture.height, picture.width)
         if is_turned and here[0] != here[1] and (height, width) == other:
@@ -285,8 +309,14 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
 def _picture(value: Any, max_pixels: int) -> _Picture:
     if isinstance(value, bytes):
         header = images.sniff(value, max_pixels)
-        return _Picture(header.height, header.width, header.orientation, header, [], [], set())
-    return _Picture(value.shape[0], value.shape[1], 1, None, [], [], set())
+        height, width, orientation = header.height, header.width, header.orientation
+        return _Picture(height, width, orientation, header, [], [], set(), PictureFrame((height, width), orientation))
+    height, width = value.shape[:2]
+    return _Picture(height, width, 1, None, [], [], set(), PictureFrame((height, width), 1))
+
+
+def _no_picture() -> _Picture:
+    return _Picture(0, 0, 1, None, [], [], set(), PictureFrame((0, 0), 1))
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from packer.conversion.label_frame import PictureFrame, lies_upright
 from packer.conversion.options import ConversionOptions
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize, upright
@@ -24,7 +25,6 @@ class _Form(NamedTuple):
 
     size: tuple[int, int]
     dtype: str
-    orientation: int
 
 
 def with_one_shape(
@@ -39,9 +39,10 @@ def with_one_shape(
     found: dict[str, list[_Form]] = {one.name: [] for one in open_ones}
     for row in rows if open_ones else ():
         with suppress(PackerError):  # the conversion itself reports bad files, all of them
-            turn = _form(source, options, row, main, orientation=None).orientation
+            frame = _frame(source, row, main)
             for name, forms in found.items():
-                forms.append(_form(source, options, row, name, orientation=turn))
+                is_upright = _is_upright(source, options, name, frame, main=main)
+                forms.append(_form(source, options, row, name, frame.orientation, is_upright=is_upright))
     differing = [
         f"{name} ({_sizes(forms)})" for name, forms in found.items() if len({form.size for form in forms}) != 1
     ]
@@ -61,18 +62,29 @@ def _settled(field: Field, forms: Sequence[_Form]) -> Field:
     return replace(field, shape=(*size, 3) if field.kind == "image" else size, dtype=dtype)
 
 
-def _form(source: Source, options: ConversionOptions, row: int, name: str, *, orientation: int | None) -> _Form:
-    """orientation: that of the sample's first picture, which turns all; None for the picture's own."""
-    value = source.value(row, name)
-    height, width, dtype, own = _described(value)
-    turn = own if orientation is None else orientation
-    is_upright = name in source.companions and options.sidecar_frame == "upright"
+def _frame(source: Source, row: int, main: str) -> PictureFrame:
+    """Of the sample's first picture, which turns all."""
+    height, width, _, orientation = _described(source.value(row, main))
+    stated = source.stated_size(row) if source.frame == "stated" else None
+    return PictureFrame((height, width), orientation, stated)
+
+
+def _is_upright(source: Source, options: ConversionOptions, name: str, frame: PictureFrame, *, main: str) -> bool:
+    if name in source.companions:
+        return options.sidecar_frame == "upright"  # those for which nobody said it are refused when they are encoded
+    return lies_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
+
+
+def _form(
+    source: Source, options: ConversionOptions, row: int, name: str, orientation: int, *, is_upright: bool
+) -> _Form:
+    height, width, dtype, _ = _described(source.value(row, name))
     size = height, width
     if options.exif == "rotate" and not is_upright:
-        size = upright(turn, height, width).size
+        size = upright(orientation, height, width).size
     if options.resize is not None:
         size = Resize.parse(options.resize).view(*size).size
-    return _Form(size, dtype, turn)
+    return _Form(size, dtype)
 
 
 def _described(value: Any) -> tuple[int, int, str, int]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from packer import __version__, codecs, formats
 from packer.conversion.foreign_record_slots import with_slots
+from packer.conversion.label_frame import HOW_TO_FRAME
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
@@ -31,10 +32,6 @@ ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
 _PROBES = 16
-HOW_TO_FRAME = (
-    ": say whether the masks, depth and boxes lie over the picture as viewers show it (--exif rotate --sidecar-frame "
-    "upright: labelme, CVAT, browsers), or over its pixels as stored (--sidecar-frame stored)"
-)
 
 
 @dataclass(frozen=True)

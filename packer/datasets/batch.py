@@ -132,7 +132,8 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     InvalidRequest.
 
     A depth is a Mask: what moves pictures moves it, without mixing its values, and what changes colours leaves it.
-    torchvision flips points about (width - 1) / 2 and boxes about width / 2, as packer.geometry does.
+    torchvision flips points about (width - 1) / 2 and boxes about width / 2, as packer.geometry does. Points that lie
+    between pixels (`Field.edges`) are KeyPoints 0.5 less, where their transforms move them as packer.geometry does.
     """
     tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
     sizes = [sample[field.name].shape[:2] for field in schema if field.kind in PIXEL_KINDS]
@@ -152,7 +153,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
             if field.kind == "boxes":
                 value = tv.BoundingBoxes(value, format="XYXY", canvas_size=sizes[0])
             elif hasattr(tv, "KeyPoints"):
-                value = tv.KeyPoints(value, canvas_size=sizes[0])
+                value = tv.KeyPoints(value - 0.5 if field.edges else value, canvas_size=sizes[0])
             else:
                 raise InvalidRequest(
                     f"field {field.name!r}: points move with the picture from torchvision 0.23 on; pip install -U "

@@ -134,6 +134,11 @@ class BatchDecoder:
             else:
                 field = self._fields[name]
                 self._lists[name][position] = as_torch(field, sample_decoder.decode(index, field, value, view=view))
+        if sample_decoder.relations is not None and sample_decoder.pictures:
+            values = {name: self._lists[name][position].numpy() for name in sample_decoder.relations.names}
+            size = sample_decoder.shown_size(stored, main)
+            for name, kept in sample_decoder.ruled(index, sample_decoder.relations, values, size).items():
+                self._lists[name][position] = torch.from_numpy(kept)
 
     def fields(self) -> dict[str, Any]:
         """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 from packer.datasets.batch import Batch, as_pil, as_torch, as_tv
 from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
-from packer.geometry import Geometry, draw
+from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
@@ -181,6 +181,7 @@ class PackDataset(Dataset[Any]):
         dct: DCT = "accurate",
         verify: VerifyMode = "first",
         stage: str | PathLike[str] | None = None,
+        boxes: BoxRule | None = None,
     ) -> None:
         """fields: names to read, None for all that are not bookkeeping.
 
@@ -192,6 +193,8 @@ class PackDataset(Dataset[Any]):
         libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
         process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
         `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
+        boxes: what becomes of boxes that reach out of the picture that is returned: packer.geometry.BoxRule cuts or
+        drops them, with the rows of all fields that belong to them; None leaves them as they are.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:
@@ -201,6 +204,11 @@ class PackDataset(Dataset[Any]):
         if geometry is not None and not isinstance(geometry, Geometry):
             raise InvalidRequest(
                 f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize((224, 224))"
+            )
+        if boxes is not None and not isinstance(boxes, BoxRule):
+            raise InvalidRequest(
+                f"boxes={boxes!r}: expected a rule such as packer.geometry.BoxRule(clip=True, least_visible=0.25); "
+                "fields= chooses fields"
             )
         for name, names in (("fields", fields), ("as_tuple", as_tuple)):
             if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
@@ -225,6 +233,7 @@ class PackDataset(Dataset[Any]):
         self._dct = dct
         self._verify = verify
         self._stage = os.fspath(stage) if stage is not None else None
+        self._box_rule = boxes
         self._sample_decoder_or_none: SampleDecoder | None = None
         self._indices: npt.NDArray[np.int64] | None = None
         self._pack_id: str | None = None
@@ -277,7 +286,7 @@ class PackDataset(Dataset[Any]):
         if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
-        return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct)
+        return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
 
     def _check_names(self, pack: Pack) -> None:
         missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
@@ -518,7 +527,7 @@ class PackDataset(Dataset[Any]):
             unknown = ("H", "W") if field.kind in PIXEL_KINDS else ("N",) * len(field.shape or ())
             lengths = [str(length or letter) for length, letter in zip_longest(field.shape or (), unknown)]
             what = field.kind + (f" ({', '.join(lengths)})" if field.shape else "")
-            if field.classes:
+            if field.classes and field.kind == "number":
                 names = [*field.classes[:_SHOWN], *["..."] * (len(field.classes) > _SHOWN)]
                 what = f"of {len(field.classes)} classes ({', '.join(names)})"
             found.append((field.name, what, field.codec))
@@ -633,6 +642,7 @@ def open_pack(
     dct: DCT = "accurate",
     verify: VerifyMode = "first",
     stage: str | PathLike[str] | None = None,
+    boxes: BoxRule | None = None,
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
     return _OF_FORMAT.get(manifests.read(Path(path)).format, PackDataset)(
@@ -647,4 +657,5 @@ def open_pack(
         dct=dct,
         verify=verify,
         stage=stage,
+        boxes=boxes,
     )

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from packer.schema import Field
+
 Matrix = npt.NDArray[np.float64]
 
 # EXIF orientation (TIFF 6.0 / EXIF 2.3 tag 0x0112): a, b, d, e of (x, y) -> (a x + b y, d x + e y), before the shift
@@ -88,10 +90,15 @@ def upright(orientation: int, height: int, width: int) -> View:
 # ---- points and boxes
 
 
-def move_points(points: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """float (..., 2) points x, y through a (2, 3) matrix; returns float32 of the same shape."""
-    moved = np.asarray(points, np.float64) @ matrix[:, :2].T + matrix[:, 2]
-    return np.asarray(moved, np.float32)
+def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False) -> npt.NDArray[np.float32]:
+    """float (..., 2) points x, y through a (2, 3) matrix; returns float32 of the same shape.
+
+    edges: the points lie between pixels, as the edges of boxes do: those of polygons that outline pixels.
+    """
+    given = np.asarray(points, np.float64)
+    if edges:
+        return np.asarray((given - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5, np.float32)
+    return np.asarray(given @ matrix[:, :2].T + matrix[:, 2], np.float32)
 
 
 def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
@@ -99,3 +106,10 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
     corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)
+
+
+def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
+    """The points or boxes of a field through a matrix."""
+    if field.kind == "boxes":
+        return move_boxes(values, matrix)
+    return move_points(values, matrix, edges=field.edges)

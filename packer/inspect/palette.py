@@ -45,6 +45,7 @@ GRASPS: tuple[tuple[Colour, Colour], ...] = (
     (YELLOW, PURPLE),
 )
 BOXES: tuple[Colour, ...] = (VERMILION, PURPLE, SKY)
+OUTLINES: tuple[Colour, ...] = (SKY, YELLOW, PURPLE)
 POINTS: tuple[Colour, ...] = (PURPLE, SKY, YELLOW)
 _CLASSES: tuple[Colour, ...] = (GREEN, VERMILION, SKY, PURPLE, YELLOW)
 VOID: Colour = (128, 128, 128)

@@ -14,12 +14,13 @@ import numpy.typing as npt
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
-from packer.geometry import Geometry, View, move_boxes, move_points, resized_crop
+from packer.geometry import BoxRule, Geometry, View, move_values, resized_crop
 from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredPicture
 from packer.pack.reader import Pack
+from packer.pack.row_relations import RowRelations, Values
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
-_MOVED = {"points": move_points, "boxes": move_boxes}
+_MOVED = ("points", "boxes")
 Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
 _NO_VIEWS: Views = (None, {})
 
@@ -32,9 +33,18 @@ class SampleDecoder:
     """
 
     def __init__(
-        self, pack: Pack, names: Sequence[str] | None, *, decoder: DecoderName = "auto", dct: DCT = "accurate"
+        self,
+        pack: Pack,
+        names: Sequence[str] | None,
+        *,
+        decoder: DecoderName = "auto",
+        dct: DCT = "accurate",
+        boxes: BoxRule | None = None,
     ) -> None:
-        """names: fields to decode, None for all that are not hidden; raises UnknownKey for one that is not there."""
+        """names: fields to decode, None for all that are not hidden; raises UnknownKey for one that is not there.
+
+        boxes: what becomes of those that reach out of the picture; raises InvalidRequest where it needs another field.
+        """
         if decoder not in images.NAMES:
             raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
         self.pack = pack
@@ -71,6 +81,7 @@ class SampleDecoder:
         self._of_fixed_size = {name for name in self.pictures if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
+        self.relations = RowRelations(self.schema, pack.schema, boxes) if boxes is not None else None
 
     def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
         """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
@@ -87,7 +98,28 @@ class SampleDecoder:
                     sample[field.name] = self.decode(index, field, value, stored=stored.get(field.name), view=view)
                 else:
                     sample[field.name] = self.indexed(index, field)
+        if self.relations is not None and self.pictures:
+            values = {name: sample[name] for name in self.relations.names}
+            sample |= self.ruled(index, self.relations, values, self.shown_size(stored, main))
         return sample
+
+    def shown_size(self, stored: dict[str, StoredPicture], main: View | None) -> tuple[int, int]:
+        """(height, width) of a sample's first picture as it is returned. stored: of its pictures but fixed shapes."""
+        if main is not None:
+            return main.size
+        name = self.pictures[0]
+        height, width, *_ = stored[name].shape if name in stored else self.schema[name].shape or (0, 0)
+        return height or 0, width or 0
+
+    def ruled(self, index: int, relations: RowRelations, values: Values, size: tuple[int, int]) -> Values:
+        """The fields in `relations.names` of a sample as its rule of boxes leaves them; raises CorruptRecord.
+
+        size: of the sample's first picture, which the boxes are in px of.
+        """
+        try:
+            return relations.ruled(values, size)
+        except BadInput as error:  # packed fields fit together
+            raise CorruptRecord(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
 
     def indexed(self, index: int, field: Field) -> Any:
         """A value that the index holds: the key, or a number (a Python number, or a copied array)."""
@@ -210,11 +242,10 @@ class SampleDecoder:
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
         """Points or boxes from source px to px of the output."""
-        move = _MOVED[field.kind]
         if self._matrices is not None:
             stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
-            return move(decoded, (stored.then(view) if view is not None else stored).array)
-        return move(decoded, view.array) if view is not None else decoded
+            return move_values(field, decoded, (stored.then(view) if view is not None else stored).array)
+        return move_values(field, decoded, view.array) if view is not None else decoded
 
     def is_fixed_size(self, field: Field) -> bool:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""

@@ -23,7 +23,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Sample = dict[str, Any]
+Frame = Literal["stored", "upright", "stated"]
 
 
 class Provenance(NamedTuple):
@@ -77,6 +78,9 @@ class Source(ABC):
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
     # names of the pictures and boxes that belong to a sample's first picture: sidecars, and those of the same record
     companions: Sequence[str] = ()
+    # of a picture that is not upright by its EXIF orientation: which of its pixels the labels count, those of the file
+    # as stored, or as viewers show them; "stated": a label file says the size of the picture, see `stated_size`
+    frame: Frame = "stored"
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
@@ -181,6 +185,10 @@ class Source(ABC):
             header = sniff(value, MOST_PIXELS)
             return header.height, header.width
         return value.shape[0], value.shape[1]
+
+    def stated_size(self, index: int) -> tuple[int, int] | None:
+        """Height and width in px that the sample's labels say of its picture; None where they say none."""
+        return None
 
     def provenance(self) -> Provenance | None:
         """What is known of the samples without reading them; None where files must be asked."""

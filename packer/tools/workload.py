@@ -16,7 +16,7 @@ from packer.conversion.source_spec import SourceSpec, check_folder, link_options
 from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import open_pack
 from packer.errors import InvalidRequest, MissingPackage, MixedShapes, UnknownKey
-from packer.geometry import Geometry, View, move_boxes, move_points, resized_crop
+from packer.geometry import Geometry, View, move_values, resized_crop
 from packer.geometry.parsing import parse
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, decode, sniff
@@ -268,7 +268,7 @@ def _is_column(batch: Any) -> bool:
 # ---- the data set without packer
 
 _DECODING = DecodeOptions(decoder="opencv", strict=False)
-_MOVED = {"points": move_points, "boxes": move_boxes}
+_MOVED = ("points", "boxes")
 
 
 class FolderDataset(Dataset[dict[str, Any]]):
@@ -318,7 +318,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
             if field.name in pictures:
                 value = _shown(field, pictures[field.name], views.get(field.name))
             elif field.kind in _MOVED and main is not None:
-                value = _MOVED[field.kind](value, main.array)
+                value = move_values(field, value, main.array)
             sample[field.name] = as_torch(field, value)
         return self.transform(sample) if self.transform else sample
 

@@ -1,5 +1,6 @@
 """output="tv": torchvision's transforms move pictures, masks and points of a sample as one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import packer
 from packer.datasets.batch import as_tv
 from packer.errors import InvalidRequest, MissingPackage
 from packer.schema import Field, Schema
-from tests.support import marked_packs
+from tests.support import annotated_source, marked_packs
+from tests.support.annotated_source import AnnotatedSource
 
 
 def why_no_torchvision() -> str:
@@ -88,3 +90,34 @@ def test_pictures_of_two_sizes_have_no_canvas(monkeypatch: pytest.MonkeyPatch) -
     sample["mask"] = np.zeros((4, 5), np.uint8)
     with pytest.raises(InvalidRequest, match=r"torchvision 0\.23"):
         as_tv(schema, sample)
+
+
+def test_edges_are_key_points_half_a_pixel_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision's flips take x to width - 1 - x for all key points; edges are to become width - x."""
+
+    class StandIn:
+        Image = staticmethod(lambda value: value)
+        KeyPoints = staticmethod(lambda value, canvas_size: value)
+
+    monkeypatch.setattr("packer.datasets.batch.import_or_explain", lambda *_: StandIn)
+    points = Field("points", "points", "raw", "float32", (None, 2))
+    schema = Schema((Field("image", "image", "raw"), points, replace(points, name="polygons", edges=True)))
+    corners = np.float32([[0, 0], [5, 4]])
+    made = as_tv(schema, {"image": np.zeros((4, 5, 3), np.uint8), "points": corners, "polygons": corners.copy()})
+    assert made["points"].tolist() == [[0, 0], [5, 4]]
+    assert made["polygons"].tolist() == [[-0.5, -0.5], [4.5, 3.5]]
+
+
+@needs_torchvision
+def test_edges_and_centres_are_flipped_as_packers_own_flip_does(tmp_path: Path) -> None:
+    from torchvision.transforms import v2  # noqa: PLC0415
+
+    packer.convert(AnnotatedSource(annotated_source.small_set(tmp_path / "set")), tmp_path / "pack")
+    plain = packer.open(tmp_path / "pack", geometry=packer.geometry.RandomHorizontalFlip(1.0))
+    dataset = packer.open(tmp_path / "pack", output="tv", transform=v2.RandomHorizontalFlip(1.0))
+    found, wanted = dataset[0], plain[0]
+    assert torch.equal(torch.as_tensor(found["image"]), wanted["image"])
+    assert torch.equal(found["boxes"].as_subclass(torch.Tensor), wanted["boxes"])
+    assert torch.equal(found["keypoints"].as_subclass(torch.Tensor), wanted["keypoints"])
+    assert torch.equal(found["polygons"].as_subclass(torch.Tensor) + 0.5, wanted["polygons"])
+    assert torch.equal(found["box_labels"], wanted["box_labels"])

@@ -1,5 +1,6 @@
 """What is drawn into the pictures of a sheet: grasps, boxes, points and masks, at the pixels where they belong."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from packer.inspect import palette
 from packer.inspect.contact_sheet.picture import mask_colours
 from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw
 from packer.inspect.contact_sheet.tile import Tile, ZoomBox, around
+from packer.schema import Field
 from tests.support.array_packs import (
     BOXES,
     DEPTH,
@@ -217,3 +219,68 @@ def test_a_part_has_the_shape_of_its_place_and_stays_inside() -> None:
 def test_labels_that_lie_nowhere_make_no_part(shape: float) -> None:
     assert around([np.full((1, 4, 2), shape, np.float32)], (480, 640), (180, 240)) is None
     assert around([], (480, 640), (180, 240)) is None
+
+
+# ---- what belongs to boxes
+
+POLYGONS = Field("polygons", "points", "raw:float32", "float32", (None, 2), edges=True)
+STARTS = Field("polygon_starts", "number", "raw:int64", "int64", (None,), starts="polygons")
+BOX_LABELS = Field("box_labels", "number", "raw:int64", "int64", (None,), classes=("cat", "dog"), of="boxes")
+
+
+def test_polygons_are_closed_outlines_at_the_pixels_beside_their_edges(tmp_path: Path) -> None:
+    triangle, square = [(10, 10), (30, 10), (30, 50)], [(50, 20), (70, 20), (70, 40), (50, 40)]
+    sample = {
+        "image": plain(60, 80),
+        "polygons": np.float32([*triangle, *square]),
+        "polygon_starts": np.int64([0, 3]),
+    }
+    tile = only_tile(tmp_path / "pack", [IMAGE, POLYGONS, STARTS], [sample])
+    outline = np.asarray(palette.OUTLINES[0])
+
+    def is_drawn(x: int, y: int) -> bool:
+        return bool(np.abs(np.subtract(pixel(tile, x, y), GRAY)).max() > 0.3 * np.abs(outline - GRAY).max())
+
+    assert is_drawn(60, 20) and is_drawn(60, 19)  # the edge at 20 lies between both
+    assert is_drawn(49, 30) and is_drawn(50, 30)  # the last side, back to the first corner
+    assert is_drawn(20, 30)  # of the triangle: from (30, 50) back to (10, 10)
+    assert not is_drawn(40, 30)  # nothing joins one polygon with the next
+    assert not is_drawn(60, 30)
+    assert dict(tile.items)["polygons"] == "2"
+    assert "polygon_starts" not in dict(tile.items)
+    assert [(mark.text, mark.form) for mark in tile.marks] == [("polygons", "line")]
+
+
+def test_polygons_that_are_chosen_alone_are_still_told_apart(tmp_path: Path) -> None:
+    sample = {"image": plain(60, 80), "polygons": np.float32([(1, 1), (9, 1), (9, 9)]), "polygon_starts": np.int64([0])}
+    folder = displayed(tmp_path / "pack", [IMAGE, POLYGONS, STARTS], [sample, {**sample, "key": "2"}])
+    for tile in sheet_of(folder, fields=("image", "polygons"), width=80).tiles:
+        assert dict(tile.items) == {"polygons": "1"}
+
+
+def test_oriented_boxes_are_outlines_and_no_grasps(tmp_path: Path) -> None:
+    turned = replace(GRASPS, name="oriented_boxes", edges=True)
+    tile = only_tile(
+        tmp_path / "pack", [IMAGE, turned], [{"image": plain(60, 80), "oriented_boxes": np.float32([RECTANGLE])}]
+    )
+    assert [(mark.text, mark.colour) for mark in tile.marks] == [("oriented_boxes", palette.OUTLINES[0])]
+
+
+def test_the_classes_of_boxes_are_named(tmp_path: Path) -> None:
+    sample = {
+        "image": plain(60, 80),
+        "boxes": np.float32([[1, 1, 9, 9]] * 4),
+        "box_labels": np.int64([1, 0, 1, 7]),
+    }
+    tile = only_tile(tmp_path / "pack", [IMAGE, BOXES, BOX_LABELS], [sample])
+    assert dict(tile.items) == {"boxes": "4", "box_labels": "cat, dog 2, 7, which is no class"}
+
+
+def test_polygons_of_a_damaged_pack_end_nothing(tmp_path: Path) -> None:
+    sample = {
+        "image": plain(60, 80),
+        "polygons": np.float32([(1, 1), (np.nan, 2), (1e9, 3)]),
+        "polygon_starts": np.int64([0, 2, -5, 1 << 60]),
+    }
+    tile = only_tile(tmp_path / "pack", [IMAGE, POLYGONS, STARTS], [sample])
+    assert "not drawable" in dict(tile.items)["polygons"]

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import packer
 from packer import formats
 from packer.errors import CorruptRecord
 from packer.inspect.statistics import field_collectors
 from packer.inspect.statistics.accumulators import Lengths, Moments
 from packer.inspect.statistics.field_collectors import DepthCollector, histogram
 from packer.inspect.statistics.scan import StatisticsScan, duplicates
+from packer.inspect.statistics.statistics_text import lines
 from packer.pack.source_comparison import Subset
 from packer.schema import Field
+from tests.support import annotated_source
+from tests.support.annotated_source import AnnotatedSource
 from tests.support.array_packs import DEPTH, IMAGE, NOTE, displayed, plain, sheet_of
 from tests.support.conversions import packed
 from tests.support.source_trees import encoded, write
@@ -300,3 +304,15 @@ def test_the_distribution_of_depth_has_every_pixel_in_its_step() -> None:
     for value in np.delete(values[0], 7):
         assert ((lows <= value) & (value <= highs)).sum() >= 1
     assert (highs - lows <= np.maximum(np.abs(lows), np.abs(highs)) / 127 + 1e-37).all()
+
+
+def test_labels_of_boxes_are_counted_box_by_box(tmp_path: Path) -> None:
+    packer.convert(AnnotatedSource(annotated_source.small_set(tmp_path / "set")), tmp_path / "pack")
+    found = StatisticsScan(tmp_path / "pack").result
+    labels = found["fields"]["box_labels"]
+    assert labels["classes"] == [["cat", 4], ["dog", 3], ["cup", 2]]  # 3, 0, 1 and 5 boxes
+    assert (labels["of"], labels["total"], labels["no_class"]) == ("boxes", 9, 0)
+    assert found["fields"]["polygons"]["total"] == 27 + 4 + 45
+    text = "\n".join(lines(found))
+    assert "3, 0 of them without a row of boxes" in text
+    assert "2 to 4 rows of boxes, 2.00 to 1" in text

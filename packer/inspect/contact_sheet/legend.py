@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from packer.inspect.contact_sheet.picture import value_colour
 from packer.inspect.contact_sheet.shape_overlay import JAW_PX, OPENING_PX
-from packer.inspect.palette import BOXES, GRASPS, GROUND, POINTS, Colour
+from packer.inspect.palette import BOXES, GRASPS, GROUND, OUTLINES, POINTS, Colour
 
 _MOST_VALUES = 6  # of one mask
 _MOST_MARKS = 12
@@ -28,12 +28,14 @@ NO_DEPTH = Mark("no depth", "hatch")
 
 
 def shape_marks(name: str, kind: str, rank: int) -> list[Mark]:
-    """The entries of a field of grasps, boxes or points; rank: among those of its kind."""
+    """The entries of a field of grasps, boxes, outlines or points; rank: among those of its kind."""
     if kind == "grasps":
         opening, jaw = GRASPS[rank % len(GRASPS)]
         return [Mark(f"{name}: opening", "line", opening, OPENING_PX), Mark(f"{name}: jaw", "line", jaw, JAW_PX)]
     if kind == "boxes":
         return [Mark(name, "line", BOXES[rank % len(BOXES)], JAW_PX)]
+    if kind == "outlines":
+        return [Mark(name, "line", OUTLINES[rank % len(OUTLINES)], OPENING_PX)]
     return [Mark(name, "fill", POINTS[rank % len(POINTS)])]
 
 

@@ -1,17 +1,18 @@
-"""Shape overlay: grasp rectangles, boxes and points, drawn into a picture of a sheet.
+"""Shape overlay: grasp rectangles, boxes, outlines and points, drawn into a picture of a sheet.
 
 A grasp rectangle has its corners p0 ... p3 in order: p0 to p1 and p2 to p3 are the opening of the gripper, p1 to p2 and
 p3 to p0 its jaws. They have two colours, and jaws are thick where there is room. The fields of grasps after the first
-(in Cornell those that do not hold) have thin lines.
+(in Cornell those that do not hold) have thin lines. An outline is a polygon, drawn closed.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.palette import BOXES, GRASPS, POINTS, Colour
+from packer.inspect.palette import BOXES, GRASPS, OUTLINES, POINTS, Colour
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -54,6 +55,16 @@ def draw(pixels: Pixels, shapes: npt.NDArray[Any], *, kind: str, rank: int, most
         else:
             _dot(pixels, one, POINTS[rank % len(POINTS)])
     return ShapeCounts(len(shapes), count, len(shapes) - len(kept))
+
+
+def draw_outlines(pixels: Pixels, outlines: Sequence[npt.NDArray[Any]], *, rank: int, most: int) -> ShapeCounts:
+    """Draw the polygons of one field into uint8 (H, W, 3), each (P, 2) in px of it; rank and most as of `draw`."""
+    kept = [each for each in outlines if len(each) and np.abs(each).max() <= _FARTHEST_PX]  # false for NaN
+    count = min(most, len(kept)) if most else len(kept)
+    for place in range(count):
+        points = kept[place * len(kept) // count]
+        _line(pixels, [*points, points[0]], OUTLINES[rank % len(OUTLINES)], OPENING_PX)
+    return ShapeCounts(len(outlines), count, len(outlines) - len(kept))
 
 
 def _grasp(pixels: Pixels, corners: npt.NDArray[Any], *, colours: tuple[Colour, Colour], is_first: bool) -> None:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from packer.codecs.base import StoredPicture
 from packer.errors import InvalidRequest
-from packer.geometry import View, move_boxes, move_points, resized_crop
+from packer.geometry import View, move_values, resized_crop
 from packer.geometry.warp.depth import is_valid
 from packer.inspect.contact_sheet.legend import NO_DEPTH, Mark, mask_marks, shape_marks
 from packer.inspect.contact_sheet.picture import Scale, alone, coloured, fit, overlaid, placing, scale_of
-from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw, is_grasp
+from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw, draw_outlines, is_grasp
 from packer.inspect.palette import GROUND
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
@@ -140,7 +140,9 @@ class Tiler:
         pictures than stand side by side.
         """
         names = [field.name for field in pack.schema if _is_shown(field)] if fields is None else list(fields)
-        self.sample_decoder = SampleDecoder(pack, list(dict.fromkeys(names)))
+        starts = [field.name for name in names if name in pack.schema and (field := pack.schema.starts_of(name))]
+        self.sample_decoder = SampleDecoder(pack, list(dict.fromkeys([*names, *starts])))
+        self._listed = set(names)  # those that only say where others start are drawn, and not listed
         self._most = most
         self._is_zoomed = is_zoomed
         pictures = self.sample_decoder.pictures
@@ -244,16 +246,24 @@ class Tiler:
         return [mark for name, mask in masks.items() for mark in mask_marks(name, mask)]
 
     def _ranks(self) -> dict[str, tuple[str, int]]:
-        """Field -> grasps, boxes or points, and its place among those of its kind."""
+        """Field -> grasps, boxes, outlines or points, and its place among those of its kind."""
         ranks: dict[str, tuple[str, int]] = {}
         for field in self.sample_decoder.schema:
             if field.kind in _SHAPES:
-                kind = "grasps" if field.kind == "points" and is_grasp(field.shape) else field.kind
+                kind = self._form(field)
                 ranks[field.name] = kind, sum(other == kind for other, _ in ranks.values())
         return ranks
 
+    def _form(self, field: Field) -> str:
+        """What the values of a field of points or boxes are drawn as."""
+        if field.kind == "points" and self.sample_decoder.schema.starts_of(field.name) is not None:
+            return "outlines"
+        if field.kind == "points" and is_grasp(field.shape):
+            return "outlines" if field.edges else "grasps"
+        return field.kind
+
     def _draw_shapes(self, panels: dict[str, Panel], sample: _Sample) -> dict[str, ShapeCounts]:
-        """Grasps, boxes and points, measured in px of the sample's first picture, drawn into its first image."""
+        """The shapes of a sample, measured in px of its first picture, drawn into its first image."""
         if self._main not in sample.views:
             return {}
         first, shown = (_size(sample.values[name]) for name in (self.sample_decoder.pictures[0], self._main))
@@ -264,16 +274,30 @@ class Tiler:
         panels[self._main] = panels[self._main]._replace(pixels=canvas)
         drawn: dict[str, ShapeCounts] = {}
         for name, (kind, rank) in reversed(self._ranks().items()):  # the first field on top
-            move = move_boxes if kind == "boxes" else move_points
+            field = self.sample_decoder.schema[name]
+            are_edges = kind == "boxes" or field.edges
             with np.errstate(invalid="ignore", over="ignore"):  # `draw` counts what is not finite
-                shapes = move(sample.values[name], view.array) - (0.5 if kind == "boxes" else 0)  # edges to centres
+                shapes = move_values(field, sample.values[name], view.array) - (0.5 if are_edges else 0)  # to centres
+            if kind == "outlines":
+                outlines = self._outlines(field, shapes, sample)
+                drawn[name] = draw_outlines(canvas, outlines, rank=rank, most=self._most)
+                continue
             shapes = shapes.reshape(-1, 2) if kind == "points" else shapes
             drawn[name] = draw(canvas, shapes, kind=kind, rank=rank, most=self._most)
         return drawn
 
+    def _outlines(self, field: Field, points: npt.NDArray[Any], sample: _Sample) -> list[npt.NDArray[Any]]:
+        """The polygons of a field, each (P, 2)."""
+        starts = self.sample_decoder.schema.starts_of(field.name)
+        if starts is None:
+            return list(points)
+        return [run.reshape(-1, 2) for run in np.split(points, sample.values[starts.name])[1:]]
+
     def _items(self, sample: _Sample, drawn: dict[str, ShapeCounts]) -> list[tuple[str, str]]:
         fields = [
-            field for field in self.sample_decoder.schema if field.name != "key" and field.kind not in PIXEL_KINDS
+            field
+            for field in self.sample_decoder.schema
+            if field.name != "key" and field.kind not in PIXEL_KINDS and field.name in self._listed
         ]
         items = [
             (field.name, value_text(field, sample.values[field.name], drawn.get(field.name)))
@@ -286,7 +310,13 @@ def _is_shown(field: Field) -> bool:
     if field.hidden:
         return False
     scalar = field.kind == "number" and field.is_column and not field.shape
+    scalar = scalar or _names_rows(field)
     return scalar or field.kind in (*PIXEL_KINDS, *_SHAPES, "text")
+
+
+def _names_rows(field: Field) -> bool:
+    """Whether values are the classes of rows: those of boxes."""
+    return field.kind == "number" and field.of is not None and field.classes is not None and field.has_rows
 
 
 def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
@@ -299,14 +329,27 @@ def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
 def value_text(field: Field, value: Any, drawn: ShapeCounts | None = None) -> str:
     """A value that is no picture: the class instead of its number, how many shapes instead of the shapes."""
     if field.kind in ("points", "boxes"):
-        return _count_text(len(value), drawn)
+        return _count_text(len(value) if drawn is None else drawn.total, drawn)
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value)} bytes"
+    if isinstance(value, np.ndarray) and _names_rows(field):
+        return _class_counts(field, value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {'x'.join(map(str, value.shape))}"
     if field.classes is not None and isinstance(value, int):
         return field.classes[value] if 0 <= value < len(field.classes) else f"{value}, which is no class"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _class_counts(field: Field, values: npt.NDArray[Any]) -> str:
+    """Which classes the rows have, and how many of each: `dog 2, cat`."""
+    found, counts = np.unique(values, return_counts=True)
+    classes = field.classes or ()
+    texts = []
+    for value, count in list(zip(found.tolist(), counts.tolist(), strict=True))[:_MOST_ITEMS]:
+        name = classes[value] if 0 <= value < len(classes) else f"{value}, which is no class"
+        texts.append(name if count == 1 else f"{name} {count}")
+    return ", ".join([*texts, *["..."] * (len(found) > _MOST_ITEMS)]) or "none"
 
 
 def _count_text(count: int, drawn: ShapeCounts | None) -> str:

@@ -207,7 +207,7 @@ class ShapeCollector(Collector):
         self.counts = Lengths()
         self._unsound = 0
         self._sides = (Moments(), Moments())
-        grasps = field.kind == "points" and field.shape is not None and field.shape[1:] == (4, 2)
+        grasps = field.kind == "points" and field.shape is not None and field.shape[1:] == (4, 2) and not field.edges
         self._names = ("opening", "jaw") if grasps else ("width", "height") if field.kind == "boxes" else ()
 
     def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> _Shapes:
@@ -236,6 +236,34 @@ class ShapeCollector(Collector):
         per_sample = {str(number): counts[number] for number in sorted(counts)}
         found = {"total": total, "per_sample": self.counts.result(), "samples": per_sample, "not_finite": self._unsound}
         return {**found, **{name: side.result() for name, side in zip(self._names, self._sides, strict=False)}}
+
+
+class RowClassCollector(Collector):
+    """How many rows of a number that belongs to others, such as the labels of boxes, have each class."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._classes = field.classes or ()
+        self._counts = np.zeros(len(self._classes), np.int64)
+        self._total = 0
+
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> tuple[int, Counts]:
+        inside = value[(value >= 0) & (value < len(self._classes))]
+        return value.size, np.bincount(inside.astype(np.int64), minlength=len(self._classes))
+
+    def add(self, measured: tuple[int, Counts]) -> None:
+        total, counts = measured
+        self._total += total
+        self._counts += counts
+
+    def result(self) -> dict[str, Any]:
+        counts = [[name, count] for name, count in zip(self._classes, self._counts.tolist(), strict=True)]
+        return {
+            "of": self.field.of,
+            "total": self._total,
+            "classes": counts,
+            "no_class": self._total - int(self._counts.sum()),
+        }
 
 
 class TextCollector(Collector):

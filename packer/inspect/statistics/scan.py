@@ -18,6 +18,7 @@ from packer.inspect.statistics.field_collectors import (
     DepthCollector,
     ImageCollector,
     MaskCollector,
+    RowClassCollector,
     ShapeCollector,
     TextCollector,
     number_statistics,
@@ -69,7 +70,7 @@ class StatisticsScan:
         try:
             self._sample_decoder = SampleDecoder(self._pack, None)
             fields = [field for field in self._sample_decoder.schema if field.name != "key"]
-            self.collectors = {field.name: _COLLECTORS[field.kind](field) for field in fields if _is_measured(field)}
+            self.collectors = {field.name: made(field) for field in fields if (made := _collector(field)) is not None}
             self.sizes = {field.name: Totals() for field in self._pack.schema}
             self.indices = np.arange(subset.number - 1, len(self._pack), subset.of, dtype=np.int64)
             for sizes, measured in ordered_map(self._measure, self.indices.tolist(), threads=threads):
@@ -129,8 +130,11 @@ class StatisticsScan:
         return [[self._pack.index.key(index) for index in group] for group in found]
 
 
-def _is_measured(field: Field) -> bool:
-    return field.kind in _COLLECTORS
+def _collector(field: Field) -> type[Collector] | None:
+    """What measures a field, None where nothing does: numbers are in the index, but for rows of them."""
+    if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
+        return RowClassCollector
+    return _COLLECTORS.get(field.kind)
 
 
 def _is_hashed(field: Field) -> bool:

@@ -74,7 +74,7 @@ def _charts(scan: StatisticsScan) -> list[Chart]:
             continue
         values = found.get("classes") or (list(found["values"].items()) if found["kind"] == "text" else [])
         if len(values) > 1:
-            charts.append(partial(_draw_balance, name=name, values=values))
+            charts.append(partial(_draw_balance, name=name, values=values, counted=found.get("of", "samples")))
         if name in scan.collectors:
             charts += _field_charts(scan.collectors[name])
     return [*charts, partial(_draw_bytes, scan=scan)]
@@ -93,12 +93,12 @@ def _field_charts(collector: Collector) -> list[Chart]:
     return charts
 
 
-def _draw_balance(axes: Any, *, name: str, values: list[tuple[str, int]]) -> None:
-    """Samples per class or text, the most frequent on top."""
+def _draw_balance(axes: Any, *, name: str, values: list[tuple[str, int]], counted: str) -> None:
+    """Samples, or rows of the field `counted`, per class or text, the most frequent on top."""
     ordered = sorted(values, key=lambda item: -item[1])[:_MOST_BARS][::-1]
     _bars(axes, [_plain(text) for text, _ in ordered], [count for _, count in ordered])
     axes.set_title(name if len(values) <= _MOST_BARS else f"{name}: {_MOST_BARS} most frequent of {len(values)}")
-    axes.set_xlabel("samples", fontsize=8)
+    axes.set_xlabel(counted, fontsize=8)
 
 
 def _draw_bytes(axes: Any, *, scan: StatisticsScan) -> None:

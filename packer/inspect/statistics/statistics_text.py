@@ -62,13 +62,14 @@ def _values(found: Found) -> Iterator[tuple[str, str]]:
         yield "values", f"{len(values)}: {_counts(values)}{more}"
     if "classes" in found:
         counts = [(name, count) for name, count in found["classes"] if count]
-        yield "classes", f"{len(found['classes'])}, {len(found['classes']) - len(counts)} of them without a sample"
+        one, many = (f"row of {found['of']}", f"rows of {found['of']}") if "of" in found else ("sample", "samples")
+        yield "classes", f"{len(found['classes'])}, {len(found['classes']) - len(counts)} of them without a {one}"
         if counts:
             numbers = [count for _, count in counts]
-            yield "balance", f"{min(numbers)} to {max(numbers)} samples, {max(numbers) / min(numbers):.2f} to 1"
+            yield "balance", f"{min(numbers)} to {max(numbers)} {many}, {max(numbers) / min(numbers):.2f} to 1"
             yield "largest", _counts(sorted(counts, key=lambda item: -item[1]))
         if found["no_class"]:
-            yield "no class", f"{found['no_class']} samples"
+            yield "no class", f"{found['no_class']} {many}"
     if "distinct" in found:
         yield "values", f"{found['distinct']} distinct, {_range(found['range'])}{_not_finite(found)}"
 

@@ -64,6 +64,7 @@ class DerivedSource(base.Source):
         self.unread_message = source.unread_message if self.unread else ""
         self.sidecars = (*source.sidecars, *addition.sidecars)
         self.companions = (*source.companions, *addition.sidecars)
+        self.frame = source.frame
         self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
@@ -94,6 +95,9 @@ class DerivedSource(base.Source):
         row = self._row(index)
         added, root = self._addition.files(self._source, row), str(self.folder.root)
         return (*self._source.file_names(row), *(base.relative_name(path, root) for path in added))
+
+    def stated_size(self, index: int) -> tuple[int, int] | None:
+        return self._source.stated_size(self._row(index))
 
     def extent(self, index: int) -> base.Extent | None:
         return self._source.extent(self._row(index))

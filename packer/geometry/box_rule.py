@@ -1,0 +1,59 @@
+"""Box rule: what becomes of boxes that a geometry moves out of the picture, wholly or in part."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import InvalidRequest
+
+_SLACK_PX = 1e-3  # float32 holds the edges of moved boxes: one on the picture's edge may lie behind it by rounding
+
+
+@dataclass(frozen=True)
+class BoxRule:
+    """What becomes of boxes that reach out of the picture that is returned. Without a rule they stay as they are.
+
+    clip: they are cut at 0, 0, width, height. least_visible: those are dropped of whose area less than this share,
+    0 < share <= 1, lies inside; None drops none. A box without area is dropped where its centre lies outside, one that
+    is not finite never. With a box go its row of every field that belongs to it, and its polygons.
+    """
+
+    clip: bool = False
+    least_visible: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.clip, bool):
+            raise InvalidRequest(f"BoxRule: clip={self.clip!r}: expected True or False")
+        share = self.least_visible
+        if share is not None and (isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1):
+            raise InvalidRequest(
+                f"BoxRule: least_visible={share!r}: expected a share of the area, above 0 and at most 1, or None, "
+                "which drops no box"
+            )
+
+    def visible(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
+        """bool (N,): which boxes stay, of (N, 4) x0, y0, x1, y1 in a picture of that (height, width)."""
+        if self.least_visible is None:
+            return np.ones(len(boxes), bool)
+        given = np.asarray(boxes, np.float64).reshape(-1, 4)
+        ends = np.asarray((size[1], size[0]), np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sides = np.maximum(given[:, 2:] - given[:, :2], 0)
+            inside = np.minimum(given[:, 2:], ends + _SLACK_PX) - np.maximum(given[:, :2], -_SLACK_PX)
+            area = sides.prod(axis=1)
+            hidden = np.maximum(inside, 0).prod(axis=1) < self.least_visible * area
+            centres = (given[:, :2] + given[:, 2:]) / 2
+            outside = ((centres < 0) | (centres > ends)).any(axis=1)
+        dropped = np.where(area > 0, hidden, outside) & np.isfinite(given).all(axis=1)
+        stay: npt.NDArray[np.bool_] = ~dropped
+        return stay
+
+    def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+        """The boxes, cut at the picture's edges where the rule says so; of the same dtype."""
+        if not self.clip:
+            return boxes
+        height, width = size
+        cut: npt.NDArray[Any] = np.clip(boxes, 0, np.asarray((width, height, width, height), boxes.dtype))
+        return cut

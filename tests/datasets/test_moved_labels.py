@@ -1,0 +1,180 @@
+"""Boxes and all that belongs to them through geometries, rules and loaders: they stay over the pixels they are of."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+import packer
+from packer.errors import CorruptRecord, InvalidRequest
+from packer.geometry import BoxRule, CenterCrop, Geometry, RandomHorizontalFlip, Resize
+from packer.schema import Field
+from tests.support import annotated_source, array_packs
+from tests.support.annotated_source import ROWS, AnnotatedSource
+
+RULE = BoxRule(clip=True, least_visible=0.5)
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("annotated")
+    packer.convert(AnnotatedSource(annotated_source.small_set(root / "set")), root / "pack")
+    return root / "pack"
+
+
+def extent(pixels: npt.NDArray[Any], value: int) -> list[int]:
+    rows, columns = np.nonzero(pixels[..., 0] == value)
+    return [int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1]
+
+
+def runs(sample: dict[str, Any]) -> list[npt.NDArray[Any]]:
+    return [
+        np.asarray(run) for run in np.split(np.asarray(sample["polygons"]), np.asarray(sample["polygon_starts"]))[1:]
+    ]
+
+
+@pytest.mark.parametrize("geometry", [None, RandomHorizontalFlip(1.0), Resize((80, 120)), CenterCrop((36, 30))])
+def test_everything_moves_with_the_pixels(pack: Path, geometry: Geometry | None) -> None:
+    """A polygon of edges and a keypoint of centres move by one pixel differently in a flip."""
+    sample = packer.open(pack, output="numpy", geometry=geometry)[0]
+    whole = [
+        place
+        for place, (x0, y0, x1, y1) in enumerate(sample["boxes"])
+        if x0 >= 0 and y0 >= 0 and x1 <= sample["image"].shape[1] and y1 <= sample["image"].shape[0]
+    ]
+    assert whole
+    for place in whole if not isinstance(geometry, Resize) else ():
+        box = extent(sample["image"], annotated_source.colour(place))
+        assert sample["boxes"][place].tolist() == box
+        mine = np.concatenate(
+            [run for run, owner in zip(runs(sample), sample["polygon_box"], strict=True) if owner == place]
+        )
+        assert [*mine.min(axis=0), *mine.max(axis=0)] == box
+        ends = sample["keypoints"][place]
+        assert [*ends.min(axis=0), *(ends.max(axis=0) + 1)] == box
+    if isinstance(geometry, Resize):  # edges are doubled, centres move to (2 x + 0.5)
+        stored = packer.open(pack, output="numpy")[0]
+        assert np.allclose(sample["polygons"], stored["polygons"] * 2)
+        assert np.allclose(sample["keypoints"], stored["keypoints"] * 2 + 0.5)
+
+
+def test_a_flip_moves_edges_and_centres_by_one_pixel_differently(pack: Path) -> None:
+    """COCO's polygons are continuous: x becomes width - x; its keypoints are pixels: x becomes width - 1 - x."""
+    plain = packer.open(pack, output="numpy")[0]
+    flipped = packer.open(pack, output="numpy", geometry=RandomHorizontalFlip(1.0))[0]
+    assert np.array_equal(flipped["polygons"][:, 0], 60 - plain["polygons"][:, 0])
+    assert np.array_equal(flipped["keypoints"][..., 0], 59 - plain["keypoints"][..., 0])
+    assert np.array_equal(flipped["keypoint_visibility"], plain["keypoint_visibility"])
+
+
+def test_without_a_rule_nothing_is_cut_or_dropped(pack: Path) -> None:
+    sample = packer.open(pack, output="numpy", geometry=CenterCrop((20, 20)))[0]
+    assert len(sample["boxes"]) == len(sample["box_labels"]) == 3
+    assert sample["boxes"].min() < 0
+
+
+def by_hand(sample: dict[str, Any], size: tuple[int, int]) -> dict[str, list[Any]]:
+    """What RULE leaves of a sample that no rule was used for: object by object."""
+    height, width = size
+    left: dict[str, list[Any]] = {name: [] for name in ROWS}
+    for place, (x0, y0, x1, y1) in enumerate(np.asarray(sample["boxes"], np.float64).tolist()):
+        inside = max(0.0, min(x1, width) - max(x0, 0)) * max(0.0, min(y1, height) - max(y0, 0))
+        if inside < 0.5 * (x1 - x0) * (y1 - y0):
+            continue
+        left["boxes"].append(
+            [min(max(x0, 0), width), min(max(y0, 0), height), min(max(x1, 0), width), min(max(y1, 0), height)]
+        )
+        for name in ("box_labels", "box_crowd", "keypoints", "keypoint_visibility"):
+            left[name].append(np.asarray(sample[name])[place].tolist())
+        for run, owner in zip(runs(sample), np.asarray(sample["polygon_box"]).tolist(), strict=True):
+            if owner == place:
+                left["polygon_starts"].append(len(left["polygons"]))
+                left["polygon_box"].append(len(left["boxes"]) - 1)
+                left["polygons"] += run.tolist()
+    return left
+
+
+@pytest.mark.parametrize("geometry", [None, CenterCrop((20, 20)), CenterCrop((36, 30)), RandomHorizontalFlip(1.0)])
+@pytest.mark.parametrize("output", ["numpy", "torch", "pil"])
+def test_the_rule_leaves_what_is_worked_out_by_hand(pack: Path, geometry: Geometry | None, output: Any) -> None:
+    plain = packer.open(pack, output="numpy", geometry=geometry)
+    ruled = packer.open(pack, output=output, geometry=geometry, boxes=RULE)
+    for index in range(len(plain)):
+        wanted, found = by_hand(plain[index], plain[index]["image"].shape[:2]), ruled[index]
+        assert list(found) == list(plain[index])
+        for name in ROWS:
+            assert found[name].tolist() == wanted[name], (index, name)
+            assert np.asarray(found[name]).shape[1:] == plain[index][name].shape[1:]
+            assert np.asarray(found[name]).dtype == plain[index][name].dtype
+
+
+def same(found: Any, wanted: Any) -> bool:
+    return found.shape == wanted.shape and found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("options", [{"threads": 2}, {"num_workers": 2}])
+def test_a_loader_gives_what_the_data_set_gives(pack: Path, options: dict[str, int]) -> None:
+    dataset = packer.open(pack, geometry=CenterCrop((20, 20)), boxes=RULE)
+    with packer.Loader(dataset, batch_size=3, shuffle=False, **options) as loader:  # type: ignore[arg-type]
+        batches = list(loader)
+    found = {name: [row for batch in batches for row in batch[name]] for name in ROWS}
+    assert len(found["boxes"]) == len(dataset)
+    for index in range(len(dataset)):
+        for name in ROWS:
+            assert same(found[name][index], dataset[index][name]), (index, name)
+
+
+def test_a_stock_data_loader_gives_the_same(pack: Path) -> None:
+    dataset = packer.open(pack, fields=["image", *ROWS], geometry=CenterCrop((20, 20)), boxes=RULE)
+    loader = torch.utils.data.DataLoader(dataset, 4, num_workers=1)
+    (batch,) = loader
+    for index in range(4):
+        for name in ROWS:
+            assert same(batch[name][index], dataset[index][name]), (index, name)
+
+
+def test_pictures_of_one_stored_shape_are_gathered_and_the_rule_knows_their_size(tmp_path: Path) -> None:
+    image = Field("image", "image", "raw", "uint8", (8, 10, 3))
+    boxes = np.float32([[-4, 0, 6, 4], [7, 3, 30, 9]])
+    folder = array_packs.displayed(
+        tmp_path / "pack", [image, array_packs.BOXES], [{"image": np.zeros((8, 10, 3), np.uint8), "boxes": boxes}]
+    )
+    dataset = packer.open(folder, boxes=RULE)
+    assert dataset.sample_decoder().is_fixed_size(dataset.schema["image"])
+    batch = dataset.__getitems__([0])
+    assert batch[0]["boxes"].tolist() == dataset[0]["boxes"].tolist() == [[0, 0, 6, 4]]
+
+
+def test_the_rule_travels_with_the_data_set(pack: Path) -> None:
+    dataset = pickle.loads(pickle.dumps(packer.open(pack, geometry=CenterCrop((20, 20)), boxes=RULE)))
+    assert len(dataset[0]["boxes"]) == 1
+    chosen = dataset.with_fields(["image", "boxes", "box_labels"])
+    assert chosen[0]["box_labels"].tolist() == dataset[0]["box_labels"].tolist()
+
+
+def test_fields_that_the_rule_needs(pack: Path) -> None:
+    with pytest.raises(InvalidRequest, match="field 'box_labels' loses rows as 'boxes' says"):
+        packer.open(pack, ["image", "box_labels"], boxes=RULE)
+    with pytest.raises(InvalidRequest, match=r"boxes=0\.5: expected a rule such as packer\.geometry\.BoxRule"):
+        packer.open(pack, boxes=0.5)  # type: ignore[arg-type]
+
+
+def test_rows_of_a_pack_that_do_not_fit_together_are_damage(tmp_path: Path) -> None:
+    labels = Field("box_labels", "number", "raw:int64", "int64", (None,), of="boxes")
+    folder = array_packs.displayed(
+        tmp_path / "pack",
+        [array_packs.IMAGE, array_packs.BOXES, labels],
+        [{"image": array_packs.plain(9, 9), "boxes": np.float32([[20, 20, 22, 22]]), "box_labels": np.int64([1, 2])}],
+    )
+    assert packer.open(folder)[0]["box_labels"].tolist() == [1, 2]
+    for read in (lambda: packer.open(folder, boxes=RULE)[0], lambda: packer.open(folder, boxes=RULE).__getitems__([0])):
+        with pytest.raises(CorruptRecord, match="box_labels has 2 rows, boxes 1"):
+            read()
+
+
+def test_a_data_set_without_a_rule_has_nothing_to_look_at(pack: Path) -> None:
+    assert packer.open(pack).sample_decoder().relations is None
