@@ -17,7 +17,6 @@ from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources.base import Source
 
 _SHOWN = 3
-_FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
 
 
 class _Form(NamedTuple):

@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,6 +164,21 @@ def test_a_class_that_a_share_has_no_sample_of_is_told(tmp_path: Path) -> None:
         assert told == [f"{', '.join(lacking)}; shares are drawn over all samples, not class by class"] * bool(lacking)
     whole = add_shares(folder.Source(tmp_path / "data"), Shares({"train": "1"}))
     assert not any("has no sample of" in note for note in whole.notes)
+
+
+def test_a_label_that_cannot_be_read_is_no_reason_to_draw_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = many(tmp_path / "data", 10)
+    value = folder.Source.value
+
+    def damaged(self: folder.Source, index: int, name: str) -> Any:
+        if index == 3:
+            raise BadInput("damaged")
+        return value(self, index, name)
+
+    monkeypatch.setattr(folder.Source, "value", damaged)
+    assert len(add_shares(source, Shares({"train": "0.8", "val": "0.2"}))) == 10
 
 
 def test_what_is_in_no_share_is_left_out_and_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -179,7 +180,10 @@ def _lacking(source: base.Source, names: tuple[str, ...], numbers: "array[int]")
     classes = source.schema["label"].classes if "label" in source.schema else None
     if not classes:
         return
-    found = {(number, int(source.value(row, "label"))) for row, number in enumerate(numbers)}
+    found = set()
+    for row, number in enumerate(numbers):
+        with suppress(BadInput):  # a bad sample is told when it is packed
+            found.add((number, int(source.value(row, "label"))))
     there = {label for _, label in found}
     for number, name in enumerate(names):
         without = [shown(classes[label]) for label in sorted(there) if (number, label) not in found]
