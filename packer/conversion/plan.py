@@ -340,14 +340,14 @@ class _Links:
         """Size and time of a file of a sample; 0 and the link's own time for a link that leads nowhere or out."""
         try:
             folder, inside = self._source.place(name)
-            status = folder.status(inside)
+            state = folder.state(inside)
         except BadInput as error:
             path = self._folder.root / name
             if not path.is_symlink():
                 raise BadInput(f"{path}: cannot read, it was there before; the folder changed, run again") from error
             self.reasons.append(str(error))
             return 0, path.lstat().st_mtime_ns
-        return status.st_size, status.st_mtime_ns
+        return state.size_bytes, state.time_ns
 
 
 def _cut(sizes: npt.NDArray[np.int64], part_bytes: int) -> Iterator[range]:

@@ -16,6 +16,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._parse import folder_layout
 from packer.sources._parse.listing import scan
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source, read_file
 
 if TYPE_CHECKING:
@@ -83,7 +85,12 @@ class SourceSpec:
         splits = self._parsed_splits
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
-        kind, found = (self.kind, f"read as {self.kind}") if self.kind != "auto" else self._detect(root)
+        place: Path | FileTree = root
+        if self.kind == "auto":  # an archive is listed once
+            place = sources.archive_for_sure(root) or root
+            kind, found = self._detect(place)
+        else:
+            kind, found = self.kind, f"read as {self.kind}"
         layout = self.options.get("layout")
         if splits and layout in ("split", "split/class"):
             raise InvalidRequest(
@@ -92,13 +99,15 @@ class SourceSpec:
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
         self._check_records(module.Source, root)
+        if not module.Source.holds_records and root.is_file():
+            place = open_tree(place)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", folder_layout.UNCHECKED)
         options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
-        source = self._source(module, root, options)
+        source = self._source(module, place, options)
         if sidecars:
             source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())
         if splits:
@@ -131,15 +140,13 @@ class SourceSpec:
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def _check_records(self, maker: type[Source], root: Path) -> None:
-        """Raise InvalidRequest for what is asked of files of many records as of small ones, or the other way round."""
-        if not maker.holds_records and root.is_file():
-            raise InvalidRequest(f"{root}: is a file; give the folder of the data set, which --from {self.kind} reads")
+        """Raise InvalidRequest for what is asked of files of many records as of small ones."""
         if maker.holds_records and self.sidecars:
             raise InvalidRequest(f"{root}: --sidecar is for files beside those of each sample; records have none")
 
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
-        if not root.is_dir() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
+        if not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
             return self
         kind = self.kind if self.kind != "auto" else self._detect(root)[0]
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
@@ -156,7 +163,7 @@ class SourceSpec:
             raise InvalidRequest(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
         return {"known_classes": tuple(classes)}
 
-    def _source(self, module: ModuleType, root: Path, options: Mapping[str, Any]) -> Source:
+    def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
         """The source; InvalidRequest, not BadInput, where the user named a kind that nothing there is of."""
         try:
             made: Source = module.Source(root, **options)
@@ -168,7 +175,7 @@ class SourceSpec:
             raise
         return made
 
-    def _detect(self, root: Path) -> tuple[str, str]:
+    def _detect(self, root: Path | FileTree) -> tuple[str, str]:
         return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:

@@ -13,6 +13,10 @@ from typing import IO, NamedTuple, Protocol
 # what is raised for a file that is not as it should be, besides OSError
 ZIP_ERRORS = (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error, OverflowError)
 _MOST_ENTRIES = 10_000  # of an archive with any names
+_UTF_8 = 0x800  # the flag that says so of a name
+_UNIX = 3  # the system that made an entry
+_END_MAGIC = b"PK\x05\x06"
+_MOST_COMMENT_BYTES = (1 << 16) - 1
 _MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
 
 
@@ -23,13 +27,17 @@ class Bytes(Protocol):
 
 
 class ArchiveEntry(NamedTuple):
-    """Where the bytes of an entry lie. unpacked_bytes: of what it holds; as size_bytes where it is stored as it is."""
+    """Where the bytes of an entry lie. unpacked_bytes: of what it holds; as size_bytes where it is stored as it is.
+
+    unix_mode: kind of file and permissions, 0 where the archive was not made on Unix.
+    """
 
     offset: int
     size_bytes: int
     unpacked_bytes: int
     crc32: int
     is_deflated: bool
+    unix_mode: int = 0
 
 
 class Archive:
@@ -44,17 +52,23 @@ class Archive:
         others: Set[str] = frozenset(),
         in_folder: bool = False,
         may_deflate: bool = False,
+        most_directory_bytes: int | None = None,
     ) -> None:
         """wanted, others: names of the entries that must and that may be there; no other may. None for any names.
 
         in_folder: whether all of them lie in one folder of any name, which is not part of their names here.
         may_deflate: whether entries may be compressed so; otherwise they are stored as they are.
+        most_directory_bytes: of an archive that anyone made, which may have a comment too; None for what names allow.
         """
         self._mapped = mapped
         self._wanted = wanted
         self._others = others
         self._may_deflate = may_deflate
-        self._check_directory((_MOST_ENTRIES if wanted is None else len(wanted) + len(others)) * _MOST_ENTRY_BYTES)
+        if most_directory_bytes is None:
+            most_entries = _MOST_ENTRIES if wanted is None else len(wanted) + len(others)
+            self._check_directory(self._mapped[-98:], most_entries * _MOST_ENTRY_BYTES)
+        else:
+            self._check_directory(self._commented_tail(), most_directory_bytes)
         with zipfile.ZipFile(file) as archive:
             self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
             self._end = archive.start_dir
@@ -62,11 +76,23 @@ class Archive:
         if self._root in ("/", "./", "../"):  # nothing here is written by these names, but unzip may be
             raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
 
-    def _check_directory(self, most_bytes: int) -> None:
-        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+    def _commented_tail(self) -> bytes:
+        """The end of the archive up to its comment, which it has to end with; found as zipfile finds it."""
         tail = self._mapped[-98:]
-        if tail[-22:-18] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+        if tail[-22:-18] == _END_MAGIC and tail[-2:] == b"\0\0":
+            return tail
+        tail = self._mapped[-(_MOST_COMMENT_BYTES + 98) :]
+        at = tail.rfind(_END_MAGIC)
+        if at < 0 or len(tail) - at < 22 or int.from_bytes(tail[at + 20 : at + 22], "little") != len(tail) - at - 22:
+            raise ValueError("it does not end with the directory of a zip file: it is cut, or something follows it")
+        return tail[max(0, at - 76) : at + 20] + b"\0\0"
+
+    def _check_directory(self, tail: bytes, most_bytes: int) -> None:
+        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+        if tail[-22:-18] != _END_MAGIC or tail[-2:] != b"\0\0":
             raise ValueError("it does not end with the directory of a zip file")
+        if tail[-18:-14] not in (bytes(4), b"\xff" * 4):
+            raise ValueError("it is one of several disks")
         size = int.from_bytes(tail[-10:-6], "little")
         if tail[:4] == b"PK\x06\x06":
             size = max(size, int.from_bytes(tail[40:48], "little"))
@@ -78,9 +104,9 @@ class Archive:
         if self._infos and self._infos[0].header_offset:  # the file of another format may stand before the archive
             raise ValueError("it does not begin with the first entry of a zip file")
         found: dict[str, ArchiveEntry] = {}
-        ends = [info.header_offset for info in self._infos[1:]] + [self._end]
+        ends = [info.header_offset for info in self._infos[1:]] + [self._end] * bool(self._infos)
         for info, end in zip(self._infos, ends, strict=True):
-            name = info.filename.removeprefix(self._root)
+            name = _name(info).removeprefix(self._root)
             known = self._wanted is None or name in self._wanted or name in self._others
             if not info.filename.startswith(self._root) or name in found or not known:
                 raise ValueError(f"unexpected or repeated entry {info.filename!r:.80}")
@@ -98,7 +124,7 @@ class Archive:
         if not (is_stored or is_deflated) or info.flag_bits & ~(0x80E if is_deflated else 0x808):  # bits 1, 2: how hard
             raise ValueError(f"entry {info.filename!r:.80} is compressed or encrypted")
         at = info.header_offset
-        name = info.orig_filename.encode()
+        name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
         header = self._mapped[at : at + 30] if at >= 0 else b""
         if header[:4] != b"PK\x03\x04" or self._mapped[at + 30 : at + 30 + len(name)] != name:
             raise ValueError(f"entry {info.filename!r:.80} has no header of its own")
@@ -106,4 +132,15 @@ class Archive:
         start = at + 30 + name_bytes + extra_bytes
         if name_bytes != len(name) or start + info.compress_size > end:
             raise ValueError(f"entry {info.filename!r:.80} does not fit before the next one")
-        return ArchiveEntry(start, info.compress_size, info.file_size, info.CRC, is_deflated)
+        mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
+        return ArchiveEntry(start, info.compress_size, info.file_size, info.CRC, is_deflated, mode)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """The name of an entry: UTF-8 where it says so or is it, as macOS writes without saying it, else code page 437."""
+    if info.flag_bits & _UTF_8 or info.orig_filename.isascii():
+        return info.orig_filename
+    try:
+        return info.orig_filename.encode("cp437").decode("utf-8")
+    except UnicodeDecodeError:
+        return info.orig_filename

@@ -9,13 +9,16 @@ the name, and `x` the size, of the member behind it in its data.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from packer.errors import BadInput
 
 BLOCK_BYTES = 512
-_REGULAR = (b"0", b"\0", b"7")
-_PAX, _PAX_GLOBAL, _GNU_NAME, _GNU_LINK, _GNU_SPARSE = b"x", b"g", b"L", b"K", b"S"
+_PAX, _PAX_GLOBAL, _GNU_NAME, _GNU_LINK = b"x", b"g", b"L", b"K"
+Kind = Literal["file", "folder", "hard link", "symbolic link", "device", "sparse file", "other"]
+_KINDS: dict[bytes, Kind] = {b"0": "file", b"\0": "file", b"7": "file", b"1": "hard link", b"2": "symbolic link"}
+_KINDS |= {b"3": "device", b"4": "device", b"6": "device", b"5": "folder", b"S": "sparse file"}
+_PAX_SPARSE = b"GNU.sparse."
 _MOST_NAME_BYTES = 1 << 20  # of a header that holds names
 _REST_BYTES = 1 << 16
 _END = bytes(BLOCK_BYTES)
@@ -24,16 +27,18 @@ Read = Callable[[int, int], bytes]  # offset and size -> bytes, fewer at the end
 
 
 class Member(NamedTuple):
-    """One member: first byte of its headers, of its data, and how many these are.
-
-    is_file: no folder, link or device.
-    """
+    """One member: first byte of its headers, of its data, how many these are, and what it is."""
 
     name: str
     start: int
     offset: int
     size: int
-    is_file: bool
+    kind: Kind = "file"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is no folder, link or device, and its data are all there is of it."""
+        return self.kind == "file"
 
     @property
     def end(self) -> int:
@@ -53,9 +58,12 @@ class DamagedArchive(CutArchive):
     """A header is none."""
 
 
-def members(read: Read, *, at: int = 0, until: int | None = None) -> Iterator[Member]:
-    """Every member from `at` up to the end mark, or up to `until`; raises CutArchive, DamagedArchive."""
-    start, name, size = at, None, None
+def members(read: Read, *, at: int = 0, until: int | None = None, size: int | None = None) -> Iterator[Member]:
+    """Every member from `at` up to the end mark, or up to `until`; raises CutArchive, DamagedArchive.
+
+    size: where the bytes of the archive end, for callers who know; else the last byte of each member's data is read.
+    """
+    start, name, length_said, is_sparse = at, None, None, False
     while until is None or at < until:
         header = read(at, BLOCK_BYTES)
         if header == _END:
@@ -84,16 +92,18 @@ def members(read: Read, *, at: int = 0, until: int | None = None) -> Iterator[Me
             elif kind == _PAX:
                 found = _pax(data, at, start)
                 name = _text(found[b"path"]) if b"path" in found else name
-                size = _pax_size(found[b"size"], at, start) if b"size" in found else size
+                length_said = _pax_size(found[b"size"], at, start) if b"size" in found else length_said
+                is_sparse = is_sparse or any(key.startswith(_PAX_SPARSE) for key in found)
             at = after
             continue
-        length = length if size is None else size
+        length = length if length_said is None else length_said
         after = offset + -(-length // BLOCK_BYTES) * BLOCK_BYTES
-        if length and len(read(offset + length - 1, 1)) < 1:
+        if length and (offset + length > size if size is not None else len(read(offset + length - 1, 1)) < 1):
             raise CutArchive(f"is cut in the data of a member at byte {at}", start)
-        yield Member(name or _name(header), start, offset, length, kind in _REGULAR)
+        what = "sparse file" if is_sparse else _KINDS.get(kind, "other")
+        yield Member(name or _name(header), start, offset, length, what)
         at = start = after
-        name = size = None
+        name, length_said, is_sparse = None, None, False
 
 
 def _check_rest(read: Read, at: int, start: int) -> None:

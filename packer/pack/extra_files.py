@@ -11,7 +11,6 @@ manifest's `source` say how many stayed behind.
 """
 
 import os
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from packer.pack.manifest import EXTRAS, IndexFile, Manifest
 from packer.schema import Buffer
 from packer.sources._parse.listing import counted, listed
 from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, LinkLeadsOut
+from packer.sources._trees.file_tree import FileState
 from packer.sources.base import Source
 
 _DTYPES = {"paths": "|u1", "path_ends": "<u8", "data": "|u1", "data_ends": "<u8"}
@@ -154,8 +154,8 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
         if found is None:
             odd.append(path)
         else:
-            sizes[path] = found.st_size
-            times.append(found.st_mtime_ns)
+            sizes[path] = found.size_bytes
+            times.append(found.time_ns)
     notes = [f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}"] if odd else []
     if outside:
         files = counted(len(outside), "other file")
@@ -163,16 +163,18 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
     return _limited(ChosenExtras(sizes, (len(odd) + len(outside), 0), tuple(notes), tuple(times)), most_bytes)
 
 
-def _state(source: Source, path: str) -> os.stat_result | None:
-    """What the system says of a file, None for one that cannot go along; raises LinkLeadsOut."""
+def _state(source: Source, path: str) -> FileState | None:
+    """Size and time of a file, None for one that cannot go along; raises LinkLeadsOut."""
     try:
         components(path)
-        status = source.folder.status(path)
+        state = source.folder.state(path)
     except LinkLeadsOut:
         raise
     except (BadInput, InvalidRequest):
         return None
-    return status if stat.S_ISREG(status.st_mode) and os.access(source.root / path, os.R_OK) else None
+    if source.folder.contents is not None:
+        return state
+    return state if state.is_regular and os.access(source.root / path, os.R_OK) else None
 
 
 def _limited(found: ChosenExtras, most_bytes: int) -> ChosenExtras:

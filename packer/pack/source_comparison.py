@@ -30,7 +30,7 @@ from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources._parse import folder_layout
 from packer.sources._parse.sidecar_pattern import stored_path
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source, place
 
 _SHOWN = 60  # characters of a value
@@ -75,7 +75,7 @@ class Comparison:
     """What differs between a pack and a folder; `worst` and `compared` are filled while `problems` is read."""
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
-        """folder: of the pack. root: of the original files, or the one file that holds all samples.
+        """folder: of the pack. root: of the original files, an archive of them, or the one file that holds all samples.
 
         Raises InvalidRequest, CorruptPack where it cannot be opened.
         """
@@ -104,7 +104,7 @@ class Comparison:
             self._folder = self._records.folder
             self._rows = {self._records.key(row): row for row in range(len(self._records))}
         else:
-            self._folder = SourceRoot(root, self._given.get("follow_links") is True)
+            self._folder = open_tree(root, follow_links=self._given.get("follow_links") is True)
 
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""
@@ -311,7 +311,7 @@ class Comparison:
             options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
-        source: Source = made(self._root, **options)
+        source: Source = made(self._root if made.holds_records else self._folder, **options)
         return source
 
 

@@ -1,7 +1,8 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-_parse holds what they read with, _extend what can be added to any of them (sidecar files, splits), _records what those
-share whose samples are records in large files, _arrays what those share whose samples are rows of large arrays.
+_trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
+added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
+_arrays what those share whose samples are rows of large arrays.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
@@ -17,36 +18,41 @@ from packer.errors import InvalidRequest
 from packer.registry import Registry
 from packer.sources._parse.listing import described, scan, shown
 from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.open_tree import open_archive, open_tree
+
+_LOOKED_AT = 1000  # first files of a tar, whose names say what it is
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
 load = registry.load
 
 
-def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
+def detect(root: Path | FileTree, *, follow_links: bool = False) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
-    root: a folder, or one file that holds records. follow_links: as of packer.sources._parse.listing.scan. Raises
-    InvalidRequest where none reads it, BadInput as that does.
+    root: a folder or an archive, or one file that holds records. follow_links: as of `scan`.
+    Raises InvalidRequest where none reads it, and for a tar that may be either of two things; BadInput as that does.
     """
-    modules = sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
-    if root.is_file():
-        return _detect_file(root, modules)
-    listing = scan(root, follow_links=follow_links)
-    for module, name in modules:
+    if not isinstance(root, FileTree) and root.is_file():
+        return _detect_file(root)
+    tree = open_tree(root, follow_links=follow_links)
+    listing = scan(tree)
+    for module, name in _modules():
         sentence = module.recognise(listing.names)
-        if sentence is None and module.Source.holds_records:
-            sentence = module.Source.recognise_content(SourceRoot(root, follow_links), listing.names)
+        if sentence is None and module.Source.holds_records and isinstance(tree, SourceRoot):
+            sentence = module.Source.recognise_content(tree, listing.names)
         if sentence is not None:
             return name, sentence
+    root = tree.root
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
     from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
 
-    unread = unread_formats.unread_pictures(SourceRoot(root, follow_links), listing.names)
+    unread = unread_formats.unread_pictures(tree, listing.names)
     if unread:
         raise InvalidRequest(f"{shown(str(root))}: no images: {unread_formats.described(unread)}")
-    other = _other_records(SourceRoot(root, follow_links), listing.names)
+    other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
     raise InvalidRequest(
@@ -55,18 +61,56 @@ def detect(root: Path, *, follow_links: bool = False) -> tuple[str, str]:
     )
 
 
-def _detect_file(root: Path, modules: list[tuple[ModuleType, str]]) -> tuple[str, str]:
+def archive_for_sure(root: Path) -> FileTree | None:
+    """The files in an archive that holds no records of any source; None for everything else. Raises BadInput."""
+    return open_archive(root) if root.is_file() and recognise_records(root) is None else None
+
+
+def _modules() -> list[tuple[ModuleType, str]]:
+    """Every source, the most specific first."""
+    return sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
+
+
+def _detect_file(root: Path) -> tuple[str, str]:
     found = recognise_records(root)
     if found is not None:
-        return found
+        return _settled_tar(root, *found) if load(found[0]).Source.reads_tars else found
+    tree = open_archive(root)
+    if tree is not None:
+        return detect(tree)
     place = root.resolve()
     other = _other_records(SourceRoot(place.parent), [place.name])
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
-    holders = ", ".join(name for module, name in modules if module.Source.holds_records)
+    holders = ", ".join(name for module, name in _modules() if module.Source.holds_records)
     raise InvalidRequest(
-        f"{shown(str(root))}: is a file; give the folder of the data set, or a file that {holders} reads"
+        f"{shown(str(root))}: is a file; give the folder of the data set, a tar or zip file that holds it, or a file "
+        f"that {holders} reads"
     )
+
+
+def _settled_tar(root: Path, records: str, sentence: str) -> tuple[str, str]:
+    """What a tar is whose members may be the records of a source, or the files of a folder."""
+    from packer.sources._trees import tar_tree  # only a tar needs it
+
+    first = tar_tree.first_names(root, _LOOKED_AT)
+    is_nested = tar_tree.holds_tars(first)
+    if load(records).Source.is_surely(first):
+        return records, sentence
+    for module, name in _modules():
+        found = module.recognise(first) if module.SPECIFICITY > 0 else None
+        if found is not None:
+            return name, found
+    in_folders = [name for name in first if "/" in name.removeprefix("./")]
+    image_folder = next((name for module, name in _modules() if module.recognise(in_folders) is not None), None)
+    if is_nested or image_folder is not None:
+        what = "holds tars" if is_nested else f"holds pictures in folders, such as {shown(in_folders[0])}"
+        raise InvalidRequest(
+            f"{shown(str(root))}: a tar that {what}: cannot decide what it is; say --from {image_folder or 'folder'} "
+            f"(the folders are classes, as if it were unpacked{': a folder per tar' if is_nested else ''}) or --from "
+            f"{records} (members of one name are a sample, without labels)"
+        )
+    return records, sentence
 
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:

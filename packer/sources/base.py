@@ -2,10 +2,11 @@
 
 What a source may rely on and what others rely on:
 
-* Making one scans the folder and settles the schema, the order and what is missing. No file is opened but tables, the
-  first bytes of files that may be pictures though their names do not say so, and a few pictures where names leave open
-  whether they are masks. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it
-  cannot read are in `unread`: whoever packs it refuses them, or lists them as skipped.
+* Making one lists the folder or the archive (packer.sources._trees) and settles the schema, the order and what is
+  missing. No file is opened but tables, the first bytes of files that may be pictures though their names do not say so,
+  and a few pictures where names leave open whether they are masks. It raises BadInput, naming all culprits, where files
+  contradict each other. Pictures that it cannot read are in `unread`: whoever packs it refuses them, or lists them as
+  skipped.
   It raises InvalidRequest for a folder that is not there, as `_parse.listing.scan` does, and for one that holds no such
   data set, saying what was expected in it.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
@@ -23,13 +24,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
+from packer.sources._parse.listing import Listing, scan
 from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.source_file_access import read_file as read_file
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.open_tree import open_tree
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,13 +90,23 @@ class Source(ABC):
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
     # whether links out of the folder are followed, see packer.sources._parse.source_file_access
     follow_links: bool = False
+    # whether its files are tar archives, which may hold a folder of small files instead
+    reads_tars: ClassVar[bool] = False
+    _tree: FileTree | None = None
+
+    def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
+        """Take a folder or an archive for the root, and list it; raises as `open_tree` and `scan` do."""
+        self._tree = open_tree(root, follow_links=follow_links)
+        self.root = self._tree.root
+        self.follow_links = follow_links
+        return scan(self._tree)
 
     @property
-    def folder(self) -> SourceRoot:
-        """The folder, whose files are read by one rule about links."""
-        return SourceRoot(self.root, self.follow_links)
+    def folder(self) -> FileTree:
+        """The folder, whose files are read by one rule about links, or the archive."""
+        return self._tree if self._tree is not None else SourceRoot(self.root, self.follow_links)
 
-    def place(self, name: str) -> tuple[SourceRoot, str]:
+    def place(self, name: str) -> tuple[FileTree, str]:
         """The folder that the file at this relative path is read beneath, and its path in there."""
         return place(self.folder, self.outside, name)
 
@@ -164,6 +178,11 @@ class Source(ABC):
         return None
 
     @classmethod
+    def is_surely(cls, names: Sequence[str]) -> bool:
+        """Whether the first files in a tar are samples of this source by their names, and no folder of small files."""
+        return False
+
+    @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """As `recognise` of the module, by the first bytes of the files; for those that hold records."""
         return None
@@ -226,7 +245,7 @@ class Source(ABC):
         return index
 
 
-def place(folder: SourceRoot, outside: Sequence[str], name: str) -> tuple[SourceRoot, str]:
+def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree, str]:
     """The folder that a file is read beneath, and its path in there.
 
     outside: folders above, such as `../masks`, whose files have such names.

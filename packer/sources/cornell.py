@@ -21,9 +21,9 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.grasp_labels import Labels, read_rectangles
-from packer.sources._parse.listing import counted, described, listed, scan, shown
+from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._parse.point_cloud import png_size, read_depth
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 100
 _FILE = re.compile(r"pcd([0-9]{4})(r\.png|d\.tiff?|cpos\.txt|cneg\.txt|\.txt)")
@@ -59,7 +59,7 @@ class Source(base.Source):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | FileTree,
         *,
         depth_from: str = "auto",
         duplicates: str = "error",
@@ -79,10 +79,9 @@ class Source(base.Source):
         base.check_choice("depth_from", depth_from, ("auto", "tiff", "pcd", "none"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
         base.check_choice("labels", labels, ("strict", "lenient"))
-        self.root = root
-        self.follow_links = follow_links
         self._strict = labels == "strict"
-        listing = scan(root, follow_links=follow_links)
+        listing = self._open_root(root, follow_links=follow_links)
+        root = self.root
         found, others = _collect(listing.names)
         self.left_out = _settle_duplicates(root, found, duplicates)
         scenes = _scenes(root, found)
@@ -273,7 +272,7 @@ def _depth_role(root: Path, scenes: Sequence[_Scene], depth_from: str) -> str:
     return "depth"
 
 
-def _read_table(folder: SourceRoot, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
+def _read_table(folder: FileTree, tables: Sequence[str], *, strict: bool) -> dict[str, tuple[int, str]]:
     """Number -> object id and category, of lines `number object category background` (processedData/z.txt)."""
     if len(tables) > 1:
         raise BadInput(f"{shown(str(folder.root))}: more than one {_TABLE}: {listed(tables)}; keep one")

@@ -24,8 +24,9 @@ from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse import folder_layout, unread_formats
 from packer.sources._parse import undeclared_sidecars as paired
-from packer.sources._parse.listing import Listing, counted, described, linked, listed, scan, shown, suffix_of
+from packer.sources._parse.listing import Listing, counted, described, linked, listed, shown, suffix_of
 from packer.sources._parse.sidecar_pattern import Pattern
+from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
@@ -51,7 +52,7 @@ class Source(base.Source):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | FileTree,
         *,
         classes: str = "auto",
         layout: str = "auto",
@@ -87,9 +88,8 @@ class Source(base.Source):
         base.check_choice("decode_with", decode_with, ("none", "pillow"))
         base.check_choice("pairs", pairs, paired.CHOICES)
         _check_agree(layout, classes)
-        self.root = root
-        self.follow_links = follow_links
-        listing = scan(root, follow_links=follow_links)
+        listing = self._open_root(root, follow_links=follow_links)
+        root = self.root
         ignored = tuple(text for text in ignore_suffixes if "{" not in text)
         patterns = [Pattern(text) for text in ignore_suffixes if "{" in text]
         names = [

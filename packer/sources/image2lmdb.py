@@ -21,9 +21,9 @@ from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, scan, shown
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.numbered_lmdb import NumberedLMDB
 from packer.sources._records.record_source import is_path
+from packer.sources._trees.open_tree import open_tree
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _LIST = "_images_idx.txt"
@@ -44,7 +44,8 @@ class Source(NumberedLMDB):
     def __init__(self, root: Path, *, labels_from: str = "", layout: str = "auto", follow_links: bool = False) -> None:
         """Find every entry.
 
-        labels_from: the folder that was packed, whose folders are the labels as ImageFolder numbers them; none without.
+        labels_from: the folder that was packed, or an archive of it, whose folders are the labels as ImageFolder
+            numbers them; none without.
         layout: `split`: LMDBs named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
         follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no such LMDB, and for a folder that is not the one that was packed,
@@ -159,18 +160,21 @@ class Source(NumberedLMDB):
 
 
 class _Originals:
-    """The folder that was packed, as ImageFolder lists it (torchvision.datasets.folder: find_classes, make_dataset).
+    """The folder that was packed, or an archive of it, as ImageFolder lists it.
+
+    Source: torchvision.datasets.folder (find_classes, make_dataset).
 
     names: relative paths. labels: the number of the class of each. classes: their names. digest: of the paths.
     """
 
     def __init__(self, root: Path, *, follow_links: bool) -> None:
-        if not root.is_dir():
+        if not root.exists():
             raise InvalidRequest(
-                f"option labels_from: {shown(str(root))}: no such folder; give the one that was packed"
+                f"option labels_from: {shown(str(root))}: no such folder; give the one that was packed, or an "
+                "archive of it"
             )
-        listing = scan(root, follow_links=follow_links)
-        self.folder = SourceRoot(root, follow_links)
+        self.folder = open_tree(root, follow_links=follow_links)
+        listing = scan(self.folder)
         self.classes = sorted({name.partition("/")[0] for name in listing.folders})
         inside = [name for name in listing.names if "/" in name and name.lower().endswith(_SUFFIXES) and is_path(name)]
         self.names = sorted(inside, key=_order)

@@ -23,7 +23,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.grasp_labels import Labels, read_rows
-from packer.sources._parse.listing import counted, described, listed, scan, shown
+from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 100
 _FILE = re.compile(r"([0-9]+)_(.+)_(RGB\.png|grasps\.txt|mask\.png|perfect_depth\.tiff|stereo_depth\.tiff)", re.DOTALL)
@@ -78,7 +79,7 @@ class Source(base.Source):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | FileTree,
         *,
         missing: str = "keep",
         duplicates: str = "error",
@@ -97,10 +98,9 @@ class Source(base.Source):
         base.check_choice("missing", missing, ("keep", "skip", "error"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
         base.check_choice("labels", labels, ("strict", "lenient"))
-        self.root = root
-        self.follow_links = follow_links
         self._strict = labels == "strict"
-        listing = scan(root, follow_links=follow_links)
+        listing = self._open_root(root, follow_links=follow_links)
+        root = self.root
         found, self._extras = _collect(listing.names)
         if not found:
             raise InvalidRequest(

@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class Source(RecordSource):
 
     kind = "webdataset"
     noun = "tar file"
+    reads_tars = True
 
     def __init__(
         self,
@@ -108,6 +110,14 @@ class Source(RecordSource):
         taken = set(chosen)
         self._settle([field.field for field in self._fields], [name for name in names if name not in taken])
         self._note(len(files), was_asked=bool(asked))
+
+    @classmethod
+    def is_surely(cls, names: Sequence[str]) -> bool:
+        """Whether two that follow each other are of one sample, as of no folder of pictures."""
+        return any(
+            _split(first)[0] == _split(second)[0] and _split(first)[1] != _split(second)[1]
+            for first, second in pairwise(name for name in names if _BASE.fullmatch(name) and not _META.match(name))
+        )
 
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
@@ -266,7 +276,8 @@ class Source(RecordSource):
             self.left_out.append(("__members__", f"{counted(self._passed, 'member')} of no sample in the tar files"))
         if not any(field.name == "label" for field in self._fields):
             tops = sorted({top for name in self._bases if (top := name.rpartition("/")[0])})
-            folders = f": folders in a tar, such as {listed(tops[:2])}, are no classes; unpack them for that"
+            way = "--from folder takes them for such" if self.root.is_file() else "unpack them for that"
+            folders = f": folders in a tar, such as {listed(tops[:2])}, are no classes; {way}"
             self.notes.append(f"no labels{folders if len(tops) > 1 else ''}")
         said = ",".join(field.shown() for field in self._fields)
         how = "as asked" if was_asked else "every suffix that there is; --features says it otherwise"

@@ -352,7 +352,8 @@ def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None
     assert len(Source(root)) == 4
     write(root, {"text": "no record"})
     with pytest.raises(
-        InvalidRequest, match="text: is a file; give the folder of the data set, or a file that .*tfrecord"
+        InvalidRequest,
+        match="text: is a file; give the folder of the data set, a tar .*, or a file that .*tfrecord",
     ):
         sources.detect(root / "text")
 

@@ -20,7 +20,7 @@ from packer.sources._arrays.stored_array import (
     TextArray,
 )
 from packer.sources._parse.listing import shown
-from packer.sources._records.random_access_files import OpenFile, PackedSpan, RecordFiles, UnpackedFile
+from packer.sources._records.random_access_files import FileBytes, OpenFile, PackedSpan, RecordFiles, UnpackedFile
 
 ZIP_MAGIC = b"PK\x03\x04"
 _SUFFIX = ".npy"
@@ -30,18 +30,6 @@ _MOST_LENGTHS = 8
 
 class _NoArray(Exception):
     """An array that is not read, and why."""
-
-
-class _FileBytes:
-    """The bytes of an open file as of a mapped one."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
-
-    def __getitem__(self, span: slice, /) -> bytes:
-        start, stop, _ = span.indices(self._file.size)
-        data: bytes = self._file.read(start, max(0, stop - start))
-        return data
 
 
 def single(files: RecordFiles, number: int) -> StoredArray:
@@ -66,7 +54,7 @@ def members(files: RecordFiles, number: int) -> tuple[list[StoredArray], list[Le
     path, name, file = files.path(number), files.files[number].name, files.open(number)
     try:
         with os.fdopen(os.dup(file.descriptor), "rb") as stream:
-            entries = Archive(_FileBytes(file), stream, wanted=None, may_deflate=True).places()
+            entries = Archive(FileBytes(file), stream, wanted=None, may_deflate=True).places()
     except (*ZIP_ERRORS, OSError) as error:
         said = " ".join(str(error).split())[:200]
         raise BadInput(f"{path}: is damaged, or no .npz file: {shown(said)}; get the file again") from error

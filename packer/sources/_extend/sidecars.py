@@ -152,7 +152,7 @@ def add_sidecars(
         raise InvalidRequest(f"--sidecar {listed(twice)}: two of them have that name; rename one")
     _check_readable(sidecars, decode_with)
     addition = _Files(source, sidecars)
-    files = scan(source.root, follow_links=source.follow_links).names
+    files = scan(source.folder).names
     there = {*files, *_outside_names(source, sidecars, files)}
     lacking: dict[int, str] = {}
     absent_of: Counter[str] = Counter()
@@ -212,6 +212,11 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
     for sidecar in sidecars:
         if sidecar.outside is None:
             continue
+        if source.folder.contents is not None:
+            raise InvalidRequest(
+                f"sidecar {sidecar.name!r}: {shown(str(source.root))} is an archive, above which there is no folder; "
+                "unpack it, or leave ../ out"
+            )
         folder = source.root / sidecar.outside
         if not folder.is_dir():
             raise InvalidRequest(f"sidecar {sidecar.name!r}: there is no folder {shown(str(folder))}; mend the path")

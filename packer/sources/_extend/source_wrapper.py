@@ -8,7 +8,7 @@ from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.file_tree import FileTree
 
 
 class AddedFields(ABC):
@@ -109,7 +109,7 @@ class DerivedSource(base.Source):
         return self._source.where(self._row(index), path) if self.holds_records else super().where(index, path)
 
     @property
-    def folder(self) -> SourceRoot:
+    def folder(self) -> FileTree:
         return self._source.folder
 
     def stem(self, index: int) -> Path:

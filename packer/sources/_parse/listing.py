@@ -18,6 +18,7 @@ from pathlib import Path
 
 from packer.errors import BadInput, InvalidRequest, printable
 from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, SourceRoot
+from packer.sources._trees.file_tree import Contents, FileTree
 
 _SHOWN = 20  # names in one message
 _KINDS = 10  # suffixes in one message
@@ -79,15 +80,19 @@ class Listing:
         return notes
 
 
-def scan(root: Path, *, follow_links: bool = False) -> Listing:
-    """List everything under `root`, which may be a link itself.
+def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
+    """List everything under `root`, which may be a link itself, or in a tree; of an archive what it is known to hold.
 
-    follow_links: enter links to folders elsewhere. Raises InvalidRequest where root is no folder, BadInput naming all
-    folders that cannot be listed, or all links to folders elsewhere that are not followed.
+    follow_links: of a path, as a tree has it: enter links to folders elsewhere. Raises InvalidRequest where root is no
+    folder, BadInput naming all folders that cannot be listed, or all links to folders elsewhere that are not followed.
     """
+    tree = root if isinstance(root, FileTree) else SourceRoot(root, follow_links)
+    if tree.contents is not None:
+        return _listed_contents(tree.root, tree.contents)
+    root = tree.root
     if not root.is_dir():
         raise InvalidRequest(f"{shown(str(root))}: no such folder; give the folder that holds the data set")
-    walk = _Walk(SourceRoot(root, follow_links))
+    walk = _Walk(SourceRoot(root, tree.follow_links))
     walk.enter("", frozenset())
     while walk.links:
         links, walk.links = sorted(walk.links), []
@@ -111,6 +116,38 @@ def scan(root: Path, *, follow_links: bool = False) -> Listing:
         dict(walk.clutter),
         dict(walk.hidden),
     )
+
+
+def _listed_contents(root: Path, contents: Contents) -> Listing:
+    """An archive as the folder that it unpacks to, without what desktops leave behind."""
+    clutter: Counter[str] = Counter()
+    hidden: dict[str, int] = {}
+    passed: set[str] = set()  # folders, and those in them
+    folders = []
+    for name in contents.folders:  # sorted, so that one above comes first
+        above, _, last = name.rpartition("/")
+        if above in passed:
+            passed.add(name)
+        elif kind := _clutter(last, is_folder=True):
+            passed.add(name)
+            if last.startswith(".") and last.lower() not in _TOOLS_FOLDERS:
+                hidden[name] = 0
+            else:
+                clutter[kind] += 1
+        else:
+            folders.append(name)
+    names = []
+    for name in contents.names:
+        above, _, last = name.rpartition("/")
+        if above in passed:
+            top = next((folder for folder in hidden if name.startswith(f"{folder}/")), None)
+            if top is not None:
+                hidden[top] += name.lower().endswith(_PICTURES)
+        elif kind := _clutter(last, is_folder=False):
+            clutter[kind] += 1
+        else:
+            names.append(name)
+    return Listing(root, names, folders, [], [], dict(clutter), hidden)
 
 
 _Identity = tuple[int, int]

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from packer.errors import BadInput
 from packer.files.safe_paths import open_beneath
+from packer.sources._trees.file_tree import FileState, FileTree
 
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a FIFO does not block
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
@@ -36,7 +37,7 @@ class LinkLeadsOut(BadInput):
 
 
 @dataclass(frozen=True)
-class SourceRoot:
+class SourceRoot(FileTree):
     """The folder of a data set; holds nothing open."""
 
     root: Path
@@ -84,6 +85,11 @@ class SourceRoot:
         except OSError as error:
             raise _told(self.root / name, error) from error
         return status
+
+    def state(self, name: str) -> FileState:
+        """As of a tree; raises LinkLeadsOut too."""
+        status = self.status(name)
+        return FileState(status.st_size, status.st_mtime_ns, stat.S_ISREG(status.st_mode))
 
     def leads_out(self, name: str) -> bool:
         """Whether what is at this relative path lies outside of the folder, all links followed."""

@@ -40,7 +40,7 @@ from packer.sources._parse.folder_layout import (
 )
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.sidecar_pattern import Pattern
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.file_tree import FileTree
 
 CHOICES = ("refuse", "samples")
 _LEAST_SHARE = 0.25
@@ -88,7 +88,7 @@ class Pair(NamedTuple):
 
 
 def check(
-    folder: SourceRoot, pictures: Sequence[str], unread: Iterable[str] = (), *, may_be_classes: bool = False
+    folder: FileTree, pictures: Sequence[str], unread: Iterable[str] = (), *, may_be_classes: bool = False
 ) -> list[str]:
     """Notes on pictures that seem to be companions of others; raises InvalidRequest where many are.
 
@@ -122,7 +122,7 @@ def check(
 
 
 def _hints(
-    folder: SourceRoot, pictures: Sequence[str], by_ending: Sequence[Sequence[Pair]], *, may_be_classes: bool
+    folder: FileTree, pictures: Sequence[str], by_ending: Sequence[Sequence[Pair]], *, may_be_classes: bool
 ) -> list[str]:
     """Notes on names alone: one ending behind the names of nearly all others, classes of the same names."""
     most = max(by_ending, key=len, default=())
@@ -155,7 +155,7 @@ def _hints(
     )
 
 
-def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
+def _refusal(folder: FileTree, pairs: Sequence[Pair], count: int) -> str:
     few = _few(pairs, _LOOKED_AT)
     wide = next((pair.companion for pair in few if _is_wide_labels(folder, pair.companion)), "")
     coloured = next((pair.companion for pair in _few(pairs) if _is_coloured_labels(folder, pair.companion)), "")
@@ -172,7 +172,7 @@ def _refusal(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
     return _refused_pairs(folder, pairs, count) + (about_wide if wide else "") + (about_coloured if coloured else "")
 
 
-def _refused_pairs(folder: SourceRoot, pairs: Sequence[Pair], count: int) -> str:
+def _refused_pairs(folder: FileTree, pairs: Sequence[Pair], count: int) -> str:
     return (
         f"{shown(str(folder.root))}: {counted(len(pairs), 'picture')} of {count} seem to belong to others, such as "
         f"{shown(pairs[0].companion)} to {shown(pairs[0].main)}: {_say(folder, pairs)}; "
@@ -409,7 +409,7 @@ def _by_equal_files(pictures: Sequence[str]) -> list[Pair]:
     ]
 
 
-def _left_over(folder: SourceRoot, pictures: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
+def _left_over(folder: FileTree, pictures: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
     """More pairs, by the numbers in names, of a folder of labels beside that of the pictures: `21_manual1.png`."""
     mains = {pair.main for pair in pairs}
     taken = mains | {pair.companion for pair in pairs}
@@ -584,7 +584,7 @@ def _says_labels(name: str) -> bool:
     return any(map(is_companion, _without_suffix(name).split("/")))
 
 
-def _is_wide_labels(folder: SourceRoot, name: str) -> bool:
+def _is_wide_labels(folder: FileTree, name: str) -> bool:
     """Whether a file has more than 8 bit and is named as labels, as `gtFine/1_instanceIds.png` is."""
     if not says_labels(_without_suffix(name)):
         return False
@@ -595,7 +595,7 @@ def _is_wide_labels(folder: SourceRoot, name: str) -> bool:
     return header.dtype != "uint8" and header.channels == 1
 
 
-def _is_coloured_labels(folder: SourceRoot, name: str) -> bool:
+def _is_coloured_labels(folder: FileTree, name: str) -> bool:
     """Whether a file is named as labels and has a few colours alone, as of CamVid."""
     if not says_labels(_without_suffix(name)):
         return False
@@ -612,7 +612,7 @@ def _is_coloured_labels(folder: SourceRoot, name: str) -> bool:
     return not is_gray and len(np.unique(packed)) <= _MOST_LABEL_COLOURS
 
 
-def _that_show_labels(folder: SourceRoot, pairs: Sequence[Pair]) -> Sequence[Pair]:
+def _that_show_labels(folder: FileTree, pairs: Sequence[Pair]) -> Sequence[Pair]:
     """The pairs, where the first of each is a photograph and the other one flat areas; few are opened."""
     few = _few(pairs)
     return (
@@ -622,14 +622,14 @@ def _that_show_labels(folder: SourceRoot, pairs: Sequence[Pair]) -> Sequence[Pai
     )
 
 
-def _is_labels(folder: SourceRoot, name: str) -> bool:
+def _is_labels(folder: FileTree, name: str) -> bool:
     try:
         return len(np.unique(images.decode(folder.read(name), "mask"))) <= _FEW_VALUES
     except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
         return False
 
 
-def _is_photo(folder: SourceRoot, name: str) -> bool:
+def _is_photo(folder: FileTree, name: str) -> bool:
     try:
         data = folder.read(name)
         header = images.sniff(data)
@@ -644,7 +644,7 @@ def _is_photo(folder: SourceRoot, name: str) -> bool:
 # ---- what to type
 
 
-def _say(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
+def _say(folder: FileTree, pairs: Sequence[Pair]) -> str:
     """The options that pack the set, or why none does."""
     needs_pillow = any(pillow.is_readable(name) for pair in pairs for name in (pair.main, pair.companion))
     decode = " --decode-with pillow" if needs_pillow else ""
@@ -711,7 +711,7 @@ def _is_elsewhere(pair: Pair) -> bool:
     return pair.main.rpartition("/")[0] != pair.companion.rpartition("/")[0]
 
 
-def _sidecars(folder: SourceRoot, pairs: Sequence[Pair], seen: Sequence[Pair]) -> str:
+def _sidecars(folder: FileTree, pairs: Sequence[Pair], seen: Sequence[Pair]) -> str:
     """The options that pair them, empty where no pattern does. seen: the pairs from the folder that is to be given."""
     step = max(1, len(pairs) // _LOOKED_AT)
     pairs, seen = pairs[::step], seen[::step]
@@ -855,7 +855,7 @@ def _stem_patterns(stem: str, other: str) -> Iterator[str]:
         yield f"{{stem:{old}={old}{new}}}"
 
 
-def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
+def _kind(folder: FileTree, pairs: Sequence[Pair]) -> str:
     """mask, depth or image, by the word and by the files, bytes for label maps of 16 bit or in colours; mask where none
     can be read.
 
@@ -881,7 +881,7 @@ def _kind(folder: SourceRoot, pairs: Sequence[Pair]) -> str:
     return "depth" if is_depth else "mask"
 
 
-def _is_photo_like(folder: SourceRoot, name: str) -> bool:
+def _is_photo_like(folder: FileTree, name: str) -> bool:
     """Whether it is a picture of colours, which a mask is not."""
     try:
         return images.sniff(folder.read(name)).channels >= 3

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from packer.errors import BadInput
 from packer.images.backends import pillow
 from packer.sources._parse.listing import listed, shown, suffix_of
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.file_tree import FileTree
 
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
 _OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"
@@ -49,7 +49,7 @@ _BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
 _BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIC")
 
 
-def unread_pictures(folder: SourceRoot, names: Iterable[str]) -> dict[str, str]:
+def unread_pictures(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
     """Those of these files that are pictures -> their suffix, with the format where the suffix does not say it.
 
     Opens files whose suffix says nothing; one that cannot be read is none: whoever carries it along says so.
@@ -91,7 +91,7 @@ def reason(kind: str) -> str:
     return f"picture in a format that packer does not read: {kind}"
 
 
-def _format(folder: SourceRoot, name: str) -> str | None:
+def _format(folder: FileTree, name: str) -> str | None:
     try:
         start = folder.start(name, _START_BYTES)
     except BadInput:

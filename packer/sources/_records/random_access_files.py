@@ -141,11 +141,24 @@ class OpenFile:
         return data
 
 
+class FileBytes:
+    """The bytes of an open file as of a mapped one."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+
+    def __getitem__(self, span: slice, /) -> bytes:
+        start, stop, _ = span.indices(self._file.size)
+        return self._file.read(start, max(0, stop - start))
+
+
 class HeaderReader:
     """Short pieces of a file in rising order, such as the headers of records; reads ahead a little."""
 
-    def __init__(self, file: "OpenFile | UnpackedFile") -> None:
+    def __init__(self, file: "OpenFile | UnpackedFile", *, window_bytes: int = _WINDOW_BYTES) -> None:
+        """window_bytes: of what is read at once."""
         self._file = file
+        self._window_bytes = window_bytes
         self._start = 0
         self._window = b""
 
@@ -153,7 +166,7 @@ class HeaderReader:
         """So many bytes, fewer at the end of the file; raises BadInput."""
         at = offset - self._start
         if at < 0 or at + size > len(self._window):
-            self._start, self._window = offset, self._file.read(offset, max(size, _WINDOW_BYTES))
+            self._start, self._window = offset, self._file.read(offset, max(size, self._window_bytes))
             at = 0
         return self._window[at : at + size]
 

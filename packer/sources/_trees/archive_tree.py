@@ -1,0 +1,232 @@
+"""Archive tree: the files in an archive by relative path, read where they lie; nothing is unpacked to disk.
+
+What could not be unpacked on every file system, or leads out of where it is unpacked, is refused when the archive is
+listed, all of it at once: paths that are absolute or hold `..`, links, devices, names that come twice or differ in case
+or the spelling of accents only, a file that is a folder too. So an archive is either the folder that it was made of, or
+an error. Where everything lies in one folder of the archive's own name (`photos.zip` with `photos/`), that folder is
+the root, as it is for whoever unpacks the archive beside itself.
+"""
+
+import os
+import zlib
+from array import array
+from bisect import bisect_left
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.errors import BadInput, InvalidRequest, printable
+from packer.files.safe_paths import Collisions, components, folded
+from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._records.random_access_files import RecordFile, RecordFiles
+from packer.sources._trees.file_tree import Contents, FileState, FileTree
+
+ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
+_SHOWN = 20  # culprits in one message
+_MOST_UNPACKED_BYTES = 1 << 30  # of one compressed member, which is read whole
+_START_INPUT_BYTES = 1 << 10  # of compressed bytes at least that the first bytes of a member are made of
+_BARE = -zlib.MAX_WBITS
+
+
+class Packed(NamedTuple):
+    """What a zip file says of its members beside where they lie, row by row. is_deflated: 0 or 1 each."""
+
+    unpacked_bytes: "array[int]"
+    crc32: "array[int]"
+    is_deflated: "array[int]"
+
+
+class Found:
+    """What a walk through an archive finds, judged when the walk is over."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.rows: list[int] = []  # once settled: when each file was noted, counted from 0
+        self.offsets = array("q")
+        self.sizes = array("q")
+        self.folders: set[str] = set()
+        self.culprits: list[str] = []
+
+    def add_file(self, name: str, offset: int, size: int) -> bool:
+        """Note a file; False where its path is refused."""
+        path = self._checked(name)
+        if not path:
+            return False
+        self.names.append(path)
+        self.offsets.append(offset)
+        self.sizes.append(size)
+        return True
+
+    def add_folder(self, name: str) -> None:
+        """Note a folder, whose name may end in slashes; `./` alone is the root."""
+        if name.rstrip("/") not in ("", "."):
+            path = self._checked(name.rstrip("/"))
+            if path:
+                self.folders.add(path)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Note a member that cannot be taken."""
+        self.culprits.append(f"{printable(name)} ({reason})")
+
+    def _checked(self, name: str) -> str:
+        """The path without `./` in front; empty for one that is refused."""
+        while name.startswith("./"):
+            name = name[2:].lstrip("/")
+        try:
+            components(name)
+        except InvalidRequest as error:
+            self.refuse(name, "leads out of the archive" if _leads_out(name) else error.message)
+            return ""
+        return name
+
+    def settle(self, path: Path) -> str:
+        """Sort by name and add the folders that files imply; returns the folder that is the root, empty for none.
+
+        Raises BadInput naming what cannot be taken.
+        """
+        for name in self.names:
+            at = name.rfind("/")
+            while at >= 0 and name[:at] not in self.folders:
+                self.folders.add(name[:at])
+                at = name.rfind("/", 0, at)
+        if not self.culprits:
+            self._check_collisions()
+        if self.culprits:
+            more = f" and {len(self.culprits) - _SHOWN} more" if len(self.culprits) > _SHOWN else ""
+            raise BadInput(
+                f"{printable(str(path))}: holds what cannot be taken from an archive: "
+                f"{', '.join(self.culprits[:_SHOWN])}{more}; unpack it and give the folder, or make it again without"
+            )
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        self.rows = order
+        self.names = [self.names[row] for row in order]
+        self.offsets = array("q", (self.offsets[row] for row in order))
+        self.sizes = array("q", (self.sizes[row] for row in order))
+        return self._take_root(_stem(path.name))
+
+    def _take_root(self, top: str) -> str:
+        if {name.partition("/")[0] for name in (*self.names, *self.folders)} != {top} or top not in self.folders:
+            return ""
+        front = len(top) + 1
+        self.names = [name[front:] for name in self.names]
+        self.folders = {name[front:] for name in self.folders if name != top}
+        return top
+
+    def _check_collisions(self) -> None:
+        """Look by hash first: a million names take a fraction of what they take as text."""
+        seen: set[int] = set()
+        twice = False
+        for name in (*self.names, *self.folders):
+            key = hash(folded(name))
+            twice |= key in seen
+            seen.add(key)
+        if not twice:
+            return
+        known = Collisions()
+        for name in self.names:
+            other = known.add(name)
+            if other is not None:
+                reason = "comes twice" if other == name else f"is in the way of {printable(other)}"
+                self.refuse(name, reason)
+        folders: dict[str, str] = {}
+        for name in sorted(self.folders):
+            if folders.setdefault(folded(name), name) != name:
+                self.refuse(f"{name}/", f"differs from {printable(folders[folded(name)])}/ in case or accents only")
+
+
+class ArchiveTree(FileTree):
+    """The files of one archive."""
+
+    def __init__(
+        self,
+        path: Path,
+        found: Found,
+        *,
+        root: str = "",
+        size: int,
+        time_ns: int,
+        is_packed: bool = False,
+        packed: Packed | None = None,
+    ) -> None:
+        """found: settled. root: the folder in it that is the root. size, time_ns: of the archive on disk.
+
+        is_packed: whether the archive is compressed as a whole. packed: of a zip file, in the order of `found`.
+        """
+        self.path = path
+        self.root = path / root if root else path
+        self._names = found.names
+        self._folders = sorted(found.folders)
+        self._offsets = found.offsets
+        self._sizes = found.sizes
+        self._packed = packed
+        self._time_ns = time_ns
+        place = path.resolve() if path.is_symlink() else path  # who names a link means what it leads to
+        self._files = RecordFiles(SourceRoot(place.parent), [RecordFile(place.name, size, is_packed)])
+
+    @property
+    def contents(self) -> Contents:
+        return Contents(self._names, self._folders)
+
+    def read(self, name: str) -> bytes:
+        row = self._row(name)
+        data = self._files.read(0, self._offsets[row], self._sizes[row])
+        return data if self._packed is None else self._unpacked(self._packed, row, name, data)
+
+    def start(self, name: str, count: int) -> bytes:
+        row = self._row(name)
+        if self._packed is None or not self._packed.is_deflated[row]:
+            return self._files.read(0, self._offsets[row], min(count, self._sizes[row]))
+        data = self._files.read(0, self._offsets[row], min(_START_INPUT_BYTES + 2 * count, self._sizes[row]))
+        try:
+            return zlib.decompressobj(_BARE).decompress(data, count)
+        except zlib.error as error:
+            raise self._damaged(name, str(error)) from error
+
+    def state(self, name: str) -> FileState:
+        row = self._row(name)
+        size = self._sizes[row] if self._packed is None else self._packed.unpacked_bytes[row]
+        return FileState(size, self._time_ns, is_regular=True)
+
+    def _row(self, name: str) -> int:
+        row = bisect_left(self._names, name)
+        if row == len(self._names) or self._names[row] != name:
+            raise BadInput(f"{self.root / name}: cannot read: no such file in the archive; run again if it changed")
+        return row
+
+    def _unpacked(self, packed: Packed, row: int, name: str, data: bytes) -> bytes:
+        """The bytes of a member of a zip file, as many as it says and of the sum that it says."""
+        expected = packed.unpacked_bytes[row]
+        if packed.is_deflated[row]:
+            if expected > _MOST_UNPACKED_BYTES:
+                raise self._damaged(name, f"says that it unpacks to {expected} bytes, more than any picture has")
+            decoder = zlib.decompressobj(_BARE)
+            try:
+                data = decoder.decompress(data, expected + 1)
+            except zlib.error as error:
+                raise self._damaged(name, str(error)) from error
+            if len(data) != expected or not decoder.eof:
+                size = "more" if len(data) > expected else f"{len(data)}"
+                raise self._damaged(name, f"unpacks to {size} bytes, the archive says {expected}")
+        if zlib.crc32(data) != packed.crc32[row]:
+            raise self._damaged(name, f"crc32 {zlib.crc32(data):08x}, the archive says {packed.crc32[row]:08x}")
+        return data
+
+    def _damaged(self, name: str, reason: str) -> BadInput:
+        return BadInput(f"{self.root / name}: damaged in the archive: {reason}; get the archive again, or leave it out")
+
+
+def status(path: Path) -> os.stat_result:
+    """What the system says of an archive; raises BadInput."""
+    try:
+        return path.stat()
+    except OSError as error:
+        raise BadInput(f"{printable(str(path))}: cannot read: {error.strerror}; make it readable") from error
+
+
+def _stem(name: str) -> str:
+    """The name of an archive without what says that it is one."""
+    ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
+
+
+def _leads_out(name: str) -> bool:
+    return name.startswith("/") or ".." in name.split("/")

@@ -1,0 +1,450 @@
+"""Folders in archives: every source of small files reads a tar and a zip as the folder that they were made of."""
+
+import io
+import os
+import pickle
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from packer import sources
+from packer.conversion.convert import convert
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.pack import manifest as manifests
+from packer.pack.extraction import extract
+from packer.pack.source_comparison import Comparison
+from packer.sources import base
+from packer.sources._trees import archive_tree, tar_tree
+from packer.sources._trees.open_tree import open_tree
+from packer.sources._trees.tar_tree import tar_tree as opened_tar
+from packer.system.parallel import ordered_map
+from tests.support import arrow_payloads, foreign_files
+from tests.support.archives import MAKERS, deflated, gnu, packed, pax, stored, tar_of, zip_of
+from tests.support.child_processes import fork
+from tests.support.conversions import digest
+from tests.support.descriptors import open_files
+from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, write
+
+FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("kind", FOLDER_LIKE)
+def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:
+    folder = BUILDERS[kind](tmp_path / "in")
+    archive = MAKERS[maker](folder, tmp_path / "data")
+    convert(folder, tmp_path / "a.pack", kind=kind)
+    convert(archive, tmp_path / "b.pack", kind=kind)
+    a, b = manifests.read(tmp_path / "a.pack"), manifests.read(tmp_path / "b.pack")
+    assert (b.pack_id, b.source, b.incomplete, b.skipped) == (a.pack_id, a.source, a.incomplete, a.skipped)
+    assert digest(tmp_path / "a.pack" / "part-00000") == digest(tmp_path / "b.pack" / "part-00000")
+    comparison = Comparison(tmp_path / "a.pack", archive)
+    assert list(comparison.problems()) == [] and comparison.compared > 0
+    extract(tmp_path / "b.pack", tmp_path / "out")
+    extracted = tree(tmp_path / "out")
+    assert extracted and extracted.items() <= tree(folder).items()
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("kind", FOLDER_LIKE)
+def test_samples_are_those_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:
+    folder = BUILDERS[kind](tmp_path / "in")
+    archive = MAKERS[maker](folder, tmp_path / "data")
+    expected = sources.load(kind).Source(folder)
+    found = pickle.loads(pickle.dumps(sources.load(kind).Source(archive)))
+    assert (found.schema, found.notes, found.left_out) == (expected.schema, expected.notes, expected.left_out)
+    assert [found.key(row) for row in range(len(found))] == [expected.key(row) for row in range(len(expected))]
+    samples = ordered_map(found.__getitem__, list(range(len(found))), threads=4)
+    assert list(map(repr, samples)) == [repr(expected[row]) for row in range(len(expected))]
+    assert [found.file_names(row) for row in range(len(found))] == [
+        expected.file_names(row) for row in range(len(found))
+    ]
+
+
+@pytest.mark.parametrize("maker", [pax, packed, deflated])
+def test_forked_children_read_what_the_parent_reads(tmp_path: Path, maker: Callable[[Path, Path], Path]) -> None:
+    source = sources.load("folder").Source(maker(photos(tmp_path / "in"), tmp_path / "data"))
+    expected = [repr(source[row]) for row in range(len(source))]
+    children = []
+    for _ in range(4):
+        pid = fork()
+        if pid == 0:
+            os._exit([repr(source[row]) for row in range(len(source))] != expected)
+        children.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
+
+
+@pytest.mark.parametrize("maker", [pax, packed, stored])
+def test_nothing_stays_open(tmp_path: Path, maker: Callable[[Path, Path], Path]) -> None:
+    archive = maker(photos(tmp_path / "in"), tmp_path / "data")
+    convert(archive, tmp_path / "warm.pack", kind="folder")
+    before = {target for target in open_files().values() if str(tmp_path) in target}
+    convert(archive, tmp_path / "a.pack", kind="folder", threads=2)
+    assert {target for target in open_files().values() if str(tmp_path) in target} == before
+
+
+def test_imagenet_in_its_tar_of_tars(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in", 9)
+    inner = {
+        f"{path.name}.tar": tar_of({name.name: name.read_bytes() for name in sorted(path.iterdir())})
+        for path in sorted(folder.iterdir())
+    }
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(tar_of(inner))
+    convert(folder, tmp_path / "a.pack")
+    convert(tmp_path / "ILSVRC2012_img_train.tar", tmp_path / "b.pack", kind="folder")
+    assert manifests.read(tmp_path / "b.pack").pack_id == manifests.read(tmp_path / "a.pack").pack_id
+    assert manifests.read(tmp_path / "b.pack").schema["label"].classes == ("class0", "class1", "class2")
+
+
+def test_the_headers_are_read_and_nothing_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = {f"a/{number}.bin": bytes(100_000) for number in range(20)}
+    (tmp_path / "x.tar").write_bytes(tar_of(members))
+    read = []
+    real = os.pread
+
+    def noted(descriptor: int, size: int, offset: int) -> bytes:
+        read.append((offset, size))
+        return real(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", noted)
+    opened_tar(tmp_path / "x.tar")
+    assert sum(size for _, size in read) < 20 * 4096 + (1 << 18)
+    assert [offset for offset, _ in read] == sorted(offset for offset, _ in read)
+
+
+# ---- what is told by itself
+
+
+def test_a_zip_is_a_folder(tmp_path: Path) -> None:
+    archive = stored(photos(tmp_path / "in"), tmp_path / "photos")
+    assert sources.detect(archive) == ("folder", "image folder: 12 images in 3 folders")
+    source, found = SourceSpec().open(archive)
+    assert (source.kind, len(source), found) == ("folder", 12, "image folder: 12 images in 3 folders")
+
+
+def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:
+    archive = gnu(photos(tmp_path / "in"), tmp_path / "photos")
+    with pytest.raises(InvalidRequest, match=r"cannot decide what it is; say --from folder .* or --from webdataset"):
+        sources.detect(archive)
+    assert len(SourceSpec("folder").open(archive)[0]) == 12
+    assert len(SourceSpec("webdataset").open(archive)[0]) == 12
+
+
+def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
+    inner = tar_of({"0.jpg": picture(0, suffix=".jpg")})
+    (tmp_path / "a.tar").write_bytes(tar_of({"n01.tar": inner, "n02.tar": inner}))
+    with pytest.raises(InvalidRequest, match="holds tars: cannot decide what it is; say --from folder .* a folder per"):
+        sources.detect(tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("members", [("a/1.jpg", "a/1.cls"), ("1.jpg", "2.jpg"), ("./a/x.seg.png", "./a/x.jpg")])
+def test_samples_in_a_tar_stay_webdataset(tmp_path: Path, members: tuple[str, ...]) -> None:
+    (tmp_path / "a.tar").write_bytes(tar_of(dict.fromkeys(members, picture(1))))
+    assert sources.detect(tmp_path / "a.tar")[0] == "webdataset"
+
+
+@pytest.mark.parametrize("kind", ["cornell", "jacquard"])
+@pytest.mark.parametrize("maker", [gnu, packed, deflated])
+def test_grasp_sets_are_told_in_archives(tmp_path: Path, kind: str, maker: Callable[[Path, Path], Path]) -> None:
+    assert sources.detect(maker(BUILDERS[kind](tmp_path / "in"), tmp_path / "x"))[0] == kind
+
+
+def test_an_archive_without_pictures_says_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zip_of({"a.pdf": b"1", "b/c.pdf": b"2"}))
+    with pytest.raises(InvalidRequest, match=r"no known data set: found 2 files \(\.pdf 2\)"):
+        sources.detect(tmp_path / "a.zip")
+    (tmp_path / "b.zip").write_bytes(zip_of({"a.heic": b"\0\0\0\x18ftypheic"}))
+    with pytest.raises(InvalidRequest, match=r"no images: 1 picture in a format that packer does not read: \.heic 1"):
+        SourceSpec().open(tmp_path / "b.zip")
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"a.bin": b"no archive"})
+    with pytest.raises(InvalidRequest, match="is a file; give the folder of the data set, or a tar or zip file"):
+        SourceSpec("folder").open(tmp_path / "a.bin")
+
+
+# ---- what packer does with sources
+
+
+def test_sidecars_lie_in_the_archive(tmp_path: Path) -> None:
+    files = {f"images/{number}.jpg": picture(number, suffix=".jpg") for number in range(4)}
+    files |= {f"masks/{number}.png": mask(number) for number in range(4)}
+    folder = write(tmp_path / "in", files)
+    beside = ("mask=masks/{stem}.png:mask",)
+    convert(folder, tmp_path / "a.pack", sidecars=beside, classes="none")
+    for maker in (gnu, stored):
+        archive = maker(folder, tmp_path / "b")
+        convert(archive, tmp_path / f"{maker.__name__}.pack", kind="folder", sidecars=beside, classes="none")
+        made = tmp_path / f"{maker.__name__}.pack"
+        assert manifests.read(made).pack_id == manifests.read(tmp_path / "a.pack").pack_id
+        assert list(Comparison(made, archive).problems()) == []
+
+
+def test_there_is_no_folder_above_an_archive(tmp_path: Path) -> None:
+    archive = gnu(photos(tmp_path / "in"), tmp_path / "x")
+    with pytest.raises(InvalidRequest, match="is an archive, above which there is no folder"):
+        SourceSpec("folder", sidecars=("mask=../masks/{stem}.png:mask",)).open(archive)
+
+
+def test_splits_name_files_of_the_archive(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in")
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
+    write(tmp_path, {"train.txt": "\n".join(names[:8]), "test.txt": "\n".join(names[8:])})
+    splits = (f"train={tmp_path / 'train.txt'}", f"test={tmp_path / 'test.txt'}")
+    convert(folder, tmp_path / "a.pack", splits=splits)
+    convert(deflated(folder, tmp_path / "b"), tmp_path / "b.pack", splits=splits)
+    assert manifests.read(tmp_path / "b.pack").pack_id == manifests.read(tmp_path / "a.pack").pack_id
+
+
+def test_what_cannot_be_read_is_skipped_and_listed_as_of_the_folder(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in")
+    write(folder, {"class0/bad.jpg": b"\xff\xd8\xff no picture", "class1/x.heic": b"\0\0\0\x18ftypheic"})
+    for archive in (gnu(folder, tmp_path / "t"), deflated(folder, tmp_path / "z")):
+        with pytest.raises(BadInput, match="2 of 14 samples cannot be packed"):
+            convert(archive, tmp_path / "no.pack", kind="folder")
+        convert(archive, tmp_path / f"{archive.name}.pack", kind="folder", on_error="skip")
+    convert(folder, tmp_path / "a.pack", on_error="skip")
+    expected = manifests.read(tmp_path / "a.pack")
+    for name in ("t.tar", "z.zip"):
+        found = manifests.read(tmp_path / f"{name}.pack")
+        assert [key for key, _ in found.skipped] == [key for key, _ in expected.skipped]
+        assert not any(str(tmp_path) in reason for _, reason in found.skipped)
+
+
+def test_a_changed_archive_is_a_changed_source(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in")
+    archive = stored(folder, tmp_path / "x")
+    convert(archive, tmp_path / "a.pack")
+    write(folder, {"class0/0000.jpg": picture(99, suffix=".jpg")})
+    archive = stored(folder, tmp_path / "x")
+    problems = list(Comparison(tmp_path / "a.pack", archive).problems())
+    assert len(problems) == 1 and "x.zip/class0/0000.jpg" in problems[0] and "differs" in problems[0]
+
+
+def test_an_archive_that_changes_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    archive = gnu(photos(tmp_path / "in"), tmp_path / "x")
+    source = sources.load("folder").Source(archive)
+    archive.write_bytes(archive.read_bytes()[:-512])
+    with pytest.raises(BadInput, match="changed since it was listed"):
+        source[0]
+
+
+def test_clutter_is_passed_over_as_in_a_folder(tmp_path: Path) -> None:
+    files = {"cat/1.png": picture(1), "cat/._1.png": b"x", "__MACOSX/cat/._1.png": b"x", ".DS_Store": b""}
+    files |= {".git/config": b"", ".mine/2.png": picture(2), ".mine/deep/3.png": picture(3)}
+    folder = write(tmp_path / "in", files)
+    expected = sources.load("folder").Source(folder)
+    for maker in (gnu, stored):
+        assert sources.load("folder").Source(maker(folder, tmp_path / "x")).notes == expected.notes
+
+
+def test_labels_of_image2lmdb_from_an_archive(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "in", 6, classes=2)
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
+    entries = {str(at).encode(): arrow_payloads.built((folder / name).read_bytes()) for at, name in enumerate(names)}
+    entries |= {b"__keys__": arrow_payloads.built(sorted(entries)), b"__len__": arrow_payloads.built(len(names))}
+    foreign_files.lmdb_environment(tmp_path / "x.lmdb", entries, is_folder=False)
+    made = sources.load("image2lmdb").Source
+    expected = made(tmp_path / "x.lmdb", labels_from=str(folder))
+    found = made(tmp_path / "x.lmdb", labels_from=str(gnu(folder, tmp_path / "photos")))
+    assert [found.value(row, "label") for row in range(6)] == [expected.value(row, "label") for row in range(6)]
+    assert found.places() == expected.places()
+
+
+# ---- hostile archives
+
+
+def with_member(kind: bytes, *, link: str = "") -> bytes:
+    """A tar with a picture and a member of some kind."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        info = tarfile.TarInfo("cat/1.png")
+        info.size = len(picture(1))
+        archive.addfile(info, io.BytesIO(picture(1)))
+        other = tarfile.TarInfo("cat/2.png")
+        other.type, other.linkname = kind, link
+        archive.addfile(other)
+    return file.getvalue()
+
+
+def zip_link() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        info = zipfile.ZipInfo("cat/1.png")
+        info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    return file.getvalue()
+
+
+PNG = picture(1)
+TAR = tar_of({"a/1.png": PNG, "a/2.png": PNG})
+INNER = tar_of({"1.png": PNG})
+REFUSED = {
+    "above.tar": (tar_of({"../a.png": PNG}), "leads out of the archive"),
+    "deep above.tar": (tar_of({"a/../../b.png": PNG}), "leads out of the archive"),
+    "absolute.tar": (tar_of({"/etc/a.png": PNG}), "leads out of the archive"),
+    "drive.tar": (tar_of({"C:/a.png": PNG}), "could lead out"),
+    "symbolic.tar": (with_member(tarfile.SYMTYPE, link="1.png"), r"cat/2.png \(symbolic link\)"),
+    "hard.tar": (with_member(tarfile.LNKTYPE, link="cat/1.png"), r"hard link; tar --hard-dereference"),
+    "device.tar": (with_member(tarfile.CHRTYPE), r"\(device\)"),
+    "fifo.tar": (with_member(tarfile.FIFOTYPE), r"\(device\)"),
+    "twice.tar": (tar_of({"a/1.png": PNG})[:-10240] + tar_of({"a/1.png": PNG}), r"comes twice|damaged|more than zeros"),
+    "case.tar": (tar_of({"a/1.png": PNG, "a/1.PNG": PNG}), "in the way of"),
+    "folder case.tar": (tar_of({"a/1.png": PNG, "A/2.png": PNG}), "in case or accents only"),
+    "accents.tar": (tar_of({"a/\u00fc.png": PNG, "a/u\u0308.png": PNG}), "in the way of"),
+    "file and folder.tar": (tar_of({"a": PNG, "a/1.png": PNG}), "in the way of"),
+    "cut in data.tar": (TAR[:1000], "is cut in the data"),
+    "cut in a header.tar": (TAR[:512] + TAR[512 : 512 + (-(-len(PNG) // 512)) * 512] + b"x" * 100, "is cut"),
+    "no end mark.tar": (TAR[: 2 * (512 + -(-len(PNG) // 512) * 512)], "no end mark"),
+    "three deep.tar": (tar_of({"a.tar": tar_of({"b.tar": INNER})}), "a tar in a tar in a tar"),
+    "inner cut.tar": (tar_of({"a.tar": INNER, "b.tar": INNER[:1024]}), r"b\.tar: is cut"),
+    "inner above.tar": (tar_of({"a.tar": tar_of({"../../x.png": PNG})}), "leads out"),
+    "pax sparse.tar": (
+        tar_of({"a/1.png": PNG})[:0]
+        + foreign_files.tar_member("PaxHeaders/x", b"22 GNU.sparse.major=1\n").replace(b"0" * 0, b""),
+        "cannot be read|is cut|sparse|damaged",
+    ),
+    "above.zip": (zip_of({"../a.png": PNG}), "leads out of the archive"),
+    "absolute.zip": (zip_of({"/a.png": PNG}), "leads out of the archive"),
+    "link.zip": (zip_link(), "symbolic link"),
+    "case.zip": (zip_of({"a/1.png": PNG, "a/1.PNG": PNG}), "in the way of"),
+    "cut.zip": (zip_of({"a/1.png": PNG})[:-30], "does not end with the directory"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_hostile_archives_are_refused_when_they_are_listed(tmp_path: Path, name: str) -> None:
+    data, reason = REFUSED[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(BadInput, match=reason) as caught:
+        open_tree(tmp_path / name)
+    assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def changed(data: bytes, magic: bytes, offset: int, value: bytes) -> bytes:
+    """A zip with some bytes behind each of its headers of a kind replaced."""
+    out, at = bytearray(data), 0
+    while (at := data.find(magic, at)) >= 0:
+        out[at + offset : at + offset + len(value)] = value
+        at += 4
+    return bytes(out)
+
+
+LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
+BIG = zip_of({"a/1.png": bytes(100_000)})
+
+
+def test_encrypted_members_and_other_compressions_are_refused(tmp_path: Path) -> None:
+    encrypted = changed(changed(BIG, LOCAL, 6, b"\1\0"), CENTRAL, 8, b"\1\0")
+    for data in (encrypted, zip_of({"a/1.png": PNG}, method=zipfile.ZIP_LZMA)):
+        (tmp_path / "a.zip").write_bytes(data)
+        with pytest.raises(BadInput, match="is compressed or encrypted"):
+            open_tree(tmp_path / "a.zip")
+
+
+def test_a_member_never_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
+    small = struct.pack("<I", 10)
+    (tmp_path / "a.zip").write_bytes(changed(changed(BIG, LOCAL, 22, small), CENTRAL, 24, small))
+    with pytest.raises(BadInput, match="unpacks to more bytes, the archive says 10"):
+        open_tree(tmp_path / "a.zip").read("1.png")
+    large = struct.pack("<I", 0xFFFFFFF0)
+    (tmp_path / "b.zip").write_bytes(changed(changed(BIG, LOCAL, 22, large), CENTRAL, 24, large))
+    with pytest.raises(BadInput, match="more than any picture has"):
+        open_tree(tmp_path / "b.zip").read("a/1.png")
+
+
+def test_another_crc32_is_an_error(tmp_path: Path) -> None:
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        data = zip_of({"x/1.png": PNG}, method=method)
+        (tmp_path / "a.zip").write_bytes(changed(data, CENTRAL, 16, struct.pack("<I", zlib.crc32(PNG) ^ 1)))
+        with pytest.raises(BadInput, match=r"x/1\.png: damaged in the archive: crc32"):
+            open_tree(tmp_path / "a.zip").read("x/1.png")
+
+
+def test_members_over_each_other_are_refused(tmp_path: Path) -> None:
+    data = zip_of({"x/1.png": PNG, "x/2.png": PNG}, method=zipfile.ZIP_STORED)
+    second = data.rfind(CENTRAL)
+    out = bytearray(data)
+    out[second + 42 : second + 46] = bytes(4)  # the place of the first
+    (tmp_path / "a.zip").write_bytes(out)
+    with pytest.raises(BadInput, match="no header of its own|does not fit before the next"):
+        open_tree(tmp_path / "a.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_name_that_comes_twice_in_a_zip_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x/1.png", PNG)
+        archive.writestr("x/1.png", PNG)
+    with pytest.raises(BadInput, match="unexpected or repeated entry"):
+        open_tree(tmp_path / "a.zip")
+
+
+def test_names_of_zips_in_code_page_437_and_in_utf_8_that_does_not_say_so(tmp_path: Path) -> None:
+    data = zip_of({"x/aa.png": PNG, "x/bb.png": PNG})
+    data = data.replace(b"x/aa.png", "x/\u00fc.png".encode()).replace(b"x/bb.png", b"x/\x81b.png")
+    (tmp_path / "a.zip").write_bytes(data)
+    tree_found = open_tree(tmp_path / "a.zip")
+    assert tree_found.contents is not None
+    assert tree_found.contents.names == sorted(["x/\u00fc.png", "x/\u00fcb.png"])
+    assert {tree_found.read(name) for name in tree_found.contents.names} == {PNG}
+
+
+def test_a_zip_with_a_comment_and_one_without_members(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x/1.png", PNG)
+        archive.comment = b"0d7a6f2 of some repository"
+    assert open_tree(tmp_path / "a.zip").read("x/1.png") == PNG
+    with zipfile.ZipFile(tmp_path / "b.zip", "w"):
+        pass
+    with pytest.raises(InvalidRequest, match="there is no file in it"):
+        sources.detect(tmp_path / "b.zip")
+
+
+def test_a_small_file_that_unpacks_to_very_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_tree, "_MOST_UNPACKED_BYTES", 1 << 20)
+    archive = packed(write(tmp_path / "in", {"a/1.bin": bytes(3 << 20), "b/2.bin": b""}), tmp_path / "x")
+    assert archive.stat().st_size < 1 << 16
+    with pytest.raises(BadInput, match="gunzip it first"):
+        open_tree(archive)
+
+
+def test_every_culprit_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tar_of({f"../{number}.png": b"" for number in range(30)}))
+    with pytest.raises(BadInput, match=r"\.\./0\.png .*\.\./19\.png .* and 10 more; unpack it and give the folder"):
+        open_tree(tmp_path / "a.tar")
+
+
+def test_equal_hashes_of_other_names_are_no_collision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_tree, "hash", lambda text: 1, raising=False)
+    (tmp_path / "x.tar").write_bytes(TAR)
+    assert open_tree(tmp_path / "x.tar").read("a/1.png") == PNG
+
+
+def test_old_tars_mark_folders_by_a_slash(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(tar_of({"a/": b"", "a/1.png": PNG}))
+    assert open_tree(tmp_path / "x.tar").contents == (["a/1.png"], ["a"])
+
+
+def test_cuts_anywhere_are_errors_of_packer(tmp_path: Path) -> None:
+    for name, data in (("a.tar", tar_of({"a/1.bin": b"x" * 700, "b/2.bin": b""})), ("a.zip", zip_of({"a/1": b"x"}))):
+        for end in range(0, len(data.rstrip(b"\0")), 13):
+            (tmp_path / name).write_bytes(data[:end])
+            with pytest.raises(PackerError):
+                sources.load("folder").Source(tmp_path / name)
+
+
+def test_a_source_of_an_archive_is_a_source(tmp_path: Path) -> None:
+    source = sources.load("folder").Source(stored(photos(tmp_path / "in"), tmp_path / "x"))
+    assert isinstance(source, base.Source)
+    assert source.where(0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
+    with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file in the archive"):
+        source.read("nowhere")
