@@ -275,7 +275,19 @@ def with_member(kind: bytes, *, link: str = "") -> bytes:
     return file.getvalue()
 
 
+def sparse() -> bytes:
+    """A tar with a file that GNU tar wrote without its holes, in pax."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("GNUSparseFile.0/1.png")
+        info.size = 4
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "1.png"}
+        archive.addfile(info, io.BytesIO(b"1234"))
+    return file.getvalue()
+
+
 def zip_link() -> bytes:
+    """A zip whose one member is a symbolic link."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         info = zipfile.ZipInfo("cat/1.png")
@@ -307,11 +319,7 @@ REFUSED = {
     "three deep.tar": (tar_of({"a.tar": tar_of({"b.tar": INNER})}), "a tar in a tar in a tar"),
     "inner cut.tar": (tar_of({"a.tar": INNER, "b.tar": INNER[:1024]}), r"b\.tar: is cut"),
     "inner above.tar": (tar_of({"a.tar": tar_of({"../../x.png": PNG})}), "leads out"),
-    "pax sparse.tar": (
-        tar_of({"a/1.png": PNG})[:0]
-        + foreign_files.tar_member("PaxHeaders/x", b"22 GNU.sparse.major=1\n").replace(b"0" * 0, b""),
-        "cannot be read|is cut|sparse|damaged",
-    ),
+    "pax sparse.tar": (sparse(), r"\(sparse file\)"),
     "above.zip": (zip_of({"../a.png": PNG}), "leads out of the archive"),
     "absolute.zip": (zip_of({"/a.png": PNG}), "leads out of the archive"),
     "link.zip": (zip_link(), "symbolic link"),

@@ -10,6 +10,7 @@ from packer.sources.webdataset import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign
+from tests.support.archives import summed
 
 TOKENS = (b"ustar\x0000", b"ustar  \0", b"00000000012\0", b"\x80\0\0\0\0\0\0\0\0\0\0\x05", b".png", b".cls", b"__a__/")
 MOST_BYTES = 12_000
@@ -29,7 +30,7 @@ def seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     refusal: PackerError | None = None
     # a header that a mutation has changed keeps no sum: give it the right one
-    for content in (data, _summed(data)):
+    for content in (data, summed(data)):
         try:
             found = list(tar.members(lambda offset, size, content=content: content[offset : offset + size]))
         except PackerError as error:
@@ -46,15 +47,6 @@ def check(data: bytes) -> None:
             refusal = error
     if refusal is not None:
         raise refusal
-
-
-def _summed(data: bytes) -> bytes:
-    out = bytearray(data)
-    for start in range(0, len(out) - 511, 512):
-        if out[start + 257 : start + 262] == b"ustar":
-            out[start + 148 : start + 156] = b" " * 8
-            out[start + 148 : start + 156] = b"%06o\0 " % sum(out[start : start + 512])
-    return bytes(out)
 
 
 def _check_members(data: bytes, found: list[tar.Member]) -> None:
