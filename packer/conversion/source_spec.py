@@ -176,7 +176,12 @@ class SourceSpec:
         return made
 
     def _detect(self, root: Path | FileTree) -> tuple[str, str]:
-        return sources.detect(root, follow_links=bool(self.options.get("follow_links")))
+        return sources.detect(
+            root,
+            follow_links=bool(self.options.get("follow_links")),
+            given=self.options.keys(),
+            has_sidecars=bool(self.sidecars),
+        )
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without

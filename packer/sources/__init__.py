@@ -6,11 +6,14 @@ _arrays what those share whose samples are rows of large arrays.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
-recognised, or None; one of record files is asked for the first bytes instead, by its `Source.recognise_content`. Its
-int `SPECIFICITY` orders them: `--from auto` asks the most specific first.
+recognised, or None; one of record files is asked for the first bytes instead, by its `Source.recognise_content`, one
+that tables tell for these, by its `Source.recognise_tables`. Its int `SPECIFICITY` orders them: `--from auto` asks the
+most specific first, and says so where two of one rank know the files. From 1 to 99 are layouts of pictures with
+annotations beside them: options that such a source does not have rule it out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -22,29 +25,41 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # first files of a tar, whose names say what it is
+_LAYOUTS = range(1, 100)  # ranks of sources that options of others rule out
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
 load = registry.load
 
 
-def detect(root: Path | FileTree, *, follow_links: bool = False) -> tuple[str, str]:
+def detect(
+    root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = (), has_sidecars: bool = False
+) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
-    root: a folder or an archive, or one file that holds records. follow_links: as of `scan`.
-    Raises InvalidRequest where none reads it, and for a tar that may be either of two things; BadInput as that does.
+    root: a folder or an archive, or one file that holds records. follow_links: as of `scan`. given: options that are
+    asked for; has_sidecars: whether files beside the pictures are named one by one: layouts of annotations are not
+    taken for what they look like where the user says otherwise.
+    Raises InvalidRequest where none reads it, and for what may be either of two things; BadInput as `scan` does.
     """
     if not isinstance(root, FileTree) and root.is_file():
-        return _detect_file(root)
+        return _detect_file(root, given=given, has_sidecars=has_sidecars)
     tree = open_tree(root, follow_links=follow_links)
     listing = scan(tree)
-    for module, name in _modules():
-        sentence = module.recognise(listing.names)
-        if sentence is None and module.Source.holds_records and isinstance(tree, SourceRoot):
-            sentence = module.Source.recognise_content(tree, listing.names)
-        if sentence is not None:
-            return name, sentence
     root = tree.root
+    for rank, modules in groupby(_modules(), key=lambda pair: int(pair[0].SPECIFICITY)):
+        asked = list(modules)
+        if rank in _LAYOUTS:
+            asked = [
+                (module, name)
+                for module, name in asked
+                if not has_sidecars and set(given) <= set(module.Source.options())
+            ]
+        found = list(_recognised(tree, listing.names, asked))
+        if len(found) > 1:
+            raise InvalidRequest(_undecided(root, found))
+        if found:
+            return found[0]
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
     from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
@@ -61,6 +76,25 @@ def detect(root: Path | FileTree, *, follow_links: bool = False) -> tuple[str, s
     )
 
 
+def _recognised(
+    tree: FileTree, files: Sequence[str], modules: Iterable[tuple[ModuleType, str]]
+) -> Iterator[tuple[str, str]]:
+    """The names of the sources that know these files, each with what it says."""
+    for module, name in modules:
+        sentence = module.recognise(files)
+        if sentence is None:
+            sentence = module.Source.recognise_tables(tree, files)
+        if sentence is None and module.Source.holds_records and isinstance(tree, SourceRoot):
+            sentence = module.Source.recognise_content(tree, files)
+        if sentence is not None:
+            yield name, sentence
+
+
+def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
+    said = "; ".join(f"--from {name} ({sentence})" for name, sentence in found)
+    return f"{shown(str(root))}: cannot decide what it is; say which of these: {said}"
+
+
 def archive_for_sure(root: Path) -> FileTree | None:
     """The files in an archive that holds no records of any source; None for everything else. Raises BadInput."""
     return open_archive(root) if root.is_file() and recognise_records(root) is None else None
@@ -71,13 +105,13 @@ def _modules() -> list[tuple[ModuleType, str]]:
     return sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
 
 
-def _detect_file(root: Path) -> tuple[str, str]:
+def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> tuple[str, str]:
     found = recognise_records(root)
     if found is not None:
         return _settled_tar(root, *found) if load(found[0]).Source.reads_tars else found
     tree = open_archive(root)
     if tree is not None:
-        return detect(tree)
+        return detect(tree, given=given, has_sidecars=has_sidecars)
     place = root.resolve()
     other = _other_records(SourceRoot(place.parent), [place.name])
     if other is not None:

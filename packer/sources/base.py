@@ -187,6 +187,11 @@ class Source(ABC):
         """As `recognise` of the module, by the first bytes of the files; for those that hold records."""
         return None
 
+    @classmethod
+    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """As `recognise` of the module, by what the tables among these files say; for sources that are told by it."""
+        return None
+
     @abstractmethod
     def stem(self, index: int) -> Path:
         """The path that the sample's files begin with; a sidecar is `stem + suffix`."""

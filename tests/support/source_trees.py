@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from tests.support import arrow_payloads, foreign_files
+from tests.support import arrow_payloads, foreign_files, layout_trees
 
 HASH_32 = "1d0a4c5e6b7f8899aabbccddeeff0011"
 HASH_31 = "2f486fc43af412df22ebff72a57eff4"
@@ -315,6 +315,7 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "recordio": recordio_files,
     "tfrecord": tfrecord_shards,
     "webdataset": tar_shards,
+    **layout_trees.builders(),
 }
 
 
