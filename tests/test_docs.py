@@ -185,7 +185,7 @@ def test_the_page_on_loading_names_every_argument_and_geometry() -> None:
 
 
 def test_files_that_the_documentation_names_exist() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = page.read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -194,7 +194,7 @@ def test_files_that_the_documentation_names_exist() -> None:
 
 
 def test_no_page_holds_the_marks_of_a_merge() -> None:
-    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))):
         assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)( |$)", page.read_text(), re.MULTILINE), page.name
 
 
