@@ -274,12 +274,14 @@ class PackDataset(Dataset[Any]):
         return sample_decoder
 
     def _open(self) -> SampleDecoder:
-        if self.format is not None and (found := manifests.read(self.path).format) != self.format:
-            raise InvalidRequest(
-                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
-                "packer.open reads any"
-            )
+        if self._stage is not None:  # nothing is copied for a data set that does not read it
+            self._check_format(manifests.read(self.path).format)
         pack = open_staged(self.path, stage=self._stage, verify=self._verify)
+        try:
+            self._check_format(pack.manifest.format)
+        except InvalidRequest:
+            pack.close()
+            raise
         if self._pack_id not in (None, pack.manifest.pack_id):
             raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
         self._pack_id = pack.manifest.pack_id
@@ -287,6 +289,13 @@ class PackDataset(Dataset[Any]):
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
+
+    def _check_format(self, found: str) -> None:
+        if self.format not in (None, found):
+            raise InvalidRequest(
+                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
+                "packer.open reads any"
+            )
 
     def _check_names(self, pack: Pack) -> None:
         missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
