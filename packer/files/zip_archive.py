@@ -16,6 +16,7 @@ _MOST_ENTRIES = 10_000  # of an archive with any names
 _UTF_8 = 0x800  # the flag that says so of a name
 _UNIX = 3  # the system that made an entry
 _END_MAGIC = b"PK\x05\x06"
+_IN_ZIP64 = (1 << 32) - 1
 _MOST_COMMENT_BYTES = (1 << 16) - 1
 _MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
 
@@ -94,8 +95,8 @@ class Archive:
         if tail[-18:-14] not in (bytes(4), b"\xff" * 4):
             raise ValueError("it is one of several disks")
         size = int.from_bytes(tail[-10:-6], "little")
-        if tail[:4] == b"PK\x06\x06":
-            size = max(size, int.from_bytes(tail[40:48], "little"))
+        if tail[:4] == b"PK\x06\x06":  # zip64: the size there holds, and the other may say that it does
+            size = max(size if size != _IN_ZIP64 else 0, int.from_bytes(tail[40:48], "little"))
         if size > most_bytes:
             raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
 

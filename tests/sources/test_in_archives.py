@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import signal
 import stat
 import struct
 import tarfile
@@ -16,7 +17,7 @@ import pytest
 from packer import sources
 from packer.conversion.convert import convert
 from packer.conversion.source_spec import SourceSpec
-from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
@@ -25,6 +26,7 @@ from packer.sources._trees import archive_tree, tar_tree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import tar_tree as opened_tar
 from packer.system.parallel import ordered_map
+from packer.system.progress_callback import Progress
 from tests.support import arrow_payloads, foreign_files
 from tests.support.archives import MAKERS, deflated, gnu, packed, pax, stored, tar_of, zip_of
 from tests.support.child_processes import fork
@@ -237,6 +239,33 @@ def test_an_archive_that_changes_while_it_is_read_is_an_error(tmp_path: Path) ->
         source[0]
 
 
+@pytest.mark.parametrize("maker", [pax, packed, deflated])
+def test_a_conversion_that_was_interrupted_goes_on_in_the_archive(
+    tmp_path: Path, maker: Callable[[Path, Path], Path]
+) -> None:
+    folder = photos(tmp_path / "in", 30)
+    archive = maker(folder, tmp_path / "data")
+
+    def interrupted(progress: Progress) -> None:
+        if progress.samples >= 20:
+            raise Interrupted(signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        convert(archive, tmp_path / "a.pack", kind="folder", part_bytes=3000, progress=interrupted)
+    assert not (tmp_path / "a.pack").exists()
+    os.utime(archive, ns=(1, 1))
+    with pytest.raises(InvalidRequest, match="--restart"):
+        convert(archive, tmp_path / "a.pack", kind="folder", part_bytes=3000)
+    summary = convert(archive, tmp_path / "a.pack", kind="folder", part_bytes=3000, restart=True)
+    assert summary.resumed_samples == 0
+    with pytest.raises(Interrupted):
+        convert(archive, tmp_path / "b.pack", kind="folder", part_bytes=3000, progress=interrupted)
+    assert convert(archive, tmp_path / "b.pack", kind="folder", part_bytes=3000).resumed_samples > 0
+    convert(folder, tmp_path / "c.pack", part_bytes=3000)
+    ids = {manifests.read(tmp_path / f"{name}.pack").pack_id for name in "abc"}
+    assert len(ids) == 1
+
+
 def test_clutter_is_passed_over_as_in_a_folder(tmp_path: Path) -> None:
     files = {"cat/1.png": picture(1), "cat/._1.png": b"x", "__MACOSX/cat/._1.png": b"x", ".DS_Store": b""}
     files |= {".git/config": b"", ".mine/2.png": picture(2), ".mine/deep/3.png": picture(3)}
@@ -346,7 +375,7 @@ def changed(data: bytes, magic: bytes, offset: int, value: bytes) -> bytes:
     return bytes(out)
 
 
-LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
+LOCAL, CENTRAL, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 BIG = zip_of({"a/1.png": bytes(100_000)})
 
 
@@ -367,6 +396,56 @@ def test_a_member_never_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(changed(changed(BIG, LOCAL, 22, large), CENTRAL, 24, large))
     with pytest.raises(BadInput, match="more than any picture has"):
         open_tree(tmp_path / "b.zip").read("a/1.png")
+
+
+def zip64(*, size: int = len(PNG), end_size: int | None = None) -> bytes:
+    """A zip with one stored member whose sizes, and the directory's, are in zip64 records."""
+    name = b"x/1.png"
+    none, crc = b"\xff" * 4, struct.pack("<I", zlib.crc32(PNG))
+    extra = struct.pack("<HHQQ", 1, 16, size, size)
+    both = struct.pack("<HHHHH", 45, 0, 0, 0, 0x21) + crc + none + none + struct.pack("<HH", len(name), len(extra))
+    local = LOCAL + both + name + extra + PNG
+    central = CENTRAL + struct.pack("<H", 45) + both + bytes(14) + name + extra
+    said = len(central) if end_size is None else end_size
+    end64 = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 1, 1, said, len(local))
+    locator = b"PK\x06\x07" + struct.pack("<IQI", 0, len(local) + len(central), 1)
+    end = b"PK\x05\x06" + struct.pack("<HHHH", 0, 0, 1, 1) + none + none + bytes(2)
+    return local + central + end64 + locator + end
+
+
+def test_sizes_in_zip64_records_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zip64())
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.read("x/1.png") == PNG
+    assert open_tree(tmp_path / "a.zip").read("x/1.png") == PNG
+
+
+@pytest.mark.parametrize("size", [len(PNG) + 1, 1 << 40, 1 << 63])
+def test_a_member_whose_zip64_size_is_too_large_is_refused(tmp_path: Path, size: int) -> None:
+    (tmp_path / "a.zip").write_bytes(zip64(size=size))
+    with pytest.raises(BadInput, match="does not fit before the next one"):
+        open_tree(tmp_path / "a.zip")
+
+
+def test_a_member_whose_zip64_size_is_too_small_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zip64(size=len(PNG) - 1))
+    with pytest.raises(BadInput, match="damaged in the archive: crc32"):
+        open_tree(tmp_path / "a.zip").read("x/1.png")
+
+
+@pytest.mark.parametrize("end_size", [1, 1 << 40, 1 << 63])
+def test_a_directory_of_another_size_than_zip64_says_is_refused(tmp_path: Path, end_size: int) -> None:
+    (tmp_path / "a.zip").write_bytes(zip64(end_size=end_size))
+    with pytest.raises(BadInput, match="no zip file that can be read as it is"):
+        open_tree(tmp_path / "a.zip")
+
+
+def test_one_of_several_disks_is_refused(tmp_path: Path) -> None:
+    data = zip_of({"x/1.png": PNG})
+    for at, number in ((4, 1), (6, 1)):  # of this disk, of that on which the directory begins
+        (tmp_path / "a.zip").write_bytes(changed(data, END, at, struct.pack("<H", number)))
+        with pytest.raises(BadInput, match="it is one of several disks"):
+            open_tree(tmp_path / "a.zip")
 
 
 def test_another_crc32_is_an_error(tmp_path: Path) -> None:
