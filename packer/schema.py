@@ -4,7 +4,7 @@
 |--------|---------------------------------------------------------------------------------------------|
 | image  | uint8 (H, W, 3), RGB, 0-255                                                                 |
 | depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
-| mask   | uint8 (H, W); class indices, or 0 and 255                                                   |
+| mask   | (H, W), class indices, or 0 and 255: uint8; int32 where uint16 is stored, as for object ids  |
 | points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres; with       |
 |        | `edges` they lie between pixels, as those of boxes                                          |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
@@ -44,6 +44,7 @@ from packer.errors import InvalidRequest, UnknownKey
 
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
+MASK_DTYPES = ("uint8", "uint16")  # that a mask may be stored in
 ROW_KINDS = ("points", "boxes", "number")  # whose values may be rows that belong together
 DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
@@ -169,6 +170,21 @@ class Field:
     def pixel_limit(self) -> int:
         """The most pixels that one picture may have."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
+
+    @property
+    def is_wide_mask(self) -> bool:
+        """Whether the values of a mask are stored as uint16."""
+        return self.kind == "mask" and (self.codec_argument or self.dtype) == "uint16"
+
+    @property
+    def pixel_dtype(self) -> str:
+        """NumPy name of the dtype in which samples have a picture, however it is stored: float32 for a depth.
+
+        A mask of 16 bit becomes int32: it holds every value of uint16, with which torch computes next to nothing.
+        """
+        if self.kind == "depth":
+            return "float32"
+        return "int32" if self.is_wide_mask else "uint8"
 
     @property
     def has_rows(self) -> bool:

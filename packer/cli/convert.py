@@ -131,7 +131,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     multiple=True,
     metavar="NAME=SUFFIX:KIND",
     help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask; "
-    "depth=_d.png:depth:0 where 0 is no measurement.",
+    "depth=_d.png:depth:0 where 0 is no measurement, ids=_ids.png:mask:uint16 of 16 bit.",
 )
 @click.option(
     "--sidecar-frame",

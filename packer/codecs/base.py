@@ -24,7 +24,7 @@ from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
 from packer.images import StoredPicture as StoredPicture
-from packer.schema import DTYPES, PIXEL_KINDS, Field, FixedArray, Shape, StoredForm
+from packer.schema import DTYPES, MASK_DTYPES, PIXEL_KINDS, Field, FixedArray, Shape, StoredForm
 from packer.schema import Buffer as Buffer
 
 Pixels = npt.NDArray[np.generic]
@@ -57,12 +57,18 @@ class Codec(ABC):
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         """field: what is stored. options: how its pictures are decoded."""
         self.field = field
-        self.pixels = Decoder(field.kind, options, invalid=field.invalid, max_pixels=field.pixel_limit)
+        self.pixels = Decoder(
+            field.kind, options, wide=field.is_wide_mask, invalid=field.invalid, max_pixels=field.pixel_limit
+        )
         self.argument = field.codec_argument
         if field.kind not in self.kinds:
             raise InvalidRequest(
                 f"field {field.name!r}: codec {field.codec_name!r} cannot hold kind {field.kind!r}, "
                 f"only {', '.join(self.kinds)}"
+            )
+        if field.kind == "mask" and field.dtype not in (None, *MASK_DTYPES):
+            raise InvalidRequest(
+                f"field {field.name!r}: a mask is {' or '.join(MASK_DTYPES)}, found {field.dtype}; use kind depth"
             )
 
     @classmethod

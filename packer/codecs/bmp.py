@@ -49,7 +49,7 @@ class Codec(base.Codec):
             raise InvalidRequest(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):
             raise InvalidRequest(
-                f"field {field.name!r}: codec 'bmp' holds uint8, not {field.dtype}; use codec npy or raw"
+                f"field {field.name!r}: codec 'bmp' holds uint8, not {field.dtype}; use codec npy, png or raw"
             )
         self._palette = _PALETTE if field.kind == "mask" else b""
         self._channels = 1 if self._palette else 3
@@ -57,8 +57,9 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8; a shape of any size where the field has none."""
-        return replace(field, dtype="uint8", shape=field.shape or _SHAPES.get(field.kind))
+        """uint8, but of a mask that has more, which is refused; a shape of any size where the field has none."""
+        dtype = field.dtype if field.is_wide_mask else "uint8"
+        return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
         """A BMP file of uint8 (H, W, 3) RGB, for a mask of uint8 (H, W); InvalidRequest for anything else."""

@@ -31,8 +31,8 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """8 bit for an image or a mask; the shape of a depth is known, its dtype only if the field has it."""
-        dtype = "uint8" if field.kind in ("image", "mask") else field.dtype
+        """8 bit for an image, and for a mask whose field says no more; a depth has a dtype only if its field has."""
+        dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""npy: a depth as a NumPy array file, exactly, in its own dtype.
+"""npy: a depth or a mask as a NumPy array file, exactly, in its own dtype.
 
 Layout: numpy/lib/format.py, version 1.0, little-endian, C order. Nothing in it is evaluated when it is read.
 """
@@ -20,24 +20,26 @@ from packer.system.exact_casts import form
 class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
-    kinds = ("depth",)
+    kinds = ("depth", "mask")
     suffixes = (".npy",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
         if self.argument is not None:
             raise InvalidRequest(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
+        self._dtype = self.complete(field).dtype
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """A shape of any size where the field has none; without a dtype each value has its own."""
-        return replace(field, shape=field.shape or (None, None))
+        """A shape of any size where the field has none; a mask without a dtype is uint8, each depth has its own."""
+        dtype = "uint8" if field.kind == "mask" and field.dtype is None else field.dtype
+        return replace(field, dtype=dtype, shape=field.shape or (None, None))
 
     def encode(self, value: Any) -> bytes:
         """An .npy file of an (H, W) array of numbers, of the field's dtype where it has one; InvalidRequest
         otherwise.
         """
-        dtype = self.field.dtype
+        dtype = self._dtype
         fits = (
             isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.name in (DTYPES if not dtype else [dtype])
         )
@@ -46,15 +48,17 @@ class Codec(base.Codec):
                 f"field {self.field.name!r}: codec 'npy' holds {dtype or 'numbers'} (H, W), found {form(value)}"
             )
         if 0 in value.shape:
-            raise BadInput(f"a depth of {value.shape[1]}x{value.shape[0]} px holds nothing; leave it out")
+            raise BadInput(f"a {self.field.kind} of {value.shape[1]}x{value.shape[0]} px holds nothing; leave it out")
         return npy_file(np.ascontiguousarray(value, value.dtype.newbyteorder("<")))
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
         """(H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
-        found = self._header(buffer)
-        return decode(buffer, "depth", view=view, invalid=self.field.invalid, header=found, out=out)
+        field, found = self.field, self._header(buffer)
+        return decode(
+            buffer, field.kind, wide=field.is_wide_mask, view=view, invalid=field.invalid, header=found, out=out
+        )
 
     def shape(self, buffer: base.Buffer) -> Shape:
         """(H, W), from the file's header."""
@@ -63,9 +67,9 @@ class Codec(base.Codec):
 
     def _header(self, buffer: base.Buffer) -> Header:
         found = sniff(buffer, self.field.pixel_limit)
-        if found.format != "npy" or (self.field.dtype or found.dtype) != found.dtype:
+        if found.format != "npy" or (self._dtype or found.dtype) != found.dtype:
             raise CorruptRecord(
-                f"field {self.field.name!r}: {found.format} of {found.dtype}, expected npy of {self.field.dtype}; "
+                f"field {self.field.name!r}: {found.format} of {found.dtype}, expected npy of {self._dtype}; "
                 "pack again from the source"
             )
         return found

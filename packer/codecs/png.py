@@ -1,4 +1,4 @@
-"""png: lossless PNG; 8 bit images and masks, 8 or 16 bit depth. What PNG cannot hold exactly is refused."""
+"""png: lossless PNG; 8 bit images, 8 or 16 bit masks and depth. What PNG cannot hold exactly is refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,10 @@ from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
-from packer.schema import PIXEL_KINDS, Field, Shape
+from packer.schema import MASK_DTYPES, PIXEL_KINDS, Field, Shape
 from packer.system.exact_casts import form
 
-_DTYPES = {"image": ("uint8",), "mask": ("uint8",), "depth": ("uint8", "uint16")}
+_DTYPES = {"image": ("uint8",), "mask": MASK_DTYPES, "depth": ("uint8", "uint16")}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
 
 
@@ -36,13 +36,13 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8 for an image or a mask; a shape of any size where the field has none."""
-        dtype = "uint8" if field.kind != "depth" else field.dtype
+        """uint8 for an image, and for a mask without a dtype; a shape of any size where the field has none."""
+        dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """A PNG file of uint8 (H, W, 3) RGB, uint8 (H, W), or for a depth uint16 (H, W); InvalidRequest for anything
-        else.
+        """A PNG file of uint8 (H, W, 3) RGB, or of a mask or depth in uint8 or uint16 (H, W), as the field has it;
+        InvalidRequest for anything else.
         """
         field = self.field
         allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]

@@ -16,7 +16,7 @@ from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
-from packer.schema import DTYPES, PIXEL_KINDS, Field, FixedArray, Shape
+from packer.schema import DTYPES, MASK_DTYPES, PIXEL_KINDS, Field, FixedArray, Shape
 from packer.system.exact_casts import cast_exactly, deliver, form, read_numbers, round_floats
 
 _DTYPES = {"image": "uint8", "mask": "uint8", "points": "float32", "boxes": "float32"}
@@ -40,8 +40,9 @@ class Codec(base.Codec):
             raise InvalidRequest(
                 f"field {name!r}: codec 'raw' needs a dtype and a shape, such as float32 and (None, 4, 2)"
             )
-        if field.kind in ("image", "mask") and dtype != "uint8":
-            raise InvalidRequest(f"field {name!r}: a {field.kind} is uint8, found {dtype}; use kind depth")
+        if field.kind in ("image", "mask") and dtype not in (MASK_DTYPES if field.kind == "mask" else ("uint8",)):
+            wanted = "uint8" if field.kind == "image" else " or ".join(MASK_DTYPES)
+            raise InvalidRequest(f"field {name!r}: a {field.kind} is {wanted}, found {dtype}; use kind depth")
         self._dtype = np.dtype(dtype)
         self._shape = shape
         row = math.prod(length for length in shape[1:] if length is not None)

@@ -237,7 +237,8 @@ class SampleEncoder(Encoder):
             view = None
         depth = self._depth(field, value, header, picture)
         if codec.keeps_files and view is None:
-            images.validate(value, field.kind, full=self._full and depth is None, header=header)
+            is_full = self._full and depth is None
+            images.validate(value, field.kind, wide=field.is_wide_mask, full=is_full, header=header)
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
@@ -323,7 +324,10 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
     """Pixels that were decoded, as the field stores them. lossy: whether the picture that they come from was.
 
     A codec that keeps files gets one. So does a lossy codec that nobody asked for, where the picture was lossless.
+    A mask of 8 bit is widened where the field has 16.
     """
+    if field.is_wide_mask and array.dtype == np.uint8:
+        array = array.astype(np.uint16)
     unasked = codec.lossy and codec.any_picture and field.name in plan.defaulted
     if codec.keeps_files or (unasked and not lossy):
         return as_file(field, array, lossy=lossy)
@@ -331,12 +335,13 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
 
 
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
-    """The array as an ordinary image file: jpeg where the source was lossy, else png; depth as .npy."""
+    """The array as an ordinary image file: jpeg where an image's source was lossy, else png; depth as .npy."""
     if field.kind == "depth":
         return npy_file(np.ascontiguousarray(array))
     codec = _LOSSY if lossy and field.kind == "image" else "png"
     shape = (None, None, 3) if field.kind == "image" else (None, None)
     try:
-        return codecs.make(replace(field, codec=codec, dtype="uint8", shape=shape)).encode(array)
+        dtype = "uint16" if field.is_wide_mask else "uint8"
+        return codecs.make(replace(field, codec=codec, dtype=dtype, shape=shape)).encode(array)
     except PackerError as error:
         raise BadInput(f"cannot be stored as {codec}: {error}") from error

@@ -6,7 +6,7 @@ A plan depends on the source and the options alone, never on threads, time or ma
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -212,16 +212,15 @@ def _stored_schema(
         names = ", ".join(field.name for field in wanted)
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     writer = formats.load(options.to).Writer
-    prefers: Mapping[str, str] = writer.codecs
     stored: list[Field] = []
     defaulted = set()
-    preferred = [field.name for field in wanted if field.kind in prefers and field.name not in chosen]
+    preferred = [field.name for field in wanted if writer.codec_of(field) is not None and field.name not in chosen]
     for field in wanted:
         if moves and field.hidden and field.kind == "bytes":
             continue  # label files verbatim would contradict the moved pixels
         if field.name not in chosen and options.resize and field.kind in PIXEL_KINDS:
             defaulted.add(field.name)
-        wished = chosen.get(field.name) or prefers.get(field.kind)  # by the user, else by the format
+        wished = chosen.get(field.name) or writer.codec_of(field)  # by the user, else by the format
         stored.append(_with_codec(field, wished or _default_codec(field, options, lossy), options))
     if writer.one_shape:
         stored = with_one_shape(source, options, stored, settled=preferred, rows=probe_indices(len(source)))
@@ -276,7 +275,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
         size: Shape = resize.fixed if resize and resize.fixed else (None, None)
         shape = (*size, 3) if field.kind == "image" else size
         untyped = "float32" if codec == "raw" else None  # other codecs hold a dtype per value
-        dtype = "uint8" if field.kind != "depth" else field.dtype or untyped
+        dtype = field.dtype or untyped if field.kind == "depth" else "uint16" if field.is_wide_mask else "uint8"
         changed = replace(changed, dtype=dtype, shape=shape)
     completed = codecs.codec_class(changed).complete(changed)
     codecs.make(completed)  # refuses a kind or an argument that it cannot hold

@@ -30,7 +30,6 @@ LAST_BATCHES: tuple[LastBatch, ...] = get_args(LastBatch)
 Array = npt.NDArray[Any]
 Values = Array | list[Array]  # of one field in a batch: one array (N, ...), or N arrays where shapes may differ
 
-_DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32", "points": "float32", "boxes": "float32"}
 _BYTES = ("text", "bytes")  # kinds whose values are uint8 (n,)
 _DALI_NAMES = {"float32": "FLOAT", "": "NO_TYPE"}  # where DALI's name of a dtype is another
 
@@ -229,7 +228,9 @@ class ExternalSource:
     def _dtype(self, field: Field) -> str:
         if self._is_file(field) or field.kind in _BYTES:
             return "uint8"
-        return _DTYPES.get(field.kind, field.dtype or "")
+        if field.kind in PIXEL_KINDS:
+            return field.pixel_dtype
+        return "float32" if field.kind in ("points", "boxes") else field.dtype or ""
 
     def _ndim(self, field: Field) -> int | None:
         if self._is_file(field) or field.kind in _BYTES:
@@ -259,7 +260,7 @@ def source(
     | field                    | one sample of it                                                                |
     |--------------------------|---------------------------------------------------------------------------------|
     | image                    | uint8 (n,): the file's bytes; with encoded=False uint8 (H, W, 3), RGB, "HWC"     |
-    | mask, depth              | uint8 (H, W, 1), float32 (H, W, 1), "HWC"                                        |
+    | mask, depth              | uint8 (H, W, 1), int32 of 16 bit; float32 (H, W, 1), "HWC"                      |
     | points, boxes            | float32 (..., 2), (N, 4), in px of the picture as it is returned                 |
     | number                   | the field's dtype and shape; of one number ()                                    |
     | text, bytes, key         | uint8 (n,), text as UTF-8                                                        |

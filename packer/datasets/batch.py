@@ -120,7 +120,7 @@ def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_pil(field: Field, value: Any) -> Any:
-    """Pictures as PIL images (RGB, F or L), other values as they are; needs Pillow."""
+    """Pictures as PIL images (RGB, F, L, or I for a mask of 16 bit), other values as they are; needs Pillow."""
     if field.kind not in PIXEL_KINDS:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
@@ -180,6 +180,7 @@ class Collator:
             raise InvalidRequest(f"ragged={ragged!r}: expected one of {', '.join(RAGGED)}")
         self._pad = ragged == "pad"
         fields = schema if schema is not None else ()
+        self._wide_masks = {field.name for field in fields if field.is_wide_mask}
         self._free = {field.name: field for field in fields if not (field.kind in PIXEL_KINDS or field.is_column)}
         self._as_tuple = as_tuple
         varying = [name for name in as_tuple or () if name in self._free and self._free[name].kind not in _AS_THEY_ARE]
@@ -213,6 +214,8 @@ class Collator:
     def _column(self, name: str, values: Sequence[Any]) -> Any:
         """The values of one name in all samples."""
         field = self._free.get(name)
+        if name in self._wide_masks and _differ_as_masks(values):
+            Ragged(_as_tensor(value) for value in values).refuse(name)
         if field is None or not all(_is_of(field, value) for value in values):
             return self._batched(values, name)
         return [_as_tensor(value) if isinstance(value, np.ndarray) else value for value in values]
@@ -259,6 +262,14 @@ def _are_pictures(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.dtype == torch.uint8 and one.ndim in (_PICTURE_NDIM - 1, _PICTURE_NDIM):
         return one.shape != other.shape
     return one.ndim == other.ndim == _PICTURE_NDIM and one.shape[1:] != other.shape[1:]
+
+
+def _differ_as_masks(values: Sequence[Any]) -> bool:
+    """Whether values are (H, W) of several sizes; of int32, which lists of numbers may be too, the dtype does not say
+    that they are pictures.
+    """
+    shapes = {value.shape if isinstance(value, (np.ndarray, torch.Tensor)) else None for value in values}
+    return len(shapes) > 1 and all(shape is not None and len(shape) == _PICTURE_NDIM - 1 for shape in shapes)
 
 
 def _is_of(field: Field, value: Any) -> bool:

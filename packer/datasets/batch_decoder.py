@@ -22,7 +22,6 @@ from packer.system.buffer_pool import BufferPool, Bytes, PooledBuffer
 # samples that are read at once: of mapped parts, whose records take no memory, and of others. Crops by 8 took 2 to
 # 8 % longer than by 32 in four runs: the interpreter's code stays in the caches for longer.
 _MAPPED, _READ = 32, 8
-_DTYPES = {"image": "uint8", "mask": "uint8", "depth": "float32"}
 
 Take = Callable[[int], tuple[torch.Tensor, Bytes]]  # size -> a flat uint8 tensor, and an array over the same memory
 
@@ -205,7 +204,7 @@ class _FieldBatch:
     def _allocated(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         with self._lock:
             if self._arrays is None:
-                dtype, size = _DTYPES[self._field.kind], (self._count, *shape)
+                dtype, size = self._field.pixel_dtype, (self._count, *shape)
                 tensor, memory = self._take(prod(size) * np.dtype(dtype).itemsize)
                 self._tensor = tensor.view(getattr(torch, dtype)).view(size)
                 self._arrays = memory.view(dtype).reshape(size)

@@ -102,7 +102,8 @@ class PackDataset(Dataset[Any]):
     |--------|-------------------------|--------------------|------------|-------------------|
     | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   | Image             |
     | depth  | float32 (1, H, W)       | (H, W)             | mode F     | Mask              |
-    | mask   | uint8 (H, W)            | (H, W)             | mode L     | Mask              |
+    | mask   | uint8 (H, W); int32     | (H, W)             | mode L; I  | Mask              |
+    |        | where it has 16 bit     |                    |            |                   |
     | boxes  | float32 (N, 4), x0, y0, x1, y1 | as torch    | as numpy   | BoundingBoxes     |
     | points | float32 (..., 2), x, y in px of the picture that is returned | | | KeyPoints      |
     | number | int or float; arrays as a tensor | as an array | as an array | as torch        |

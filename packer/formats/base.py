@@ -68,6 +68,11 @@ class Writer(ABC):
     order: ClassVar[Order] = "stored"
 
     @classmethod
+    def codec_of(cls, field: Field) -> str | None:
+        """The codec that a field of a source gets where the user names none; None for the one that it has."""
+        return cls.codecs.get(field.kind)
+
+    @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
         """What to tell the user of what the part's own tool will find in it, a line each."""
         return ()

@@ -79,6 +79,10 @@ class Writer(base.Writer):
     one_part = True
 
     @classmethod
+    def codec_of(cls, field: Field) -> str | None:
+        return "npy" if field.is_wide_mask else super().codec_of(field)
+
+    @classmethod
     def files(cls, schema: Schema) -> int:
         return sum(field.kind in _KINDS for field in schema)
 

@@ -15,7 +15,7 @@ from packer.images.headers import check_end, jpeg, npy, sniff
 from packer.images.headers._header_record import Buffer, Header
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
-from packer.schema import PIXEL_KINDS
+from packer.schema import MASK_DTYPES, PIXEL_KINDS
 from packer.system.exact_casts import deliver, target
 
 DecoderName = Literal["auto", "turbojpeg", "opencv"]
@@ -71,6 +71,7 @@ def decode(
     buffer: Buffer,
     kind: str,
     *,
+    wide: bool = False,
     options: DecodeOptions = DEFAULT_OPTIONS,
     view: View | None = None,
     invalid: float | None = None,
@@ -83,6 +84,7 @@ def decode(
       depth gives (H, W) in the stored dtype, every value and NaN as it is.
       mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette as its indices, 2 and 4 bit gray scaled
       to 0-255, three channels only if they are equal.
+    wide: a mask may have 16 bit and comes as uint16 (H, W), whatever its file has. Nothing is narrowed without it.
     header: what `sniff` says of these very bytes, where the caller has asked already.
     view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
     out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
@@ -90,13 +92,18 @@ def decode(
     Raises DamagedImage; BadInput for a picture that is no such kind; InvalidRequest for a wrong `out` or kind.
     """
     found = header or sniff(buffer)
-    check_kind(found, kind)
+    check_kind(found, kind, wide=wide)
     read = _jpeg if found.format == "jpeg" else _other
-    if view is None or (kind == "image" and view.is_identity(found.height, found.width)):
+    is_widened = wide and found.dtype == "uint8"
+    if not is_widened and (view is None or (kind == "image" and view.is_identity(found.height, found.width))):
         return read(buffer, found, kind, options=options, out=out)
+    pixels = read(buffer, found, kind, options=options, out=None)
+    if is_widened:
+        pixels = pixels.astype(np.uint16)
+    if view is None:
+        return deliver(pixels, out=out)
     from packer.geometry.warp import warp  # loads OpenCV
 
-    pixels = read(buffer, found, kind, options=options, out=None)
     return warp(pixels, view, kind, invalid=invalid, out=out)
 
 
@@ -111,22 +118,29 @@ def describe(decoder: str = "auto") -> str:
     return strict_jpeg.describe(strict_jpeg.library())
 
 
-def check_kind(found: Header, kind: str) -> None:
-    """Raise BadInput where a picture with that header cannot be of the kind, InvalidRequest for a kind of no pixels."""
+def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
+    """Raise BadInput where a picture with that header cannot be of the kind, InvalidRequest for a kind of no pixels.
+
+    wide: a mask of 16 bit may.
+    """
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
     what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"
     if kind == "depth" and (found.channels != 1):
         raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
+    if kind == "mask" and wide and found.dtype in MASK_DTYPES:
+        return
     if kind != "depth" and found.dtype != "uint8":
         instead = ""
-        if kind == "mask" and not found.dtype.startswith("float"):  # whose values a geometry would mix in a depth
+        if kind == "mask" and found.dtype == "uint16":
+            instead = ", or take it as it is: kind mask:uint16 in its --sidecar or --features"
+        elif kind == "mask" and not found.dtype.startswith("float"):  # whose values a geometry would mix in a depth
             instead = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --features"
         elif found.channels == 1:
             instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --features"
         raise BadInput(
-            f"a {what} is no {kind}: expected 8 bit, which packer never makes by narrowing; convert it to 8 "
-            f"bit{instead}"
+            f"a {what} is no {kind}: expected {'16 bit at most' if wide else '8 bit'}, which packer never makes by "
+            f"narrowing; convert it to {16 if wide else 8} bit{instead}"
         )
 
 
@@ -185,9 +199,11 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
 # ---- whether a file is what it announces
 
 
-def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | None = None) -> Header:
-    """The header of a file that `decode(buffer, kind)` takes; raises DamagedImage, BadInput or InvalidRequest as that
-    does.
+def validate(
+    buffer: Buffer, kind: str, *, wide: bool = False, full: bool = True, header: Header | None = None
+) -> Header:
+    """The header of a file that `decode(buffer, kind, wide=wide)` takes; raises DamagedImage, BadInput or
+    InvalidRequest as that does.
 
     full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), of other formats
       the pixels and the data, see packer.images.strict_check. One outcome, whichever JPEG library is installed.
@@ -196,7 +212,7 @@ def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | N
     header: what sniff(buffer) gave, where the caller has it.
     """
     found = header or sniff(buffer)
-    check_kind(found, kind)
+    check_kind(found, kind, wide=wide)
     if found.format == "jpeg":
         gray = kind != "image" and found.channels > 1  # whether the channels are equal is not in the header
         if full and gray:
@@ -206,5 +222,5 @@ def validate(buffer: Buffer, kind: str, *, full: bool = True, header: Header | N
         return found
     check_end(buffer, found)
     if full:
-        decode(buffer, kind, header=found)
+        decode(buffer, kind, wide=wide, header=found)
     return found

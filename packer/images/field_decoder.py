@@ -125,12 +125,14 @@ class Decoder:
         kind: str,
         options: DecodeOptions = DEFAULT_OPTIONS,
         *,
+        wide: bool = False,
         invalid: float | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """kind, invalid: see packer.images.decode. max_pixels: the most of one picture."""
+        """kind, wide, invalid: see packer.images.decode. max_pixels: the most of one picture."""
         self._kind = kind
         self._options = options
+        self._wide = wide
         self._invalid = invalid
         self.read_header = HeaderCache(max_pixels).of  # the header of a file
         self._fast_dct = options.dct == "fast"
@@ -188,6 +190,7 @@ class Decoder:
                 decode,
                 buffer,
                 self._kind,
+                wide=self._wide,
                 options=self._options,
                 view=view,
                 invalid=self._invalid,
@@ -214,7 +217,9 @@ class Decoder:
     def _in_two_steps(
         self, buffer: Buffer, view: View, out: Any, *, header: Header, decoded: Callable[[], object]
     ) -> Pixels:
-        pixels = decode(buffer, self._kind, options=self._options, invalid=self._invalid, header=header)
+        pixels = decode(
+            buffer, self._kind, wide=self._wide, options=self._options, invalid=self._invalid, header=header
+        )
         decoded()
         warp = import_or_explain("packer.geometry.warp", "resizing pictures").warp
         warped: Pixels = warp(pixels, view, self._kind, invalid=self._invalid, out=out)

@@ -13,6 +13,7 @@ from packer.errors import BadInput
 from packer.images.headers import check_end, npy
 from packer.images.headers._header_record import Buffer, Header
 from packer.registry import import_or_explain
+from packer.schema import MASK_DTYPES
 
 
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
@@ -20,7 +21,7 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
 
     Raises BadInput where it alone says anything: all colours are one. It reads all of a file that has alpha.
     """
-    if found.channels not in (2, 4) or found.palette or found.format == "jpeg":
+    if found.channels not in (2, 4) or found.palette or found.format == "jpeg" or found.dtype not in MASK_DTYPES:
         return False
     check_end(buffer, found)
     if found.format == "npy":
@@ -35,7 +36,7 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
 def says_alpha_more(colours: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
     """Whether two pixels of one gray differ in alpha; raises BadInput where all colours are one, and alpha is not.
 
-    colours: uint8 (H, W, C), of which the first is looked at where they vary. alpha: uint8 (H, W).
+    colours: (H, W, C), of which the first is looked at where they vary. alpha: (H, W). Both uint8, or both uint16.
     """
     if not alpha.size or (alpha == alpha[0, 0]).all():
         return False
@@ -45,5 +46,6 @@ def says_alpha_more(colours: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
             f"has {len(np.unique(alpha))} values: its content is there; save that channel as a gray PNG (Pillow: "
             'Image.open(file).getchannel("A").save(file))'
         )
-    pairs = np.unique(colours[:, :, 0].astype(np.uint16) << 8 | alpha)
-    return len(pairs) > len(np.unique(pairs >> 8))
+    bits = 8 * alpha.dtype.itemsize
+    pairs = np.unique(colours[:, :, 0].astype(np.uint16 if bits == 8 else np.uint32) << bits | alpha)
+    return len(pairs) > len(np.unique(pairs >> bits))

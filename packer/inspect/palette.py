@@ -55,7 +55,7 @@ HATCH_PX = 4
 
 
 def class_colour(value: int) -> Colour:
-    """The colour of one value of a mask, 1-255: five chosen ones, then hues as far apart as any number of them can be.
+    """The colour of one value of a mask, from 1 on: five chosen ones, then hues as far apart as so many of them can be.
 
     Hues are multiples of the golden section of the circle.
     """

@@ -73,7 +73,8 @@ class Loader:
 
     | field                     | in a batch                                                            |
     |---------------------------|-----------------------------------------------------------------------|
-    | image, depth, mask        | uint8 (N, 3, H, W), float32 (N, 1, H, W), uint8 (N, H, W)             |
+    | image, depth              | uint8 (N, 3, H, W), float32 (N, 1, H, W)                              |
+    | mask                      | uint8 (N, H, W), int32 where it has 16 bit                            |
     | number of a fixed shape   | a tensor (N, ...)                                                     |
     | points, boxes, other      | a list of N tensors; with ragged="pad" one tensor (N, longest, ...),  |
     | arrays of varying length  | zeros behind each, and `<field>_count`, int64 (N,)                    |

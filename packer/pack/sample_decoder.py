@@ -78,6 +78,7 @@ class SampleDecoder:
             field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
         ]
         # asked once: every batch wants to know
+        self._cast_to = {name: np.dtype(self.schema[name].pixel_dtype) for name in self.pictures if self._is_cast(name)}
         self._of_fixed_size = {name for name in self.pictures if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
@@ -180,7 +181,8 @@ class SampleDecoder:
         stored: StoredPicture | None = None,
         view: View | None = None,
     ) -> Any:
-        """One value; depth as float32, points and boxes in px of what is returned. out: as Codec.decode wants it.
+        """One value in the dtype that samples have it in (`Field.pixel_dtype`), points and boxes in px of what is
+        returned. out: as Codec.decode wants it, of that dtype.
 
         stored: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
         """
@@ -189,11 +191,11 @@ class SampleDecoder:
         header = stored.header if stored is not None else None
         if field.kind not in PIXEL_KINDS:
             view = None
-        if field.kind != "depth" or field.dtype == "float32":
+        if field.name not in self._cast_to:
             return self._decoded(index, field, value, out, view=view, header=header)
         decoded = self._decoded(index, field, value, None, view=view, header=header)
         if out is None:
-            return decoded.astype(np.float32)
+            return decoded.astype(self._cast_to[field.name])
         out[...] = decoded
         return out
 
@@ -251,10 +253,14 @@ class SampleDecoder:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
         return field.name in self._of_fixed_size
 
+    def _is_cast(self, name: str) -> bool:
+        """Whether samples have a picture in another dtype than it is stored in, or may have."""
+        field = self.schema[name]
+        return field.is_wide_mask or (field.kind == "depth" and field.dtype != field.pixel_dtype)
+
     def _has_fixed_size(self, field: Field) -> bool:
         array = self.schema.stored_form(field.name).array
-        wanted = "float32" if field.kind == "depth" else "uint8"
-        return array is not None and array[0] == wanted and all(array[1])
+        return array is not None and array[0] == field.pixel_dtype and all(array[1])
 
     @property
     def stored(self) -> list[str]:

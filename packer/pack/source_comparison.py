@@ -188,10 +188,7 @@ class Comparison:
             given = self._folder.read(path)
         if not is_decoded or origin.field is None:
             return given
-        pixels = pillow.decode(given, path, origin.field.kind)
-        shape = (None, None, 3)[: pixels.ndim]
-        described = replace(origin.field, codec="png", dtype="uint8", shape=shape)
-        return codecs.make(described).encode(pixels)
+        return _as_png(origin.field, pillow.decode(given, path, origin.field.kind))
 
     def _stored(self, records: Source, index: int, origin: SourcePath) -> bytes:
         """What a record holds; pixels that were no file in it as PNG, depth as .npy."""
@@ -202,8 +199,7 @@ class Comparison:
         if isinstance(value, np.ndarray) and origin.field is not None and origin.field.kind == "depth":
             return npy_file(np.ascontiguousarray(value))
         if isinstance(value, np.ndarray) and origin.field is not None:
-            shape = (None, None, 3)[: value.ndim]
-            return codecs.make(replace(origin.field, codec="png", dtype="uint8", shape=shape)).encode(value)
+            return _as_png(origin.field, value)
         return value.encode() if isinstance(value, str) else bytes(value)
 
     def _is_decoded(self, index: int, origin: SourcePath) -> bool:
@@ -236,7 +232,7 @@ class Comparison:
         """Whether a picture that Pillow decoded has the same pixels, in a PNG that another version wrote otherwise."""
         if origin.field is None or not self._is_decoded(index, origin):
             return False
-        decoder = images.Decoder(origin.field.kind)
+        decoder = images.Decoder(origin.field.kind, wide=origin.field.is_wide_mask)
         return decoder(original).tobytes() == decoder(value).tobytes()
 
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
@@ -250,7 +246,8 @@ class Comparison:
                 return None  # a picture of another size than the sample's main one was moved by its own matrix
             matrix = self._matrices[index].ravel().tolist()
             view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
-        wanted = images.Decoder(field.kind, invalid=field.invalid, max_pixels=MOST_PIXELS)(original, view)
+        decoder = images.Decoder(field.kind, wide=field.is_wide_mask, invalid=field.invalid, max_pixels=MOST_PIXELS)
+        wanted = decoder(original, view)
         if wanted.shape != stored.shape:
             return f"differs: the file gives shape {wanted.shape}, the pack {stored.shape}"
         if view is None and not self._codec(field).lossy and wanted.dtype == stored.dtype:
@@ -313,6 +310,13 @@ class Comparison:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
         source: Source = made(self._root if made.holds_records else self._folder, **options)
         return source
+
+
+def _as_png(field: Field, pixels: npt.NDArray[Any]) -> bytes:
+    """Pixels of an image or a mask as the file that packing makes of them."""
+    dtype = "uint16" if field.is_wide_mask else "uint8"
+    wide = pixels.astype(np.uint16) if field.is_wide_mask and pixels.dtype == np.uint8 else pixels
+    return codecs.make(replace(field, codec="png", dtype=dtype, shape=(None, None, 3)[: pixels.ndim])).encode(wide)
 
 
 def _is_same(found: Any, expected: Any) -> bool:

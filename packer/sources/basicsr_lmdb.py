@@ -216,7 +216,7 @@ class Source(LMDBSource):
             return np.ascontiguousarray(pixels)
         if kind == "image" and dtype == "uint8" and channels in (_GRAY, _COLOUR):
             return np.ascontiguousarray(np.broadcast_to(pixels, (height, width, _COLOUR)))
-        if channels == _GRAY and dtype == self._field.dtype:
+        if channels == _GRAY and (dtype == self._field.dtype or (kind == "mask" and dtype == "uint8")):
             return np.ascontiguousarray(pixels[:, :, 0])
         raise BadInput(f"{_shown((dtype, channels))}, which is no {kind} of this set")
 
@@ -261,7 +261,9 @@ def _settled(asked: RecordField | None, forms: Mapping[_Form, int], root: str) -
         typed = dtype or "uint8"
         shape = (None, None, None)
         return asked.with_dtype(typed), Field(asked.name, "number", f"raw:{typed}", dtype=typed, shape=shape)
-    typed = "uint8" if asked.kind in ("image", "mask") else dtype or "uint16"
+    if asked.kind == "mask":
+        return asked.with_dtype(asked.dtype or "uint8"), asked.field
+    typed = "uint8" if asked.kind == "image" else dtype or "uint16"
     return asked.with_dtype(typed), Field(asked.name, asked.kind or "image", "encoded", invalid=asked.invalid)
 
 

@@ -162,7 +162,7 @@ class Source(NumberedLMDB):
             except (TypeError, ValueError) as error:
                 raise BadInput(f"component {name!r} is nothing that JSON holds: {error}") from error
         if field.kind in ("image", "mask", "depth") and isinstance(value, np.ndarray) and value.ndim > 1:
-            return self._pixels(name, field.kind, value)
+            return self._pixels(name, field, value)
         if field.kind == "text" and isinstance(value, str):
             return value
         data = _bytes(value)
@@ -170,14 +170,15 @@ class Source(NumberedLMDB):
             raise BadInput(f"component {name!r}: expected {field.kind}, found {_described(value)}")
         return decoded(field, data)
 
-    def _pixels(self, name: str, kind: str, value: "np.ndarray[Any, Any]") -> Any:
+    def _pixels(self, name: str, field: RecordField, value: "np.ndarray[Any, Any]") -> Any:
         """Pixels as the schema has them; raises BadInput."""
+        kind = field.kind
         array = value[:, :, 0] if value.ndim == _COLOUR and value.shape[2] == 1 else value
         if kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOUR and array.shape[2] == _COLOUR:
             return np.ascontiguousarray(array[:, :, ::-1] if self._is_bgr else array)
         if kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOUR - 1:
             return np.ascontiguousarray(np.repeat(array[:, :, None], _COLOUR, axis=2))
-        if kind == "mask" and array.dtype == np.uint8 and array.ndim == _COLOUR - 1:
+        if kind == "mask" and array.dtype.name in ("uint8", field.dtype) and array.ndim == _COLOUR - 1:
             return array
         raise BadInput(f"component {name!r}: expected the pixels of a {kind}, found {_described(value)}")
 

@@ -368,7 +368,7 @@ def _with_kind(field: RecordField, values: Sequence[bytes], photos: PhotoSizes) 
         kind = found if is_map or found in ("depth", "mask") else kind or "bytes"
     if kind == "numbers":
         raise InvalidRequest(f"option features: {field.shown()}: a member of a tar holds one number, or is json")
-    return replace(field, kind=kind, dtype="int64" if kind == "number" else None)
+    return replace(field, kind=kind, dtype="int64" if kind == "number" else field.dtype)
 
 
 def _number(data: bytes) -> np.int64:

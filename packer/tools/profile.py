@@ -178,8 +178,7 @@ class _ProfiledPass:
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
-            dtype = np.float32 if each.kind == "depth" else np.uint8
-            slots = self._slots[each.name] = np.zeros((count, *shape), dtype)
+            slots = self._slots[each.name] = np.zeros((count, *shape), each.pixel_dtype)
         return slots[position] if slots.shape[1:] == shape else None
 
     def _decoded(
@@ -200,7 +199,7 @@ class _ProfiledPass:
             watch.lap("decode", each.name)
             warps.append(True)
 
-        if decoder is None or (each.kind == "depth" and each.dtype != "float32"):
+        if decoder is None or each.is_wide_mask or (each.kind == "depth" and each.dtype != "float32"):
             pixels = sample_decoder.decode(index, each, buffer, None, stored=stored)
             decoded()
             pixels = warp(pixels, view, each.kind, invalid=each.invalid, out=out)

@@ -45,6 +45,8 @@ def sizes(*tail: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 def files(kind: str, dtype: str | None) -> st.SearchStrategy[bytes]:
     made = {"image": picture_files.lossless(), "depth": picture_files.depths()}.get(kind)
+    if dtype == "uint16" and kind == "mask":
+        return st.sampled_from([file for file, pixels in picture_files.depths().values() if pixels.dtype == dtype])
     if made is None:
         return st.sampled_from([picture_files.with_pillow(picture_files.grays(seed), "PNG") for seed in range(3)])
     return st.sampled_from([file for file, pixels in made.values() if dtype in (None, pixels.dtype.name)])
@@ -54,7 +56,7 @@ def files(kind: str, dtype: str | None) -> st.SearchStrategy[bytes]:
 CASES: dict[str, list[tuple[dict[str, Any], st.SearchStrategy[Any]]]] = {
     "image": [({}, numbers("uint8", sizes(3)))],
     "depth": [({"dtype": name, "invalid": -1.0}, numbers(name, sizes())) for name in ("uint16", "float32")],
-    "mask": [({}, numbers("uint8", sizes()))],
+    "mask": [({}, numbers("uint8", sizes())), ({"dtype": "uint16"}, numbers("uint16", sizes()))],
     "points": [
         ({"dtype": "float32", "shape": (None, 4, 2)}, numbers("float32", st.integers(0, 9).map(lambda n: (n, 4, 2))))
     ],
@@ -112,8 +114,10 @@ def example(case: Case) -> Any:
     random = np.random.default_rng(1)
     if case.codec.field.codec == "encoded" and field.kind in PIXEL_KINDS:
         depth = "png 16 bit" if field.dtype == "uint16" else "tiff"
+        if field.kind == "depth" or field.dtype == "uint16":
+            return picture_files.depths()[depth][0]
         made = {"image": picture_files.jpeg(), "mask": picture_files.palette_png(picture_files.grays())}
-        return made.get(field.kind, picture_files.depths()[depth][0])
+        return made[field.kind]
     if field.kind in PIXEL_KINDS:
         pixels = picture_files.colours() if field.kind == "image" else picture_files.grays()
         return pixels.astype(field.dtype)

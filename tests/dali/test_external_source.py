@@ -19,7 +19,7 @@ import packer
 from packer.dali import ExternalSource, external_source, source
 from packer.errors import InvalidRequest, MissingPackage, UnknownKey, WrongType
 from packer.geometry import CenterCrop, RandomResizedCrop
-from tests.support import source_trees
+from tests.support import id_masks, source_trees
 from tests.support.conversions import packed
 from tests.support.source_trees import photos, picture, write
 
@@ -346,3 +346,16 @@ def test_another_way_of_calling_is_refused(pack: Path, batch: bool, info: Any) -
 def test_another_batch_size_of_the_pipeline_is_refused(pack: Path, info: SampleInfo) -> None:
     with pytest.raises(InvalidRequest, match="give the source the pipeline's batch_size"):
         source(pack, 4, batch=False, last_batch="drop")(info)
+
+
+def test_masks_of_16_bit_are_int32(tmp_path: Path) -> None:
+    root = id_masks.tree(tmp_path / "in", 4)
+    packer.convert(root, tmp_path / "ids.pack", sidecars=id_masks.SIDECAR)
+    made = source(tmp_path / "ids.pack", 4, fields=("image", "mask"))
+    assert (made.dtypes, made.ndims, made.layouts) == (("uint8", "int32"), (1, 3), ("", "HWC"))
+    ((_, masks),) = batches(made)
+    for number, mask in enumerate(masks):
+        assert mask.dtype == np.int32 and np.array_equal(mask[..., 0], id_masks.mask_of(number))
+    cropped = source(tmp_path / "ids.pack", 4, fields=("mask",), geometry=CenterCrop(20))
+    ((masks,),) = batches(cropped)
+    assert masks.dtype == np.int32 and (masks == id_masks.ID).any()

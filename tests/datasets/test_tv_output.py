@@ -1,7 +1,9 @@
 """output="tv": torchvision's transforms move pictures, masks and points of a sample as one."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import packer
 from packer.datasets.batch import as_tv
 from packer.errors import InvalidRequest, MissingPackage
 from packer.schema import Field, Schema
-from tests.support import annotated_source, marked_packs
+from tests.support import annotated_source, id_masks, marked_packs
 from tests.support.annotated_source import AnnotatedSource
 
 
@@ -121,3 +123,28 @@ def test_edges_and_centres_are_flipped_as_packers_own_flip_does(tmp_path: Path) 
     assert torch.equal(found["keypoints"].as_subclass(torch.Tensor), wanted["keypoints"])
     assert torch.equal(found["polygons"].as_subclass(torch.Tensor) + 0.5, wanted["polygons"])
     assert torch.equal(found["box_labels"], wanted["box_labels"])
+
+
+@needs_torchvision
+def test_a_mask_of_16_bit_moves_with_every_id(tmp_path: Path) -> None:
+    from torchvision import tv_tensors  # noqa: PLC0415
+    from torchvision.transforms import v2  # noqa: PLC0415
+
+    packer.convert(id_masks.tree(tmp_path / "in", 2), tmp_path / "pack", sidecars=id_masks.SIDECAR)
+    plain = packer.open(tmp_path / "pack")
+    sample = packer.open(tmp_path / "pack", output="tv", transform=v2.RandomHorizontalFlip(1.0))[0]
+    assert type(sample["mask"]) is tv_tensors.Mask and sample["mask"].dtype == torch.int32
+    assert torch.equal(torch.as_tensor(sample["mask"]), plain[0]["mask"].flip(-1))
+    small = packer.open(tmp_path / "pack", output="tv", transform=v2.Resize((24, 32)))[0]["mask"]
+    assert set(small.unique().tolist()) <= set(plain[0]["mask"].unique().tolist())
+    assert bool((small == id_masks.ID).any())
+
+
+def test_a_mask_of_16_bit_is_int32_for_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packer.convert(id_masks.tree(tmp_path / "in", 1), tmp_path / "pack", sidecars=id_masks.SIDECAR)
+    stand_in = ModuleType("torchvision.tv_tensors")
+    stand_in.Mask = stand_in.Image = lambda value: value  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.tv_tensors", stand_in)
+    mask = packer.open(tmp_path / "pack", output="tv")[0]["mask"]
+    assert mask.dtype == torch.int32 and np.array_equal(mask.numpy(), id_masks.mask_of(0))

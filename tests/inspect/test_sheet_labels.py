@@ -18,6 +18,7 @@ from tests.support.array_packs import (
     DOTS,
     GRASPS,
     GRAY,
+    IDS,
     IMAGE,
     MASK,
     NEGATIVES,
@@ -284,3 +285,29 @@ def test_polygons_of_a_damaged_pack_end_nothing(tmp_path: Path) -> None:
     }
     tile = only_tile(tmp_path / "pack", [IMAGE, POLYGONS, STARTS], [sample])
     assert "not drawable" in dict(tile.items)["polygons"]
+
+
+# ---- masks of 16 bit
+
+
+def test_every_id_has_its_colour_and_none_is_void_or_soft(tmp_path: Path) -> None:
+    values = np.arange(48, dtype=np.int32) + 26_001
+    values[:2] = 0, 255
+    painted, opacity = mask_colours(values.reshape(6, 8))
+    assert len(np.unique(painted.reshape(-1, 3)[1:], axis=0)) == 47
+    assert tuple(painted[0, 1]) == palette.class_colour(255) != palette.VOID
+    assert opacity.ravel().tolist() == [0.0] + [1.0] * 47
+    mask = np.zeros((60, 80), np.uint16)
+    mask[20:40, 30:60] = 26_001
+    tile = only_tile(tmp_path / "over", [IMAGE, IDS], [{"image": plain(60, 80), "ids": mask}])
+    assert pixel(tile, 30, 25) == palette.class_colour(26_001)  # its outline
+    assert [(mark.text, mark.colour) for mark in tile.marks] == [("ids 26001", palette.class_colour(26_001))]
+    alone = only_tile(tmp_path / "alone", [IDS], [{"ids": mask}])
+    assert pixel(alone, 45, 30) == palette.class_colour(26_001)
+    assert pixel(alone, 5, 5) == (0, 0, 0)
+
+
+def test_many_ids_are_one_entry_of_the_legend(tmp_path: Path) -> None:
+    mask = np.arange(60 * 80, dtype=np.uint16).reshape(60, 80)
+    tile = only_tile(tmp_path / "pack", [IDS], [{"ids": mask}])
+    assert [mark.text for mark in tile.marks] == ["ids: a colour per value"]

@@ -23,7 +23,7 @@ from packer.pack.source_comparison import Subset
 from packer.schema import Field
 from tests.support import annotated_source
 from tests.support.annotated_source import AnnotatedSource
-from tests.support.array_packs import DEPTH, IMAGE, NOTE, displayed, plain, sheet_of
+from tests.support.array_packs import DEPTH, IDS, IMAGE, NOTE, displayed, plain, sheet_of
 from tests.support.conversions import packed
 from tests.support.source_trees import encoded, write
 from tests.support.statistics_samples import FIELDS, SAMPLES
@@ -74,6 +74,25 @@ def test_values_of_a_mask(result: dict[str, Any]) -> None:
     found = result["fields"]["mask"]
     assert found["values"] == {str(value): int(count) for value, count in zip(values, counts, strict=True)}
     assert found["pixels"] == len(every)
+
+
+def test_values_of_a_mask_of_16_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    masks = [random.integers(26_000, 26_400, (20, 30)).astype(np.uint16), np.full((20, 30), 65_535, np.uint16)]
+    pack = displayed(tmp_path / "pack", [IDS], [{"ids": mask} for mask in masks])
+    monkeypatch.setattr(field_collectors, "_MOST_BLOCK", 251)  # masks of more pixels are counted in pieces
+    result = StatisticsScan(pack).result
+    found = result["fields"]["ids"]
+    values, counts = np.unique(np.stack(masks), return_counts=True)
+    every = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    assert (found["pixels"], found["distinct_values"]) == (1200, len(every))
+    assert len(found["values"]) == 256 and {int(value): count for value, count in found["values"].items()}.items() <= (
+        every.items()
+    )
+    listed = list(found["values"].values())
+    assert listed == sorted(every.values(), reverse=True)[:256] and next(iter(found["values"])) == "65535"
+    assert found["others"] == 1200 - sum(listed)
+    assert any(f"{len(every)} distinct, the commonest: 65535: 50.00%, " in line for line in lines(result))
 
 
 def test_sizes_and_modes(result: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -240,27 +241,47 @@ def test_label_maps_of_16_bit_are_never_depth(tmp_path: Path) -> None:
             f"gtFine/train/bonn/c{n}_gtFine_labelIds.png": labels(n),
             f"gtFine/train/bonn/c{n}_gtFine_instanceIds.png": wide(n % 2),
         })  # fmt: skip
-    with pytest.raises(InvalidRequest, match=r"more than 8 bit, such as \S+_instanceIds\.png, are no masks") as caught:
+    with pytest.raises(InvalidRequest, match=r"of 16 bit, such as \S+_instanceIds\.png, are no depth") as caught:
         main.main(["convert", str(root), str(pack)], standalone_mode=False)
     assert ":depth" not in str(caught.value)
     pasted(root, pack, str(caught.value))
     with packer.open(pack) as dataset:
-        assert [field.name for field in dataset.schema if field.kind == "mask"] == ["mask"]
-        assert len(dataset) == 3
+        kinds = {field.name: field.dtype for field in dataset.schema if field.kind == "mask"}
+        assert kinds == {"labelids": "uint8", "instanceids": "uint16"}
+        for n in range(3):
+            stored = cv2.imdecode(np.frombuffer(wide(n % 2), np.uint8), cv2.IMREAD_UNCHANGED)
+            assert np.array_equal(dataset[n]["instanceids"].numpy(), stored)
 
 
 @pytest.mark.parametrize("names", [("{n}.jpg", "{n}_instances.png"), ("images/{n}.jpg", "labels/{n}.png")])
-def test_label_maps_of_16_bit_among_pictures_are_kept_as_bytes(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_label_maps_of_16_bit_among_pictures_are_masks(tmp_path: Path, names: tuple[str, str]) -> None:
     root, pack = tmp_path / "set", tmp_path / "set.pack"
     first, second = names
     for n in range(3):
         write(root, {first.format(n=n): smooth(n, ".jpg"), second.format(n=n): wide(n % 2)})
-    with pytest.raises(InvalidRequest, match="convert them to 8 bit .* or keep the files as they are") as caught:
+    with pytest.raises(
+        InvalidRequest, match="of 16 bit, such as .*, are no depth, .* masks of kind mask:uint16"
+    ) as caught:
+        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+    pasted(root, pack, str(caught.value))
+    with packer.open(pack, output="numpy") as dataset:
+        assert dataset.schema["mask"].dtype == "uint16"
+        for n in range(3):
+            stored = cv2.imdecode(np.frombuffer(wide(n % 2), np.uint8), cv2.IMREAD_UNCHANGED)
+            assert np.array_equal(dataset[n]["mask"], stored)
+
+
+def test_label_maps_of_more_than_16_bit_are_kept_as_bytes(tmp_path: Path) -> None:
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    files = [encoded(".tiff", np.full((48, 64), n, np.float32)) for n in range(3)]
+    for n in range(3):
+        write(root, {f"{n}.jpg": smooth(n, ".jpg"), f"{n}_instances.tiff": files[n]})
+    with pytest.raises(InvalidRequest, match="convert them to 16 bit .* or keep the files as they are") as caught:
         main.main(["convert", str(root), str(pack)], standalone_mode=False)
     pasted(root, pack, str(caught.value))
     with packer.open(pack, output="numpy") as dataset:
         (field,) = (field.name for field in dataset.schema if field.kind == "bytes")
-        assert [bytes(dataset[n][field]) for n in range(3)] == [wide(n % 2) for n in range(3)]
+        assert [bytes(dataset[n][field]) for n in range(3)] == files
 
 
 def test_depth_in_16_bit_stays_depth(tmp_path: Path) -> None:

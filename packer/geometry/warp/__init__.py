@@ -39,7 +39,7 @@ def warp(
 ) -> Pixels:
     """`array` as the view shows it; dtype kept, C-contiguous, never the same memory as `array`.
 
-    array: (H, W, C) uint8 for an image, (H, W) for a depth of any number type or a uint8 mask.
+    array: (H, W, C) uint8 for an image, (H, W) for a depth of any number type or a mask of uint8, uint16 or int32.
     invalid: the depth value of a missing pixel; what is not finite is missing in any case. An output pixel without
       enough valid ones becomes `invalid`, or NaN where none is given. 0 is an ordinary depth unless it is `invalid`.
     prescaled: a decoder has scaled the picture down, which did a part of the antialiasing.

@@ -22,7 +22,7 @@ def resize(array: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def affine(array: Pixels, view: View) -> Pixels:
-    """uint8 (H, W) through any matrix; 0 outside."""
+    """uint8, uint16 or int32 (H, W) through any matrix; 0 outside."""
     size = (view.size[1], view.size[0])
     array = np.ascontiguousarray(array)
     return cv2.warpAffine(array, view.array, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from packer.inspect.contact_sheet.picture import value_colour
 from packer.inspect.contact_sheet.shape_overlay import JAW_PX, OPENING_PX
-from packer.inspect.palette import BOXES, GRASPS, GROUND, OUTLINES, POINTS, Colour
+from packer.inspect.palette import BOXES, GRASPS, GROUND, OUTLINES, POINTS, Colour, class_colour
 
 _MOST_VALUES = 6  # of one mask
 _MOST_MARKS = 12
@@ -40,8 +40,12 @@ def shape_marks(name: str, kind: str, rank: int) -> list[Mark]:
 
 
 def mask_marks(name: str, mask: npt.NDArray[Any]) -> list[Mark]:
-    """An entry per value of a mask, or one for all that it has when it is object and background, or soft."""
+    """An entry per value of a mask, or one for all that it has when it is object and background, soft, or many ids."""
     present = [value for value in np.unique(mask).tolist() if value]
+    if mask.dtype != np.uint8:  # of 16 bit: ids
+        if len(present) > _MOST_VALUES:
+            return [Mark(f"{name}: a colour per value")]
+        return [Mark(f"{name} {value}", "fill", class_colour(value)) for value in present]
     if present == [255] or len(present) > _MOST_VALUES:
         return [Mark(name, "fill", value_colour(255, []))]
     return [Mark(f"{name} {value}", "fill", value_colour(value, present)) for value in present]

@@ -21,6 +21,9 @@ _TINY = 4  # what would be enlarged by so much or more
 _MOST_VALUES = 32  # a mask with more distinct values is a soft one, whose values are opacities
 
 
+Mask = npt.NDArray[np.uint8] | npt.NDArray[np.int32]  # of 8 bit or of 16, as samples have them
+
+
 class Scale(NamedTuple):
     """What the colours of a depth mean: the value of the first and of the last one; None where no pixel is valid."""
 
@@ -80,7 +83,7 @@ def hatch(height: int, width: int) -> Pixels:
     return made
 
 
-def overlaid(pixels: Pixels, mask: npt.NDArray[np.uint8]) -> Pixels:
+def overlaid(pixels: Pixels, mask: Mask) -> Pixels:
     """A picture with a mask over it, both of one size: 0 is clear, each value has its colour and an outline."""
     colours, opacity = mask_colours(mask)
     weight = np.where(_outline(mask) & (opacity == 1), 1.0, _OPACITY * opacity)[..., None]
@@ -88,13 +91,13 @@ def overlaid(pixels: Pixels, mask: npt.NDArray[np.uint8]) -> Pixels:
     return mixed.astype(np.uint8)
 
 
-def alone(mask: npt.NDArray[np.uint8]) -> Pixels:
+def alone(mask: Mask) -> Pixels:
     """uint8 (H, W, 3): a mask without a picture under it, on black."""
     colours, opacity = mask_colours(mask)
     return np.rint(colours * opacity[..., None]).astype(np.uint8)
 
 
-def _outline(mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
     """Pixels of which a neighbour above, below, left or right has another value."""
     found = np.zeros(mask.shape, bool)
     down, right = mask[1:] != mask[:-1], mask[:, 1:] != mask[:, :-1]
@@ -105,8 +108,15 @@ def _outline(mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def mask_colours(mask: npt.NDArray[np.uint8]) -> tuple[Pixels, npt.NDArray[np.float64]]:
-    """The colour of each pixel of a mask, uint8 (H, W, 3), and how much of it is there, 0-1 (H, W)."""
+def mask_colours(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
+    """The colour of each pixel of a mask, uint8 (H, W, 3), and how much of it is there, 0-1 (H, W).
+
+    A mask of 16 bit holds ids, however many: each has its colour, and none is soft or void.
+    """
+    if mask.dtype != np.uint8:
+        ids, places = np.unique(mask, return_inverse=True)
+        colours = np.asarray([class_colour(value) if value else (0, 0, 0) for value in ids.tolist()], np.uint8)
+        return colours.reshape(-1, 3)[places].reshape(*mask.shape, 3), (mask != 0).astype(np.float64)
     present = np.flatnonzero(np.bincount(mask.ravel(), minlength=256))
     table, opacity = np.zeros((256, 3), np.uint8), np.ones(256)
     opacity[0] = 0
@@ -120,7 +130,7 @@ def mask_colours(mask: npt.NDArray[np.uint8]) -> tuple[Pixels, npt.NDArray[np.fl
 
 
 def value_colour(value: int, present: list[int]) -> tuple[int, int, int]:
-    """The colour of a mask's value: 255 is the object where it is the only one, else void, as in Pascal VOC."""
+    """The colour of a value of a mask of 8 bit: 255 is the object where there is no other, else void, as in VOC."""
     if value == 255:
         return class_colour(1) if not any(0 < other < 255 for other in present) else VOID
     return class_colour(value)

@@ -21,6 +21,8 @@ from packer.schema import Field
 _COMMON = 5
 _CHANNELS = {1: "gray", 2: "gray with alpha", 3: "colour", 4: "colour with alpha"}
 _MOST_BLOCK = 1 << 24  # calcHist counts in float32, which is exact so far
+_WIDE_VALUES = 1 << 16  # of a mask of 16 bit
+_MOST_LISTED = 256  # of these
 _BINS = 1 << 16  # of a depth: the upper half of a float32, a step of 0.8 % at most
 
 Counts = npt.NDArray[np.int64]
@@ -129,6 +131,40 @@ class MaskCollector(PictureCollector):
     def result(self) -> dict[str, Any]:
         values = {str(value): int(self.histogram[value]) for value in np.flatnonzero(self.histogram).tolist()}
         return {**super().result(), "pixels": int(self.histogram.sum()), "values": values}
+
+
+class WideMaskCollector(PictureCollector):
+    """And how many pixels have each value of a mask of 16 bit: of the commonest ones, which may be ids of objects."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.histogram: Counts = np.zeros(_WIDE_VALUES, np.int64)
+
+    def pixels(self, value: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], Counts]:
+        flat, counts = value.ravel(), np.zeros(_WIDE_VALUES, np.int64)
+        for start in range(0, len(flat), _MOST_BLOCK):
+            counts += np.bincount(flat[start : start + _MOST_BLOCK], minlength=_WIDE_VALUES)
+        present = np.flatnonzero(counts)
+        return present, counts[present]
+
+    def add_pixels(self, found: tuple[npt.NDArray[np.int64], Counts]) -> None:
+        present, counts = found
+        self.histogram[present] += counts
+
+    def result(self) -> dict[str, Any]:
+        """values: the commonest first; distinct_values: how many there are; others: pixels of those not listed."""
+        present = np.flatnonzero(self.histogram)
+        listed = present[np.argsort(-self.histogram[present], kind="stable")][:_MOST_LISTED]
+        counts = self.histogram[listed]
+        pixels = int(self.histogram.sum())
+        others = pixels - int(counts.sum())
+        return {
+            **super().result(),
+            "pixels": pixels,
+            "distinct_values": len(present),
+            "values": {str(value): count for value, count in zip(listed.tolist(), counts.tolist(), strict=True)},
+            **({"others": others} if others else {}),
+        }
 
 
 class DepthCollector(PictureCollector):

@@ -21,6 +21,7 @@ from packer.inspect.statistics.field_collectors import (
     RowClassCollector,
     ShapeCollector,
     TextCollector,
+    WideMaskCollector,
     number_statistics,
 )
 from packer.pack.reader import Pack
@@ -134,6 +135,8 @@ def _collector(field: Field) -> type[Collector] | None:
     """What measures a field, None where nothing does: numbers are in the index, but for rows of them."""
     if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
         return RowClassCollector
+    if field.is_wide_mask:
+        return WideMaskCollector
     return _COLLECTORS.get(field.kind)
 
 

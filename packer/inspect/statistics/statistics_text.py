@@ -39,7 +39,12 @@ def _field(found: Found) -> Iterator[tuple[str, str]]:
         yield "invalid", f"{found['invalid'] / max(found['pixels'], 1):.2%} of {found['pixels']} pixels"
     if found["kind"] == "mask":
         values = [(value, count / max(found["pixels"], 1)) for value, count in found["values"].items()]
-        yield "values", _cut([f"{value}: {share:.2%}" for value, share in values])
+        shown = [f"{value}: {share:.2%}" for value, share in values]
+        if "distinct_values" in found:
+            commonest = ", ".join(shown[:_MOST_VALUES])
+            yield "values", f"{found['distinct_values']} distinct, the commonest: {commonest}"
+        else:
+            yield "values", _cut(shown)
     if "per_sample" in found:
         yield from _shapes(found)
     yield from _values(found)

@@ -431,7 +431,7 @@ class ArraySource(base.Source):
             kind = "mask" if is_map else "depth" if dtype in _DEPTHS else "image"
         fits = (
             axes is not None
-            and (dtype == "uint8" or kind == "depth")
+            and (dtype in ("uint8", asked.dtype if kind == "mask" else None) or kind == "depth")
             and (kind == "image" or colours == 1)
             and (kind != "depth" or dtype in _DEPTHS)
         )
@@ -443,6 +443,8 @@ class ArraySource(base.Source):
                     if is_one
                     else f"--features {asked.name}={entry}:numbers packs the numbers as they are"
                 )
+                if kind == "mask" and dtype == "uint16":
+                    instead = f"--features {asked.name}={entry}:mask:uint16 takes masks of 16 bit"
                 raise InvalidRequest(
                     f"option features: {asked.name}={entry}: {_described(array)} is no {kind}: expected rows of uint8 "
                     f"(H, W), (H, W, 3) or (3, H, W), of a depth uint16 or floats (H, W); {instead}"
@@ -457,6 +459,7 @@ class ArraySource(base.Source):
                 notes.append("named as labels, taken as an image, whose values geometries mix; a mask has one channel")
         codec = "npy" if kind == "depth" else "png"
         shape = (None, None, 3) if kind == "image" else (None, None)
+        dtype = asked.dtype or dtype if kind == "mask" else dtype
         field = Field(asked.name, kind, codec, dtype=dtype, shape=shape, invalid=asked.invalid)
         note = f"{entry}: {', '.join(notes)}" if notes else None
         return _ArrayColumn(field, entry, _PictureRows(axes, colours, kind == "image"), note)
@@ -514,7 +517,7 @@ class ArraySource(base.Source):
             except BadInput:
                 continue  # whoever packs the sample is told
         kind = asked.kind or kind_of_bytes(values, entry)
-        field = RecordField(asked.name, (entry,), kind)
+        field = RecordField(asked.name, (entry,), kind, asked.dtype if kind == "mask" else None)
         return _ArrayColumn(field.field, entry, _Encoded(field))
 
     # ---- what is said of it
@@ -539,7 +542,10 @@ class ArraySource(base.Source):
         self.notes.append(f"--features {shell_word(said)} ({how})")
         kinds = {column.field.kind for column in self._columns}
         if kinds & set(PIXEL_KINDS):
-            self.notes += about_unmoved(self.schema, "a mask is moved where it is uint8 (N, H, W)")
+            self.notes += about_unmoved(
+                self.schema,
+                "a mask is moved where it is uint8 (N, H, W), or uint16 and named as FIELD=ENTRY:mask:uint16",
+            )
 
     # ---- what packer asks
 
@@ -782,7 +788,7 @@ def _suffix(field: Field, value: Any) -> str:
 
 
 def _shown_field(column: _ArrayColumn) -> str:
-    kind = column.field.kind
+    kind = "mask:uint16" if column.field.is_wide_mask else column.field.kind
     kind = "numbers" if kind == "number" and column.field.shape else kind
     is_label = isinstance(column.value, _ClassNumber)
     invalid = f":{column.field.invalid:g}" if column.field.invalid is not None else ""

@@ -2,7 +2,8 @@
 
 The user types NAME=SUFFIX:KIND, such as `depth=_d.tiff:depth`; the file is the sample's stem + SUFFIX. With a
 placeholder it is a path from the source's folder, `mask=masks/{stem}.png:mask` (packer.sources._parse.sidecar_pattern).
-Of a depth, `depth=_d.png:depth:0` also says which value is no measurement: it is never mixed into others.
+Of a depth, `depth=_d.png:depth:0` also says which value is no measurement: it is never mixed into others. A mask has 8
+bit, or 16 as `mask=_ids.png:mask:uint16`, which files of 8 bit are widened to.
 Pictures may be any file that packer decodes, `.npy` too; images and masks in other formats are decoded by Pillow where
 the user asks for that, as those of the source are. Text is UTF-8; bytes are kept verbatim. Boxes are lines of
 `x0 y0 x1 y1` in px of the picture, a number is a file that holds one: int64 where all samples have whole ones.
@@ -23,7 +24,7 @@ import numpy as np
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
-from packer.schema import Field
+from packer.schema import MASK_DTYPES, Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.folder_layout import says_labels
@@ -51,13 +52,14 @@ _SIMILAR = 5  # names that a message offers
 class Sidecar:
     """One added field: its name, the suffix or pattern of its files, its kind.
 
-    invalid: of a depth, the value of a pixel without a measurement.
+    invalid: of a depth, the value of a pixel without a measurement. dtype: of a mask, uint8 or uint16; None is uint8.
     """
 
     name: str
     suffix: str
     kind: str
     invalid: float | None = None
+    dtype: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _CODECS:
@@ -72,7 +74,10 @@ class Sidecar:
 
     @classmethod
     def parse(cls, text: str) -> "Sidecar":
-        """From what the user types, `NAME=SUFFIX:KIND` or `NAME=SUFFIX:depth:INVALID`; raises InvalidRequest."""
+        """From what the user types: `NAME=SUFFIX:KIND`, `NAME=SUFFIX:depth:INVALID` or `NAME=SUFFIX:mask:DTYPE`.
+
+        Raises InvalidRequest.
+        """
         name, equals, rest = text.partition("=")
         suffix, colon, kind = rest.rpartition(":")
         if not (equals and colon):
@@ -83,6 +88,12 @@ class Sidecar:
         front, _, before = suffix.rpartition(":")
         if kind in _CODECS or not front or before not in _CODECS:
             return cls(name, suffix, kind)
+        if before == "mask":
+            if kind not in MASK_DTYPES:
+                raise InvalidRequest(
+                    f"sidecar {text!r}: expected behind mask {' or '.join(MASK_DTYPES)}, found {kind!r}"
+                )
+            return cls(name, front, before, dtype=kind)
         if before != "depth":
             raise InvalidRequest(
                 f"sidecar {text!r}: {kind!r} behind {before}: only a depth has a value for missing pixels; leave it out"
@@ -102,7 +113,7 @@ class Sidecar:
             return Field(self.name, self.kind, codec, dtype="float32", shape=(None, 4))
         if self.kind == "number":
             return Field(self.name, self.kind, codec, dtype="float64", shape=())
-        return Field(self.name, self.kind, codec, invalid=self.invalid)
+        return Field(self.name, self.kind, codec, dtype=self.dtype, invalid=self.invalid)
 
     @cached_property
     def pattern(self) -> Pattern | None:

@@ -157,19 +157,26 @@ def _hints(
 
 def _refusal(folder: FileTree, pairs: Sequence[Pair], count: int) -> str:
     few = _few(pairs, _LOOKED_AT)
-    wide = next((pair.companion for pair in few if _is_wide_labels(folder, pair.companion)), "")
+    wide = {_wide_labels(folder, pair.companion): pair.companion for pair in reversed(few)}
     coloured = next((pair.companion for pair in _few(pairs) if _is_coloured_labels(folder, pair.companion)), "")
-    about_wide = (
-        f"; label maps of more than 8 bit, such as {shown(wide)}, are no masks, which have 8 bit, and no depth, which "
-        "is interpolated: convert them to 8 bit and take them as mask, or keep the files as they are with kind bytes, "
-        "which no geometry moves"
-    )
+    about_wide = ""
+    if "mask:uint16" in wide:
+        about_wide += (
+            f"; label maps of 16 bit, such as {shown(wide['mask:uint16'])}, are no depth, which is interpolated, but "
+            "masks of kind mask:uint16"
+        )
+    if "bytes" in wide:
+        about_wide += (
+            f"; label maps of more than 16 bit, such as {shown(wide['bytes'])}, are no masks, and no depth, which is "
+            "interpolated: convert them to 16 bit and take them as mask:uint16, or keep the files as they are with "
+            "kind bytes, which no geometry moves"
+        )
     about_coloured = (
         f"; label maps in colours, such as {shown(coloured)}, are no masks, whose values are class numbers, and no "
         "images, whose colours are mixed: convert them to numbers (a palette PNG keeps both) and take them as mask, or "
         "keep the files as they are with kind bytes, which no geometry moves"
     )
-    return _refused_pairs(folder, pairs, count) + (about_wide if wide else "") + (about_coloured if coloured else "")
+    return _refused_pairs(folder, pairs, count) + about_wide + (about_coloured if coloured else "")
 
 
 def _refused_pairs(folder: FileTree, pairs: Sequence[Pair], count: int) -> str:
@@ -584,15 +591,20 @@ def _says_labels(name: str) -> bool:
     return any(map(is_companion, _without_suffix(name).split("/")))
 
 
-def _is_wide_labels(folder: FileTree, name: str) -> bool:
-    """Whether a file has more than 8 bit and is named as labels, as `gtFine/1_instanceIds.png` is."""
+def _wide_labels(folder: FileTree, name: str) -> str:
+    """The kind of a file that has more than 8 bit and is named as labels, as `gtFine/1_instanceIds.png` is; else empty.
+
+    It is mask:uint16, or bytes where it holds more than 16 bit, signed numbers or fractions.
+    """
     if not says_labels(_without_suffix(name)):
-        return False
+        return ""
     try:
         header = images.sniff(folder.read(name))
     except PackerError:
-        return False
-    return header.dtype != "uint8" and header.channels == 1
+        return ""
+    if header.dtype == "uint8" or header.channels != 1:
+        return ""
+    return "mask:uint16" if header.dtype == "uint16" else "bytes"
 
 
 def _is_coloured_labels(folder: FileTree, name: str) -> bool:
@@ -721,14 +733,15 @@ def _sidecars(folder: FileTree, pairs: Sequence[Pair], seen: Sequence[Pair]) -> 
         text: [pair for pair, one in zip(pairs, seen, strict=True) if text in _candidates(one)] for text in patterns
     }
     kinds = {text: _kind(folder, fit) for text, fit in fits.items()}
-    if set(kinds.values()) != {"bytes"}:  # label maps of 16 bit: no samples by themselves where they lie outside
+    if set(kinds.values()) != {"bytes"}:  # of label maps in colours: no samples by themselves where they lie outside
         kinds = {text: kind for text, kind in kinds.items() if kind != "bytes" or not text.startswith("../")}
     for text, kind in kinds.items():
         is_sole = kind not in ("image", "bytes") and len(kinds) == 1
         word = fits[text][0].word
-        name = kind if is_sole else _field_name(word if word in _USUAL_OTHERS else _last_word(text) or word)
+        usual = kind.partition(":")[0]
+        name = usual if is_sole else _field_name(word if word in _USUAL_OTHERS else _last_word(text) or word)
         if name in _OWN_NAMES:
-            name = kind
+            name = usual
         taken.append(name)
         name += str(taken.count(name)) if taken.count(name) > 1 else ""
         said += shown(f" --sidecar '{name}={text}:{kind}'")
@@ -856,8 +869,8 @@ def _stem_patterns(stem: str, other: str) -> Iterator[str]:
 
 
 def _kind(folder: FileTree, pairs: Sequence[Pair]) -> str:
-    """mask, depth or image, by the word and by the files, bytes for label maps of 16 bit or in colours; mask where none
-    can be read.
+    """mask, mask:uint16, depth or image, by the word and by the files, bytes for label maps in colours or of more than
+    16 bit; mask where none can be read.
 
     Depth is interpolated by a geometry, which makes other labels of labels.
     """
@@ -869,7 +882,7 @@ def _kind(folder: FileTree, pairs: Sequence[Pair]) -> str:
             if header.dtype != "uint8":
                 if header.channels > 1:
                     return "image"
-                return "bytes" if not is_depth and _is_wide_labels(folder, pair.companion) else "depth"
+                return (not is_depth and _wide_labels(folder, pair.companion)) or "depth"
             if is_depth and header.channels == 1:
                 return "depth"
             if _is_coloured_labels(folder, pair.companion):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
 from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
-from packer.schema import KEY, MOST_PIXELS, Field
+from packer.schema import KEY, MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.listing import listed, shown
 
@@ -33,7 +33,8 @@ _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 class RecordField:
     """name: of the field. entries: what a record may call it. kind: one of KINDS; None where the records tell.
 
-    dtype: of numbers, once it is known. invalid: of a depth, the value of a pixel without a measurement.
+    dtype: of numbers, once it is known; of a mask that may have 16 bit, uint16. invalid: of a depth, the value of a
+      pixel without a measurement.
     """
 
     name: str
@@ -47,7 +48,9 @@ class RecordField:
         """From what the user types; raises InvalidRequest."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
-        invalid = None
+        invalid = dtype = None
+        if colon and entry.endswith(":mask") and kind in MASK_DTYPES:
+            dtype, entry, kind = kind, entry.removesuffix(":mask"), "mask"
         if colon and entry.endswith(":depth") and _NUMBER.fullmatch(kind):
             invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
         if not colon or kind not in KINDS:
@@ -56,18 +59,19 @@ class RecordField:
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
-                f"image=image/encoded, or depth=FEATURE:depth:0, where 0 is no measurement; kinds are "
-                f"{', '.join(KINDS)}"
+                f"image=image/encoded, depth=FEATURE:depth:0, where 0 is no measurement, or mask=FEATURE:mask:uint16 "
+                f"for 16 bit; kinds are {', '.join(KINDS)}"
             )
         if name in _TAKEN:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
-        return cls(name, entries, kind or None, invalid=invalid)
+        return cls(name, entries, kind or None, dtype, invalid)
 
     def shown(self) -> str:
         """As the user would type it."""
         kind = f":{self.kind}" if self.kind else ""
+        dtype = f":{self.dtype}" if self.kind == "mask" and self.dtype else ""
         invalid = f":{self.invalid:g}" if self.invalid is not None else ""
-        return f"{self.name}={';'.join(self.entries)}{kind}{invalid}"
+        return f"{self.name}={';'.join(self.entries)}{kind}{dtype}{invalid}"
 
     @property
     def field(self) -> Field:
@@ -77,7 +81,8 @@ class RecordField:
         if self.kind == "numbers":
             return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=(None,))
         codec = self.kind if self.kind in ("text", "json") else "encoded"
-        return Field(self.name, self.kind or "bytes", codec, invalid=self.invalid)
+        dtype = self.dtype if self.kind == "mask" else None
+        return Field(self.name, self.kind or "bytes", codec, dtype=dtype, invalid=self.invalid)
 
     def with_dtype(self, dtype: str) -> "RecordField":
         """The same for numbers of that type."""

@@ -155,7 +155,6 @@ _LOOKED_AT = 8  # samples whose pictures are looked at
 _SIZED = 2000  # samples whose files are asked for their size
 _DRAWS = 8  # of a sample
 _AS_SHARP = 0.99  # of the pixels of a side
-_BYTES = {"image": 3, "depth": 4, "mask": 1}
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
 LABELLED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
 
@@ -217,7 +216,10 @@ class SourceSample:
     @cached_property
     def few(self) -> Source:
         """The samples that trials take: at most 64, fewer where their pictures are large."""
-        kinds = {name: _BYTES[self.source.schema[name].kind] for name in self.pictures}
+        fields = (self.source.schema[name] for name in self.pictures)
+        kinds = {
+            field.name: (3 if field.kind == "image" else 1) * np.dtype(field.pixel_dtype).itemsize for field in fields
+        }
         sizes = [sum(kinds[name] * h * w for name, (h, w) in shapes.items()) for shapes in self._shapes]
         most = max(_LEAST_SAMPLES, int(_PIXEL_BYTES / max(1.0, statistics.mean(sizes))))
         return subset(self.source, self._order[: min(_SAMPLES, most)])

@@ -21,6 +21,8 @@ _FIELDS = (
     Field("a", "json", "json"),
     Field("a", "text", "text"),
     Field("a", "image", "bmp"),
+    Field("a", "mask", "npy", dtype="uint16"),
+    Field("a", "mask", "raw", dtype="uint16"),
 )
 TOKENS = (
     b"\xff\xff\xff\xff",
@@ -40,7 +42,9 @@ def seeds() -> Iterator[bytes]:
     small = picture_files.colours(height=3, width=5)
     depth = small[:, :, 0].astype(np.float32)
     values = (small, depth, np.zeros((2, 4, 2), np.float32), np.zeros((2, 3), np.int64), np.array([True, False, True]))
-    for number, value in enumerate((*values, depth, {"a": [1, 2.5, "x", None]}, "text", small)):
+    ids = small[:, :, 0].astype(np.uint16) * 200
+    others = (depth, {"a": [1, 2.5, "x", None]}, "text", small, ids, ids)
+    for number, value in enumerate((*values, *others)):
         yield bytes((number,)) + _codec(_FIELDS[number]).encode(value)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import cv2
+import numpy as np
 
 from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff, validate
@@ -26,6 +27,7 @@ def seeds() -> Iterator[bytes]:
         yield picture_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
     yield picture_files.npy(small)
     yield picture_files.palette_png(small[:, :, 0] % 4, bits=2)
+    yield picture_files.with_opencv(small[:, :, 0].astype(np.uint16) * 101, ".png")
 
 
 def check(data: bytes) -> None:
@@ -33,12 +35,16 @@ def check(data: bytes) -> None:
     if found.height * found.width > _MOST_PX:
         return
     refusal: PackerError | None = None
-    for kind, decoder in (("image", "auto"), ("image", "opencv"), ("depth", "auto"), ("mask", "auto")):
+    kinds = (("image", "auto"), ("image", "opencv"), ("depth", "auto"), ("mask", "auto"), ("mask:uint16", "auto"))
+    for typed, decoder in kinds:
+        kind, _, dtype = typed.partition(":")
         try:
-            pixels = decode(data, kind, options=DecodeOptions(decoder=decoder))
+            pixels = decode(data, kind, wide=bool(dtype), options=DecodeOptions(decoder=decoder))
         except PackerError as error:
             refusal = error
             continue
+        if kind == "mask" and pixels.dtype != (dtype or "uint8"):
+            raise Disagreement(f"{typed}: {pixels.dtype}, announced {found}")
         if pixels.shape[:2] != (found.height, found.width):
             raise Disagreement(f"{kind} with {decoder}: {pixels.shape}, announced {found}")
     validate(data, "image")
