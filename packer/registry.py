@@ -130,8 +130,11 @@ def _holds(folder: str, heading: bytes) -> bool:
     return False
 
 
-def import_or_explain(module: str, needed_by: str) -> ModuleType:
-    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent."""
+def import_or_explain(module: str, needed_by: str, *, distribution: str | None = None) -> ModuleType:
+    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent.
+
+    distribution: what to install, where that depends on who needs the module.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -140,5 +143,5 @@ def import_or_explain(module: str, needed_by: str) -> ModuleType:
             missing = missing.partition(".")[0]
         if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
             raise
-        name = _DISTRIBUTIONS.get(missing, missing)
+        name = distribution or _DISTRIBUTIONS.get(missing, missing)
         raise MissingPackage(f"{needed_by} needs the package {missing!r}: pip install {name}") from error

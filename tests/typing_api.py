@@ -33,6 +33,7 @@ def converts() -> int:
         progress=show,
         on_note=print,
     )
+    packer.convert("boxes.csv", "boxes.pack", label_key="class", group_by="filename", key_column="id", missing="skip")
     found = packer.verify("photos.pack", depth="data", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)
     return summary.samples + len(found.problems) + written.files

@@ -182,7 +182,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard) or sidecar is missing; keep: label files only.",
+    help="What to do with a sample whose label file (jacquard), sidecar, picture or label (table) is missing; keep: "
+    "label files only.",
 )
 @click.option(
     "--duplicates",
@@ -234,10 +235,24 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="tensorpack-lmdb: order of the colours in arrays that are pictures.  [default: bgr]",
 )
 @click.option(
-    "--image-key", metavar="ARRAY", help="hdf5, npz, npy, n5: the array of the pictures.  [default: guessed, and shown]"
+    "--image-key",
+    metavar="ARRAY|COLUMN",
+    help="hdf5, npz, npy, n5: the array of the pictures. table: the column of their paths, or a pattern of columns, "
+    "such as train/{id}.jpg.  [default: guessed, and shown]",
 )
 @click.option(
-    "--label-key", metavar="ARRAY", help="hdf5, npz, npy, n5: the array of the labels.  [default: guessed, and shown]"
+    "--label-key",
+    metavar="ARRAY|COLUMN",
+    help="hdf5, npz, npy, n5: the array of the labels. table: their column.  [default: guessed, and shown]",
+)
+@click.option(
+    "--key-column", metavar="COLUMN", help="table: the column of the samples' keys.  [default: the pictures' paths]"
+)
+@click.option(
+    "--group-by",
+    metavar="COLUMN",
+    help="table: all rows of one value in this column are one sample, such as a picture and its boxes.  [default: a "
+    "sample per row]",
 )
 @click.option(
     "--axes",

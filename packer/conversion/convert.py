@@ -60,6 +60,8 @@ _SOURCE_OPTIONS = (
     "pixel_order",
     "image_key",
     "label_key",
+    "key_column",
+    "group_by",
     "axes",
     "follow_links",
 )
@@ -122,6 +124,8 @@ def convert(
     pixel_order: Literal["bgr", "rgb"] | None = None,
     image_key: str | None = None,
     label_key: str | None = None,
+    key_column: str | None = None,
+    group_by: str | None = None,
     axes: Literal["auto", "hwc", "chw"] | None = None,
     follow_links: bool = False,
     part_bytes: int | None = None,
@@ -135,19 +139,20 @@ def convert(
 ) -> ConversionSummary:
     """Pack an image folder, another tool's pack, or a pack into the new folder `pack`, complete or not at all.
 
-    source: a folder, a pack, another tool's file such as data.tfrecord, or a Source object, which then has its
-    options, sidecars and splits already. to: the format; None for what the name of the pack says (out.h5, out.pth,
-    ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec, such as
-    {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND", such as
-    {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or for all of them a share of 0 to 1.
+    source: a folder, a pack, a table such as train.csv, another tool's file such as data.tfrecord, or a Source object,
+    which then has its options, sidecars and splits already. to: the format; None for what the name of the pack says
+    (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
+    such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
+    such as {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or a share of 0 to 1.
     slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
-    label_key: the array of each in a file of arrays. threads: None for
-    all usable cores; the pack does not depend on it. overwrite: replace a pack that is there. restart: throw
-    unfinished work of an earlier run away. progress: called with a packer.system.progress_callback.Progress before the
-    first sample and after each; its bytes are those read. on_note: called with lines that are worth knowing, those on
-    the source before the first sample is read; the summary's notes are the same lines.
+    label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
+    table. threads: None for all usable cores; the pack does not depend on it. overwrite: replace a pack that is there.
+    restart: throw unfinished work of an earlier run away. progress: called with a
+    packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
+    called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
+    are the same lines.
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
@@ -186,6 +191,8 @@ def convert(
         pixel_order=pixel_order,
         image_key=image_key,
         label_key=label_key,
+        key_column=key_column,
+        group_by=group_by,
         axes=axes,
         follow_links=follow_links,
         part_bytes=part_bytes,
@@ -235,7 +242,7 @@ def convert_source(
     """
     check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
-    check_target(source.root, target, overwrite=overwrite)
+    check_target(source.named, target, overwrite=overwrite)
     return _build(
         make_plan(source, options),
         target,
@@ -264,7 +271,7 @@ def _build(
     there is too little to do per file for more than the one beside the writer to be worth their switching.
     started: by time.monotonic. earlier: told, instead of progress, of samples that an earlier run did.
     """
-    root = plan.source.root
+    root = plan.source.named
     with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
         _check_still_free(root, target, overwrite=overwrite)  # another run may have ended while this one planned
         wanted = threads or (1 if plan.only_copies else usable_cores())
@@ -363,6 +370,8 @@ class ConversionRequest:
     pixel_order: str | None = None
     image_key: str | None = None
     label_key: str | None = None
+    key_column: str | None = None
+    group_by: str | None = None
     axes: str | None = None
     follow_links: bool = False
     part_bytes: int | None = None
@@ -400,7 +409,7 @@ class ConversionRequest:
             order=self.order,
             order_seed=self.order_seed,
         )
-        root = self.source.root if isinstance(self.source, Source) else self.source
+        root = self.source.named if isinstance(self.source, Source) else self.source
         check_source(root)
         check_target(root, self.pack, overwrite=self.overwrite)
         note = on_note or _unheard

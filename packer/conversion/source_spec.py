@@ -15,7 +15,6 @@ from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._parse import folder_layout
-from packer.sources._parse.listing import scan
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source, read_file
@@ -99,7 +98,7 @@ class SourceSpec:
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
         self._check_records(module.Source, root)
-        if not module.Source.holds_records and root.is_file():
+        if root.is_file() and not (module.Source.holds_records or module.Source.takes_files):
             place = open_tree(place)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
@@ -168,9 +167,10 @@ class SourceSpec:
         try:
             made: Source = module.Source(root, **options)
         except BadInput as error:
-            if self.kind != "auto" and not module.Source.holds_records:
-                names = scan(root, follow_links=bool(self.options.get("follow_links"))).names
-                if module.recognise(names) is None:
+            is_lone = isinstance(root, Path) and root.is_file()
+            if self.kind != "auto" and not module.Source.holds_records and not is_lone:
+                tree = open_tree(root, follow_links=bool(self.options.get("follow_links")))
+                if not sources.knows(self.kind, tree):
                     raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
             raise
         return made

@@ -104,7 +104,9 @@ class Comparison:
             self._folder = self._records.folder
             self._rows = {self._records.key(row): row for row in range(len(self._records))}
         else:
-            self._folder = open_tree(root, follow_links=self._given.get("follow_links") is True)
+            takes_files = kind in sources.names() and sources.load(str(kind)).Source.takes_files
+            follow_links = self._given.get("follow_links") is True
+            self._folder = open_tree(root, follow_links=follow_links, takes_files=takes_files)
 
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""
@@ -308,7 +310,8 @@ class Comparison:
             options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
-        source: Source = made(self._root if made.holds_records else self._folder, **options)
+        is_lone = self._root.is_file() and self._folder.contents is None  # one that names the others
+        source: Source = made(self._root if made.holds_records or is_lone else self._folder, **options)
         return source
 
 

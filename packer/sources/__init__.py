@@ -37,9 +37,9 @@ def detect(
 ) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
-    root: a folder or an archive, or one file that holds records. follow_links: as of `scan`. given: options that are
-    asked for; has_sidecars: whether files beside the pictures are named one by one: layouts of annotations are not
-    taken for what they look like where the user says otherwise.
+    root: a folder or an archive, or one file that holds records or names the others. follow_links: as of `scan`.
+    given: options that are asked for; has_sidecars: whether files beside the pictures are named one by one: layouts of
+    annotations are not taken for what they look like where the user says otherwise.
     Raises InvalidRequest where none reads it, and for what may be either of two things; BadInput as `scan` does.
     """
     if not isinstance(root, FileTree) and root.is_file():
@@ -95,6 +95,12 @@ def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
     return f"{shown(str(root))}: cannot decide what it is; say which of these: {said}"
 
 
+def knows(source: str, tree: FileTree) -> bool:
+    """Whether a source recognises what is in a folder or an archive."""
+    module, names = load(source), scan(tree).names
+    return module.recognise(names) is not None or module.Source.recognise_tables(tree, names) is not None
+
+
 def archive_for_sure(root: Path) -> FileTree | None:
     """The files in an archive that holds no records of any source; None for everything else. Raises BadInput."""
     return open_archive(root) if root.is_file() and recognise_records(root) is None else None
@@ -112,11 +118,17 @@ def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> t
     tree = open_archive(root)
     if tree is not None:
         return detect(tree, given=given, has_sidecars=has_sidecars)
+    beside = SourceRoot(root.parent)
+    takers = [(name, module.Source) for module, name in _modules() if module.Source.takes_files]
+    for name, maker in takers:
+        sentence = maker.recognise_file(beside, root.name)
+        if sentence is not None:
+            return name, sentence
     place = root.resolve()
     other = _other_records(SourceRoot(place.parent), [place.name])
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
-    holders = ", ".join(name for module, name in _modules() if module.Source.holds_records)
+    holders = ", ".join(name for module, name in _modules() if module.Source.holds_records or module.Source.takes_files)
     raise InvalidRequest(
         f"{shown(str(root))}: is a file; give the folder of the data set, a tar or zip file that holds it, or a file "
         f"that {holders} reads"

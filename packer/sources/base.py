@@ -92,6 +92,8 @@ class Source(ABC):
     follow_links: bool = False
     # whether its files are tar archives, which may hold a folder of small files instead
     reads_tars: ClassVar[bool] = False
+    # whether one file that is no archive may be the root, and names the others: then `root` is the folder it lies in
+    takes_files: ClassVar[bool] = False
     _tree: FileTree | None = None
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
@@ -105,6 +107,11 @@ class Source(ABC):
     def folder(self) -> FileTree:
         """The folder, whose files are read by one rule about links, or the archive."""
         return self._tree if self._tree is not None else SourceRoot(self.root, self.follow_links)
+
+    @property
+    def named(self) -> Path:
+        """What the user names it by: the root, or the one file that was given."""
+        return self.root
 
     def place(self, name: str) -> tuple[FileTree, str]:
         """The folder that the file at this relative path is read beneath, and its path in there."""
@@ -190,6 +197,11 @@ class Source(ABC):
     @classmethod
     def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """As `recognise` of the module, by what the tables among these files say; for sources that are told by it."""
+        return None
+
+    @classmethod
+    def recognise_file(cls, folder: SourceRoot, name: str) -> str | None:
+        """As `recognise` of the module, for one file as the root; for sources that take files."""
         return None
 
     @abstractmethod

@@ -134,7 +134,7 @@ def test_the_codec_of_every_field_holds_its_values(source: base.Source) -> None:
                 assert data == value
             else:
                 read = codec.decode(data)
-                numbers = isinstance(read, np.ndarray) and read.dtype.kind == "f"
+                numbers = isinstance(read, float | np.ndarray) and np.asarray(read).dtype.kind == "f"
                 assert np.array_equal(read, value, equal_nan=numbers)
 
 

@@ -112,6 +112,10 @@ class DerivedSource(base.Source):
     def folder(self) -> FileTree:
         return self._source.folder
 
+    @property
+    def named(self) -> Path:
+        return self._source.named
+
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))
 

@@ -10,9 +10,11 @@ from packer.sources._trees.file_tree import FileTree
 _START_BYTES = 512  # a header of tar
 
 
-def open_tree(root: Path | FileTree, *, follow_links: bool = False) -> FileTree:
+def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files: bool = False) -> FileTree:
     """The files below a folder or in an archive; a tree is given back as it is.
 
+    takes_files: whether a file that is no archive may be the root, as of `Source.takes_files`: then the tree is the
+    folder that it lies in.
     Raises InvalidRequest for a file that is no archive; BadInput for an archive that is damaged, and for one that holds
     what cannot be taken from it. A folder that is not there is for whoever lists it to tell.
     """
@@ -21,6 +23,8 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False) -> FileTree:
     if not root.is_file():
         return SourceRoot(root, follow_links)
     tree = open_archive(root)
+    if tree is None and takes_files:
+        return SourceRoot(root.parent, follow_links)
     if tree is None:
         raise InvalidRequest(
             f"{shown(str(root))}: is a file; give the folder of the data set, or a tar or zip file that holds it"

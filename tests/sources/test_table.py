@@ -1,0 +1,717 @@
+"""Tables: what Python's csv and json and pyarrow read of them, row by row; the traps; and that nothing leads out."""
+
+import csv
+import datetime
+import io
+import json
+import os
+import socket
+import urllib.request
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packer import registry, sources
+from packer.conversion.convert import convert, convert_source
+from packer.conversion.options import ConversionOptions
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets.pack_dataset import LMDBDataset
+from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
+from packer.pack import manifest as manifests
+from packer.pack.extraction import extract
+from packer.pack.source_comparison import Comparison
+from packer.sources import table
+from packer.sources._parse.table_columns import ColumnOfText, ColumnOfValues
+from packer.sources._parse.table_paths import checked
+from tests.support import picture_files
+from tests.support.command_line import run
+from tests.support.layout_trees.table import build
+from tests.support.source_trees import depth, mask, photos, picture, tree, write
+
+RACCOON = """filename,width,height,class,xmin,ymin,xmax,ymax
+raccoon-1.jpg,64,48,raccoon,8,8,40,35
+raccoon-12.jpg,64,48,raccoon,1,1,14,30
+raccoon-12.jpg,64,48,cub,20.5,2,30,30
+raccoon-3.jpg,64,48,raccoon,2,3,40,44
+raccoon-12.jpg,64,48,raccoon,40,1,60,30
+"""
+
+
+def pictures(root: Path, *names: str) -> Path:
+    """Files of these names, each another picture."""
+    return write(root, {name: picture(at, suffix=Path(name).suffix) for at, name in enumerate(names)})
+
+
+def listed(root: Path, text: str | bytes, *names: str, name: str = "metadata.csv", **options: Any) -> table.Source:
+    """The source of a folder with a table and pictures."""
+    write(pictures(root, *names), {name: text})
+    return table.Source(root, **options)
+
+
+def column(source: table.Source, name: str) -> list[Any]:
+    return [source[row][name] for row in range(len(source))]
+
+
+def raccoons(root: Path) -> Path:
+    write(pictures(root, "raccoon-1.jpg", "raccoon-12.jpg", "raccoon-3.jpg"), {"labels.csv": RACCOON})
+    return root / "labels.csv"
+
+
+# ---- what stands in the table
+
+
+def test_every_row_is_what_the_csv_module_reads(tmp_path: Path) -> None:
+    root = build(tmp_path / "in")
+    source = table.Source(root)
+    rows = []
+    for split in ("test", "train"):
+        with open(root / split / "metadata.csv", encoding="utf-8-sig", newline="") as file:
+            rows += [(split, row) for row in csv.DictReader(file)]
+    assert len(source) == len(rows) == 4
+    for index, (split, row) in enumerate(rows):
+        sample = source[index]
+        assert sample["key"] == f"{split}/{row['file_name']}"
+        assert sample["image"] == (root / split / row["file_name"]).read_bytes()
+        assert sample["mask"] == (root / split / row["mask_file_name"]).read_bytes()
+        assert source.schema["label"].classes == ("cat", "dog")
+        assert ("cat", "dog")[sample["label"]] == row["label"]
+        assert (sample["caption"], sample["id"]) == (row["caption"], row["id"])
+        assert np.array_equal(sample["age"], float(row["age"] or "nan"), equal_nan=True)
+        assert source.schema["split"].classes is not None
+        assert source.schema["split"].classes[sample["split"]] == split
+    assert source.schema["split"].classes == ("train", "test")
+    kinds = {field.name: (field.kind, field.dtype) for field in source.schema}
+    assert kinds["id"] == kinds["caption"] == ("text", None) and kinds["age"] == ("number", "float64")
+    assert kinds["mask"][0] == "mask"
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_table_is_the_same_however_it_is_written(
+    tmp_path: Path, ending: str, bom: str, separator: str, last: bool
+) -> None:
+    rows = [["file_name", "text", "n"], ["a.png", f'x{separator} "y"{ending}z', "1"], ["b.png", "", "-2"]]
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=separator, lineterminator=ending).writerows(rows)
+    text = bom + (file.getvalue() if last else file.getvalue()[: -len(ending)])
+    source = listed(tmp_path, text.encode(), "a.png", "b.png")
+    assert column(source, "text") == [row[1] for row in rows[1:]]
+    assert column(source, "n") == [1, -2]
+    assert source.schema["n"].dtype == "int64"
+
+
+@pytest.mark.parametrize("name", ["metadata.tsv", "metadata.jsonl"])
+def test_other_kinds_give_what_csv_gives(tmp_path: Path, name: str) -> None:
+    rows: list[dict[str, Any]] = [
+        {"file_name": "a.png", "label": "dog", "n": 5, "x": 0.25, "t": "p, q"},
+        {"file_name": "b.png", "label": "cat", "n": -1, "x": 1e-9, "t": "ü\u2028v"},
+    ]
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, list(rows[0]), delimiter="\t")
+    writer.writeheader()
+    writer.writerows(rows)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    found = listed(tmp_path, lines if name.endswith("jsonl") else file.getvalue(), "a.png", "b.png", name=name)
+    assert [column(found, field) for field in ("label", "n", "x", "t")] == [
+        [1, 0],
+        [5, -1],
+        [0.25, 1e-9],
+        [row["t"] for row in rows],
+    ]
+    assert found.schema["label"].classes == ("cat", "dog")
+
+
+TEXT_COLUMNS: list[tuple[Sequence[str], str, str]] = [
+    (["1", "-2", " 3 "], "int", "int"),
+    (["1", ""], "float", "int"),
+    (["1", "2.5", "1e3", "nan", "-inf", ".5", "5."], "float", "float"),
+    (["007", "1"], "text", "text"),
+    (["1", "+2"], "text", "text"),
+    (["1_000"], "text", "text"),
+    (["1e999"], "text", "text"),
+    (["NA", "1"], "text", "text"),
+    (["", ""], "text", "text"),
+    (["9223372036854775807"], "int", "int"),
+    (["9223372036854775808"], "text", "text"),
+    (["12345678901234567890123"], "text", "text"),
+    (["9007199254740993", ""], "text", "int"),
+    (["9007199254740993", "0.5"], "text", "text"),
+    (["٣"], "text", "text"),
+    (["True", "False"], "text", "text"),
+]
+
+
+@pytest.mark.parametrize(("cells", "kind", "filled"), TEXT_COLUMNS)
+def test_the_kind_of_a_column_of_csv(cells: Sequence[str], kind: str, filled: str) -> None:
+    for cut in range(len(cells) + 1):  # in whatever pieces it is looked at
+        found = ColumnOfText("x")
+        found.take(cells[:cut])
+        found.take(cells[cut:])
+        assert (found.found().kind, found.found().filled) == (kind, filled)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "filled"),
+    [
+        ([1, 2], "int", "int"),
+        ([1, None], "float", "int"),
+        ([1, 2.5], "float", "float"),
+        ([float("nan"), 1.0], "float", "float"),
+        ([1, True], "json", "json"),
+        ([True, False], "bool", "bool"),
+        ([True, None], "json", "bool"),
+        (["a", "b"], "text", "text"),
+        (["a", None], "json", "text"),
+        (["a", 1], "json", "json"),
+        ([[1], {"a": 2}], "json", "json"),
+        ([None, None], "json", "json"),
+        ([1 << 63], "json", "json"),
+        ([(1 << 53) + 1, None], "json", "int"),
+        ([(1 << 53) + 1, 0.5], "json", "json"),
+    ],
+)
+def test_the_kind_of_a_column_of_json(cells: Sequence[Any], kind: str, filled: str) -> None:
+    found = ColumnOfValues("x")
+    found.take(cells[:1])
+    found.take(cells[1:])
+    assert (found.found().kind, found.found().filled) == (kind, filled)
+
+
+def test_json_keeps_what_it_has(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "file_name": "a.png",
+            "objects": {"bbox": [[1, 2, 3, 4]], "categories": [0]},
+            "ok": True,
+            "note": None,
+            "n": 1,
+        },
+        {"file_name": "b.png", "objects": {"bbox": [], "categories": []}, "ok": False, "note": "x", "mixed": [1]},
+    ]
+    source = listed(tmp_path / "in", "\n".join(map(json.dumps, rows)), "a.png", "b.png", name="metadata.jsonl")
+    assert column(source, "objects") == [row["objects"] for row in rows]
+    assert column(source, "note") == [None, "x"]
+    assert column(source, "mixed") == [None, [1]]
+    assert column(source, "ok") == [True, False] and source.schema["ok"].dtype == "bool"
+    assert np.array_equal(column(source, "n"), [1, np.nan], equal_nan=True)
+    convert_source(source, tmp_path / "out.pack", ConversionOptions())
+    with LMDBDataset(tmp_path / "out.pack") as dataset:
+        assert dataset[0]["objects"] == rows[0]["objects"] and dataset[1]["note"] == "x"
+
+
+# ---- paths are data
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/etc/passwd", "an absolute path"),
+        ("C:\\photos\\a.png", "an absolute path"),
+        ("\\\\host\\share\\a.png", "an absolute path"),
+        ("../a.png", "leads out with .."),
+        ("x/../../a.png", "leads out with .."),
+        ("..\\a.png", "leads out with .."),
+        ("https://example.com/a.png", "a URL: nothing is fetched"),
+        ("s3://bucket/a.png", "a URL"),
+        ("file:///etc/passwd", "a URL"),
+        ("file:a.png", "a URL"),
+        ("data:image/png;base64,AAAA", "a URL"),
+        ("a\0.png", "could lead out|NUL|no CSV"),
+        ("", "an empty cell"),
+        ("./", "names no file"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(
+    tmp_path: Path, path: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was fetched")
+
+    monkeypatch.setattr(socket, "socket", fetched)
+    monkeypatch.setattr(urllib.request, "urlopen", fetched)
+    write(tmp_path, {"a.png": picture(9), "in/b.png": picture(1)})
+    rows = [{"file_name": "b.png"}, {"file_name": path}]
+    write(tmp_path / "in", {"metadata.jsonl": "\n".join(map(json.dumps, rows))})
+    with pytest.raises(BadInput, match=f"line 2: .*({reason})"):
+        table.Source(tmp_path / "in", missing="skip")
+
+
+def test_every_such_row_is_counted_and_the_first_are_listed(tmp_path: Path) -> None:
+    text = "file_name\n" + "".join(f"/x/{number}.png\n" for number in range(50))
+    with pytest.raises(BadInput, match=r"50 rows that cannot be taken: .*line 2: /x/0.png .*line 21: "):
+        listed(tmp_path, text)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, {"secret.png": picture(1), "in/metadata.csv": "file_name\na.png\n"})
+    (tmp_path / "in/a.png").symlink_to(tmp_path / "secret.png")
+    source = table.Source(tmp_path / "in")
+    with pytest.raises(BadInput, match="is a link out of the folder"):
+        source[0]
+    assert table.Source(tmp_path / "in", follow_links=True)[0]["image"] == picture(1)
+    with pytest.raises(BadInput, match="is a link out of the folder"):
+        table.Source(tmp_path / "in/metadata.csv")[0]
+
+
+def test_paths_are_taken_as_tools_write_them(tmp_path: Path) -> None:
+    source = listed(tmp_path, "file_name\n./a/b.png\na\\c.png\na//d.png\n12:30.png\n", *PATHS)
+    assert [source.key(row) for row in range(4)] == list(PATHS)
+    assert any("1 path with backslashes" in note for note in source.notes)
+    assert checked("a.png", "train/x").name == "train/x/a.png"
+
+
+PATHS = ("a/b.png", "a/c.png", "a/d.png", "12:30.png")
+
+
+# ---- files that are not there
+
+
+def test_missing_files_are_counted_and_listed(tmp_path: Path) -> None:
+    """As in the table of the raccoon set that is passed around: 77 of its 217 rows name files that nobody has."""
+    names = [f"raccoon-{number}.jpg" for number in range(1, 218)]
+    text = "filename,class\n" + "".join(f"{name},raccoon\n" for name in names)
+    write(pictures(tmp_path, *names[:140]), {"labels.csv": text})
+    with pytest.raises(
+        BadInput, match=r"77 rows of 217 name files that are not there: raccoon-141.jpg, .* and 57 more"
+    ):
+        table.Source(tmp_path / "labels.csv")
+    source = table.Source(tmp_path / "labels.csv", missing="skip")
+    assert len(source) == 140
+    assert source.left_out[0] == ("raccoon-141.jpg", "no such file: raccoon-141.jpg") and len(source.left_out) == 77
+    convert(tmp_path / "labels.csv", tmp_path / "out.pack", missing="skip")
+    assert len(manifests.read(tmp_path / "out.pack").skipped) == 77
+
+
+def test_a_likely_cause_of_missing_files_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a", {"metadata.csv": "file_name\nx/a.png\n", "images.zip": b"", "b.png": picture(0)})
+    with pytest.raises(BadInput, match="unpack images.zip beside the table"):
+        table.Source(tmp_path / "a")
+    write(tmp_path / "b", {"metadata.csv": "file_name\na.jpg\n", "a.JPG": b""})
+    with pytest.raises(BadInput, match="other letter case"):
+        table.Source(tmp_path / "b")
+
+
+def test_a_row_without_a_label_or_a_mask_is_said(tmp_path: Path) -> None:
+    text = "file_name,mask_file_name,label\na.png,m.png,cat\nb.png,,dog\nc.png,m2.png,\n"
+    with pytest.raises(BadInput, match="2 samples of 3 without what others have"):
+        listed(tmp_path, text, "a.png", "b.png", "c.png", "m.png", "m2.png")
+    source = table.Source(tmp_path, missing="skip")
+    assert [key for key, _ in source.left_out] == ["b.png", "c.png"]
+    assert source.schema["label"].classes == ("cat", "dog")
+
+
+# ---- many rows of one picture
+
+
+def test_rows_of_one_picture_need_group_by(tmp_path: Path) -> None:
+    path = raccoons(tmp_path)
+    with pytest.raises(BadInput, match=r"line 4: names raccoon-12.jpg, as line 3 does: --group-by filename makes one"):
+        table.Source(path)
+
+
+def test_rows_of_one_picture_are_its_boxes(tmp_path: Path) -> None:
+    path = raccoons(tmp_path)
+    source = table.Source(path, group_by="filename")
+    rows = list(csv.DictReader(io.StringIO(RACCOON)))
+    assert [source.key(row) for row in range(3)] == ["raccoon-1.jpg", "raccoon-12.jpg", "raccoon-3.jpg"]
+    for index in range(3):
+        mine = [row for row in rows if row["filename"] == source.key(index)]
+        sample = source[index]
+        boxes = [[float(row[name]) for name in ("xmin", "ymin", "xmax", "ymax")] for row in mine]
+        assert sample["boxes"].dtype == np.float32 and sample["boxes"].tolist() == boxes
+        classes = source.schema["box_labels"].classes
+        assert classes == ("cub", "raccoon")
+        assert [classes[label] for label in sample["box_labels"]] == [row["class"] for row in mine]
+        assert sample["width"] == 64 and source.stated_size(index) == (48, 64)
+    assert source.schema["box_labels"].of == "boxes"
+    convert(path, tmp_path / "out.pack", group_by="filename", label_key="class")
+    with LMDBDataset(tmp_path / "out.pack") as dataset:
+        assert dataset[1]["boxes"].shape == (3, 4)
+        assert np.asarray(dataset[1]["box_labels"]).tolist() == [1, 0, 1]
+
+
+def test_columns_that_differ_have_a_value_per_row(tmp_path: Path) -> None:
+    text = (
+        "image,city,x1,y1,x2,y2,score,crowd,text\n"
+        "a.png,Bonn,1,2,3,4,0.5,0,p\nb.png,Köln,,,,,,,\na.png,Bonn,5,6,7,8,,1,q\nc.png,Trier,1,1,2,2,1,0,\n"
+    )
+    source = listed(tmp_path / "in", text, "a.png", "b.png", "c.png", group_by="image", image_key="image")
+    assert column(source, "city") == ["Bonn", "Köln", "Trier"]
+    assert [sample.tolist() for sample in column(source, "boxes")] == [[[1, 2, 3, 4], [5, 6, 7, 8]], [], [[1, 1, 2, 2]]]
+    assert source[1]["boxes"].shape == (0, 4)
+    assert np.array_equal(source[0]["score"], [0.5, np.nan], equal_nan=True)
+    assert column(source, "text") == [["p", "q"], [], [""]]
+    assert source.schema["score"].of == "boxes" and source.schema["text"].kind == "json"
+    assert [len(sample) for sample in column(source, "crowd")] == [2, 0, 1]
+    convert_source(source, tmp_path / "out.pack", ConversionOptions())
+
+
+def test_labels_of_several_rows_without_boxes(tmp_path: Path) -> None:
+    source = listed(tmp_path, "file_name,label\na.png,x\na.png,y\nb.png,y\n", "a.png", "b.png", group_by="file_name")
+    assert [sample.tolist() for sample in column(source, "labels")] == [[0, 1], [1]]
+    assert source.schema["labels"].classes == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("file_name,g\na.png,1\nb.png,1\n", {"group_by": "g"}, "another row of the same g names a.png"),
+        ("file_name,g\na.png,1\nb.png,\n", {"group_by": "g"}, "line 3: nothing in the column of --group-by"),
+        ("file_name,g,k\na.png,1,x\na.png,1,y\n", {"group_by": "g", "key_column": "k"}, "different keys in k"),
+        ("file_name,k\na.png,x\nb.png,x\n", {"key_column": "k"}, "line 3: the key x in column k is that of another"),
+        ("file_name,k\na.png,x\nb.png,\n", {"key_column": "k"}, "line 3: the key in column k is empty"),
+        ("file_name,xmin,ymin,xmax,ymax\na.png,1,2,3,\nb.png,1,2,3,4\n", {}, "line 2: 3 of the four cells of a box"),
+        ("file_name,xmin,ymin,xmax,ymax\na.png,1,2,3,x\n", {}, "column ymax of the boxes holds what is no number"),
+    ],
+)
+def test_rows_that_contradict_each_other(tmp_path: Path, text: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput, match=message.replace("key x", "key 'x'")):
+        listed(tmp_path, text, "a.png", "b.png", **options)
+
+
+def test_a_key_column(tmp_path: Path) -> None:
+    source = listed(tmp_path, "file_name,id\na.png,007\nb.png,7\n", "a.png", "b.png", key_column="id")
+    assert [source.key(row) for row in range(2)] == ["007", "7"]
+    assert source.file_names(1) == ("b.png",) and "id" not in source.schema
+
+
+def test_shares_are_no_boxes(tmp_path: Path) -> None:
+    """As Open Images has them: a geometry would move them as pixels."""
+    source = listed(tmp_path, "file_name,XMin,XMax,YMin,YMax\na.png,0.1,0.5,0,1\n", "a.png")
+    assert "boxes" not in source.schema and source[0]["XMax"] == 0.5
+    assert any("from 0 to 1, shares of the picture" in note for note in source.notes)
+
+
+# ---- which column is what
+
+
+def test_the_first_line_must_name_the_columns(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="its first line names a picture, and no columns"):
+        listed(tmp_path, "a.png,1,2,3,4,cat\nb.png,1,2,3,4,dog\n", "a.png", "b.png")
+
+
+def test_lists_of_files_are_refused(tmp_path: Path) -> None:
+    line = json.dumps({"file_names": ["a.png", "b.png"]})
+    with pytest.raises(InvalidRequest, match="column file_names lists files"):
+        listed(tmp_path, line, "a.png", "b.png", name="metadata.jsonl")
+
+
+def test_a_table_without_paths_says_what_to_type(tmp_path: Path) -> None:
+    names = ("train/00a.jpg", "train/00b.jpg")
+    write(pictures(tmp_path, *names), {"labels.csv": "id,breed,n\n00a,boxer,1\n00b,pug,2\n"})
+    with pytest.raises(
+        InvalidRequest, match=r"no column holds names of pictures.*train/\{id\}.jpg.*columns: id, breed"
+    ):
+        table.Source(tmp_path / "labels.csv")
+    source = table.Source(tmp_path / "labels.csv", image_key="train/{id}.jpg", label_key="breed")
+    assert [source.key(row) for row in range(2)] == list(names)
+    assert source.schema["label"].classes == ("boxer", "pug") and source.schema.names[-2:] == ("n", "files")
+    with pytest.raises(InvalidRequest, match="option image_key: no column 'idd'; there are: id, breed, n"):
+        table.Source(tmp_path / "labels.csv", image_key="train/{idd}.jpg")
+
+
+def test_several_columns_of_paths_are_asked_for(tmp_path: Path) -> None:
+    text = "left,right\na.png,b.png\n"
+    with pytest.raises(InvalidRequest, match="several columns hold names of pictures: left, right"):
+        listed(tmp_path, text, "a.png", "b.png")
+    assert table.Source(tmp_path, image_key="left")[0]["right"] == "b.png"
+
+
+def test_pictures_beside_the_first(tmp_path: Path) -> None:
+    write(tmp_path, {"a.png": picture(1), "m.png": mask(1), "d.tiff": depth(1), "n.png": picture(2)})
+    write(tmp_path, {"metadata.csv": "image,mask,depth_file_name,night_file_name\na.png,m.png,d.tiff,n.png\n"})
+    source = table.Source(tmp_path)
+    sample = source[0]
+    kinds = {field.name: field.kind for field in source.schema}
+    assert (kinds["mask"], kinds["depth"], kinds["night"]) == ("mask", "depth", "image")
+    assert sample["files"] == {"image": "a.png", "mask": "m.png", "depth": "d.tiff", "night": "n.png"}
+    assert source.companions == ["mask", "depth", "night"]
+
+
+def test_names_of_columns_become_names_of_fields(tmp_path: Path) -> None:
+    text = "file_name,Image Name,key,1st,größe,größe!,split\na.png,1,2,3,4,5,6\n"
+    source = listed(tmp_path, text, "a.png")
+    assert source.schema.names == (
+        *("key", "image", "Image_Name", "key_2", "column_1st", "gr_e", "gr_e_2", "split_2", "files"),
+    )
+    assert any("key as key_2" in note for note in source.notes)
+
+
+def test_a_column_of_splits(tmp_path: Path) -> None:
+    source = listed(tmp_path, "file_name,split\na.png,val\nb.png,train\n", "a.png", "b.png")
+    assert source.schema["split"].classes == ("train", "val") and column(source, "split") == [1, 0]
+
+
+def test_labels_are_numbers_as_they_are_and_texts_by_their_place(tmp_path: Path) -> None:
+    numbers = listed(tmp_path / "a", "file_name,label\na.png,10\nb.png,9\n", "a.png", "b.png")
+    assert column(numbers, "label") == [10, 9] and numbers.schema["label"].classes is None
+    texts = listed(tmp_path / "b", "file_name,label\na.png,010\nb.png,9\n", "a.png", "b.png")
+    assert column(texts, "label") == [0, 1] and texts.schema["label"].classes == ("010", "9")
+
+
+def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
+    root = write(pictures(tmp_path / "a", "a.png", "b.png"), {"metadata.csv": "file_name,label\na.png,x\nb.png,z\n"})
+    convert(root, tmp_path / "a.pack")
+    other = write(pictures(tmp_path / "b", "a.png"), {"metadata.csv": "file_name,label\na.png,z\n"})
+    convert(other, tmp_path / "b.pack", classes_from=tmp_path / "a.pack")
+    assert manifests.read(tmp_path / "b.pack").schema["label"].classes == ("x", "z")
+    write(other, {"metadata.csv": "file_name,label\na.png,new\n"})
+    with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: new"):
+        convert(other, tmp_path / "c.pack", classes_from=tmp_path / "a.pack")
+
+
+# ---- where the table lies
+
+
+def test_folders_are_no_classes_beside_metadata(tmp_path: Path) -> None:
+    write(photos(tmp_path, 6), {"metadata.csv": "file_name,n\nclass0/0000.jpg,1\nclass1/0001.jpg,2\n"})
+    assert sources.detect(tmp_path) == ("table", "pictures that 1 table lists: metadata.csv")
+    source, _ = SourceSpec().open(tmp_path)
+    assert source.kind == "table" and "label" not in source.schema and len(source) == 2
+    assert any("4 other files (.jpg 4) that no row names" in note for note in source.notes)
+
+
+def test_a_metadata_file_of_something_else_is_no_table_of_pictures(tmp_path: Path) -> None:
+    write(photos(tmp_path, 6), {"metadata.csv": "camera,lens\na,b\n"})
+    assert sources.detect(tmp_path)[0] == "folder"
+
+
+def test_tables_in_folders_that_are_no_splits(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        write(pictures(tmp_path / name, "a.png"), {"metadata.csv": f"file_name,{name}\na.png,1\n"})
+    source = table.Source(tmp_path)
+    assert "split" not in source.schema and [source.key(row) for row in range(2)] == ["cat/a.png", "dog/a.png"]
+    assert np.array_equal(column(source, "cat"), [1, np.nan], equal_nan=True)
+
+
+def test_which_of_two_tables_counts_is_asked(tmp_path: Path) -> None:
+    write(tmp_path, {"metadata.csv": "file_name\na.png\n", "metadata.jsonl": '{"file_name": "a.png"}\n'})
+    with pytest.raises(BadInput, match="several tables in one folder: metadata.csv, metadata.jsonl"):
+        table.Source(tmp_path)
+    write(tmp_path / "x", {"train/metadata.csv": "file_name\n", "val/metadata.jsonl": "{}\n"})
+    with pytest.raises(BadInput, match="tables of several kinds"):
+        table.Source(tmp_path / "x")
+
+
+@pytest.mark.parametrize("options", [{}, {"group_by": "filename"}])
+def test_a_table_is_a_root(tmp_path: Path, options: dict[str, str]) -> None:
+    path = raccoons(tmp_path / "in")
+    if not options:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:3]))
+    assert sources.detect(path) == ("table", "pictures that the table labels.csv lists")
+    pack = path.with_name("out.pack")  # beside the table, where nothing else is looked at
+    convert(path, pack, **options)
+    read = manifests.read(pack)
+    assert read.source["kind"] == "table" and read.samples == (3 if options else 2)
+    comparison = Comparison(pack, path)
+    assert list(comparison.problems()) == [] and comparison.compared
+    extract(pack, tmp_path / "again")
+    assert tree(tmp_path / "again").items() <= tree(tmp_path / "in").items()
+    assert (tmp_path / "again/labels.csv").exists()
+    path.write_text(path.read_text().replace("cub", "dog").replace(",8,8,", ",8,9,"))
+    assert any("labels.csv: differs" in problem for problem in Comparison(pack, path).problems())
+    convert_source(table.Source(path, **options), path.with_name("b.pack"), ConversionOptions())
+    convert(table.Source(path, **options), path.with_name("c.pack"))
+
+
+def test_nothing_but_what_the_table_names_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = raccoons(tmp_path)
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others").chmod(0)
+    monkeypatch.setattr(os, "scandir", lambda *_: pytest.fail("the folder was listed"))
+    assert len(table.Source(path, group_by="filename")) == 3
+
+
+def test_sidecars_and_splits_of_a_table(tmp_path: Path) -> None:
+    path = raccoons(tmp_path)
+    write(tmp_path, {f"raccoon-{number}_mask.png": mask(number) for number in (1, 12, 3)})
+    write(tmp_path, {"val.txt": "raccoon-3.jpg\n"})
+    convert(
+        path,
+        tmp_path / "out.pack",
+        group_by="filename",
+        sidecars={"mask": "_mask.png:mask"},
+        splits={"val": tmp_path / "val.txt"},
+    )
+    assert manifests.read(tmp_path / "out.pack").samples == 1
+    assert list(Comparison(tmp_path / "out.pack", path).problems())[1:] == []
+
+
+def test_a_table_in_a_zip(tmp_path: Path) -> None:
+    root = build(tmp_path / "in")
+    with zipfile.ZipFile(tmp_path / "in.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(tree(root).items()):
+            archive.writestr(os.fsdecode(name), data)
+    assert sources.detect(tmp_path / "in.zip")[0] == "table"
+    convert(root, tmp_path / "a.pack")
+    convert(tmp_path / "in.zip", tmp_path / "b.pack")
+    assert manifests.read(tmp_path / "a.pack").pack_id == manifests.read(tmp_path / "b.pack").pack_id
+
+
+def test_an_interrupted_conversion_sees_a_changed_table(tmp_path: Path) -> None:
+    root = build(tmp_path / "in")
+    convert(root, tmp_path / "a.pack")
+    (root / "test/metadata.csv").write_bytes((root / "test/metadata.csv").read_bytes().replace(b"cat", b"dog"))
+    convert(root, tmp_path / "b.pack")
+    assert manifests.read(tmp_path / "a.pack").pack_id != manifests.read(tmp_path / "b.pack").pack_id
+
+
+# ---- tables that cannot be read
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is empty"),
+        (b"file_name,a\n", "the table has no rows"),
+        (b"file_name,a,a\nx.png,1,2\n", "two columns are called 'a'"),
+        (b"file_name,a\nx.png,1,2\n", r"line 2: has 3 cells, the first line names 2 columns"),
+        (b'file_name,a\nx.png,"1\n2"\ny.png\n', "line 4: has 1 cells"),
+        (b'file_name,a\nx.png,"1\ny.png,2\n', "line 2: no CSV: unexpected end of data"),
+        (b'file_name,a\nx.png,"1"2\n', "line 2: no CSV"),
+        (b"file_name,a\rx.png,1\ry.png,2\r", "no CSV: .*new-line"),
+        ("file_name,a\nx.png,ü\n".encode("latin-1"), "line 2: is not UTF-8"),
+        ("file_name,a\nx.png,1\n".encode("utf-16"), "is UTF-16"),
+        (b"file_name,a\nx.png," + b"y" * 200_000 + b"\n", "field larger than field limit"),
+    ],
+)
+def test_a_damaged_csv_names_the_line(tmp_path: Path, text: bytes, message: str) -> None:
+    with pytest.raises(BadInput, match=f"metadata.csv.*{message}"):
+        listed(tmp_path, text, "x.png", "y.png")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\n\n", "has no rows"),
+        (b'{"file_name": "x.png"}\n[1]\n', "line 2: expected an object"),
+        (b'{"file_name": "x.png"}\n\n{"a"\n', "line 3: no JSON"),
+        (b'{"file_name": "x.png", "a": 1, "a": 2}\n', "line 1: no JSON: a key stands twice"),
+        (b'{"file_name": "\xff.png"}\n', "line 1: is not UTF-8"),
+        (b'{"a": ' + b"[" * 100_000 + b"\n", "line 1: no JSON"),
+    ],
+)
+def test_a_damaged_json_lines_names_the_line(tmp_path: Path, text: bytes, message: str) -> None:
+    with pytest.raises(BadInput, match=f"metadata.jsonl: {message}"):
+        listed(tmp_path, text, "x.png", name="metadata.jsonl")
+
+
+def test_a_picture_that_is_none_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"a.png": picture(1), "b.png": b"GIF89a", "metadata.csv": "file_name\na.png\nb.png\n"})
+    with pytest.raises(BadInputs) as caught:
+        convert(tmp_path / "in", tmp_path / "out.pack")
+    assert any("b.png" in reason for reason in caught.value.reasons)
+
+
+def test_exit_codes_of_a_table(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"a.png": picture(1), "x.csv": "file_name\nb.png\n", "y.csv": "name\nb\n", "z.txt": "a"})
+    assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack").returncode == 3
+    assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack", "--from", "table").returncode == 3
+    assert run("convert", tmp_path / "in/y.csv", tmp_path / "out.pack").returncode == 2
+    found = run("convert", tmp_path / "in/z.txt", tmp_path / "out.pack", "--from", "table")
+    assert found.returncode == 2 and "is no table: expected a name that ends in .csv" in found.stderr
+
+
+# ---- EXIF
+
+
+@pytest.mark.parametrize("frame", ["auto", "stored", "upright"])
+@pytest.mark.parametrize("has_size", [True, False])
+def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -> None:
+    data = picture_files.oriented(6, pixels=picture_files.colours(height=40, width=60))  # shown as 40 wide, 60 high
+    size = "width,height," if has_size else ""
+    text = f"file_name,{size}xmin,ymin,xmax,ymax\na.jpg,{'40,60,' if has_size else ''}1,2,11,22\n"
+    root = write(tmp_path / "in", {"a.jpg": data, "metadata.csv": text})
+    source = table.Source(root, label_frame=frame)
+    if frame == "auto" and not has_size:
+        with pytest.raises(BadInputs) as caught:
+            convert_source(source, tmp_path / "out.pack", ConversionOptions())
+        assert any("EXIF orientation 6" in reason for reason in caught.value.reasons)
+        return
+    convert_source(source, tmp_path / "out.pack", ConversionOptions())
+    with LMDBDataset(tmp_path / "out.pack") as dataset:
+        found = np.asarray(dataset[0]["boxes"]).tolist()
+    # upright (x, y) is stored (y, height - x): the picture is turned by 90 degrees to the right when it is shown
+    assert found == ([[1, 2, 11, 22]] if frame == "stored" else [[2, 29, 22, 39]])
+
+
+# ---- Parquet, whose tests need the extra packer[parquet]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(pictures(tmp_path, "a.png"), {"metadata.parquet": b"PAR1"})
+    assert sources.detect(tmp_path)[0] == "table"
+
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(registry.importlib, "import_module", absent)
+    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        MissingPackage, match=r"Parquet file needs the package 'pyarrow': pip install packer\[parquet\]"
+    ):
+        table.Source(tmp_path)
+
+
+def parquet_file(path: Path, columns: dict[str, Any]) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra packer[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra packer[parquet]")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
+
+
+def test_every_row_is_what_pyarrow_reads(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {
+        "file_name": ["a.png", "b.png", "c.png"],
+        "label": ["dog", "cat", "dog"],
+        "n": [1, -(1 << 62), 3],
+        "gap": [1, None, 3],
+        "x": [0.1, float("nan"), -2.5],
+        "ok": [True, False, True],
+        "box": [[1.5, 2.0], [], [3.0]],
+        "objects": [{"id": 1, "name": "ü"}, {"id": 2, "name": None}, None],
+        "day": [datetime.date(2026, 11, 22)] * 3,
+        "raw": [b"\xff", b"", None],
+    }
+    parquet_file(tmp_path / "in/metadata.parquet", columns)
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra packer[parquet]")
+    expected = parquet.read_table(tmp_path / "in/metadata.parquet").to_pylist()
+    pictures(tmp_path / "in", "a.png", "b.png", "c.png")
+    source = table.Source(tmp_path / "in")
+    assert len(source) == 3
+    for index, row in enumerate(expected):
+        sample = source[index]
+        assert ("cat", "dog")[sample["label"]] == row["label"]
+        assert (sample["n"], sample["ok"], sample["box"], sample["objects"]) == (
+            *(row["n"], row["ok"], row["box"], row["objects"]),
+        )
+        assert sample["day"] == "2026-11-22" and "raw" not in sample
+        wanted = [float("nan") if row["gap"] is None else row["gap"], row["x"]]
+        assert np.array_equal([sample["gap"], sample["x"]], wanted, equal_nan=True)
+    assert source.schema["n"].dtype == "int64" and source.schema["gap"].dtype == "float64"
+    assert any("columns of bytes, left out: raw" in note for note in source.notes)
+    convert(tmp_path / "in", tmp_path / "out.pack")
+
+
+def test_pictures_in_a_parquet_file_are_not_read(tmp_path: Path) -> None:
+    parquet_file(tmp_path / "train.parquet", {"image": [{"bytes": b"\x89PNG", "path": None}], "label": [1]})
+    parquet_file(tmp_path / "bytes.parquet", {"image": [b"\x89PNG"]})
+    for name in ("train", "bytes"):
+        with pytest.raises(InvalidRequest, match="image: bytes in the table itself are not read"):
+            table.Source(tmp_path / f"{name}.parquet")
+
+
+def test_a_damaged_parquet_file_is_told(tmp_path: Path) -> None:
+    parquet_file(tmp_path / "x.parquet", {"file_name": ["a.png"] * 3, "n": [1, 2, 3]})
+    data = (tmp_path / "x.parquet").read_bytes()
+    for cut in (0, 4, len(data) // 2, len(data) - 5):
+        (tmp_path / "x.parquet").write_bytes(data[:cut])
+        with pytest.raises(BadInput, match="x.parquet: no Parquet file that pyarrow reads"):
+            table.Source(tmp_path / "x.parquet")
