@@ -88,15 +88,12 @@ class Sidecar:
         front, _, before = suffix.rpartition(":")
         if kind in _CODECS or not front or before not in _CODECS:
             return cls(name, suffix, kind)
-        if before == "mask":
-            if kind not in MASK_DTYPES:
-                raise InvalidRequest(
-                    f"sidecar {text!r}: expected behind mask {' or '.join(MASK_DTYPES)}, found {kind!r}"
-                )
+        if before == "mask" and kind in MASK_DTYPES:
             return cls(name, front, before, dtype=kind)
         if before != "depth":
             raise InvalidRequest(
-                f"sidecar {text!r}: {kind!r} behind {before}: only a depth has a value for missing pixels; leave it out"
+                f"sidecar {text!r}: {kind!r} behind {before}: only a depth has a value for missing pixels there, and "
+                f"only a mask a dtype, {' or '.join(MASK_DTYPES)}; leave it out"
             )
         try:
             return cls(name, front, before, float(kind))
