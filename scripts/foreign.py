@@ -38,6 +38,7 @@ ENVIRONMENTS = (
     Environment("protobuf", ("protobuf==6.33.1",)),
     Environment("tensorstore", ("tensorstore==0.1.86",)),
     Environment("pyarrow", ("pyarrow==11.0.0", "numpy<2")),
+    Environment("pycocotools", ("pycocotools==2.0.11", "numpy<2.3")),
     Environment("dali", ("nvidia-dali-cuda120==2.4.0",), with_packer=True),
 )
 

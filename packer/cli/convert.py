@@ -182,18 +182,18 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard), sidecar, picture or label (table) is missing; keep: "
-    "label files only.",
+    help="What to do with a sample whose label file (jacquard), sidecar, picture (coco, table) or label (table) is "
+    "missing; keep: label files only.",
 )
 @click.option(
     "--duplicates",
     type=click.Choice(("error", "first", "skip")),
-    help="cornell, jacquard: what a sample that is there twice does.",
+    help="cornell, jacquard, coco: what a sample that is there twice does.",
 )
 @click.option(
     "--labels",
     type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard: an ill-formed label line is an error, or is dropped.",
+    help="cornell, jacquard, coco: an ill-formed label line or annotation is an error, or is dropped.",
 )
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
@@ -258,6 +258,25 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--axes",
     type=click.Choice(("auto", "hwc", "chw")),
     help="hdf5, npz, npy, n5: where the colours are in pictures of three dimensions.  [default: as their lengths tell]",
+)
+@click.option(
+    "--annotations",
+    multiple=True,
+    metavar="FILE",
+    help="coco: an annotation file, from SOURCE or elsewhere; repeatable, several are the splits.  [default: those "
+    "that are found]",
+)
+@click.option(
+    "--task",
+    metavar="TASK,...",
+    help="coco: what is read of instances, keypoints, stuff, captions, labels and image_info.  [default: the first of "
+    "these that is there]",
+)
+@click.option(
+    "--label-frame",
+    type=click.Choice(("auto", "stored", "upright")),
+    help="coco: where a picture is not upright by its EXIF orientation: over which pixels its annotations lie, those "
+    "stored in its file, or as viewers show it.  [default: those of the size that the annotations state]",
 )
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(

@@ -63,6 +63,9 @@ _SOURCE_OPTIONS = (
     "key_column",
     "group_by",
     "axes",
+    "annotations",
+    "task",
+    "label_frame",
     "follow_links",
 )
 
@@ -127,6 +130,9 @@ def convert(
     key_column: str | None = None,
     group_by: str | None = None,
     axes: Literal["auto", "hwc", "chw"] | None = None,
+    annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    task: str | None = None,
+    label_frame: Literal["auto", "stored", "upright"] | None = None,
     follow_links: bool = False,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
@@ -148,7 +154,8 @@ def convert(
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
     label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
-    table. threads: None for all usable cores; the pack does not depend on it. overwrite: replace a pack that is there.
+    table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the
+    pack does not depend on it. overwrite: replace a pack that is there.
     restart: throw unfinished work of an earlier run away. progress: called with a
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
@@ -194,6 +201,9 @@ def convert(
         key_column=key_column,
         group_by=group_by,
         axes=axes,
+        annotations=annotations,
+        task=task,
+        label_frame=label_frame,
         follow_links=follow_links,
         part_bytes=part_bytes,
         extras_bytes=extras_bytes,
@@ -373,6 +383,9 @@ class ConversionRequest:
     key_column: str | None = None
     group_by: str | None = None
     axes: str | None = None
+    annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
+    task: str | None = None
+    label_frame: str | None = None
     follow_links: bool = False
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
@@ -439,6 +452,8 @@ class ConversionRequest:
     def _spec(self) -> SourceSpec:
         given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {"features": _texts(self.features)}
         given["labels_from"] = None if self.labels_from is None else os.fspath(self.labels_from)
+        named = self.annotations
+        given["annotations"] = tuple(map(os.fspath, [named] if isinstance(named, str | PathLike) else named))
         return SourceSpec(
             self.kind,
             {name: value for name, value in given.items() if value not in (None, False, ())},

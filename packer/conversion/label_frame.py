@@ -82,7 +82,7 @@ def _as_stated(picture: PictureFrame) -> bool:
     raise BadInput(
         f"its picture has EXIF orientation {picture.orientation}, and is {_size(picture.stored)} px as stored, "
         f"{_size(picture.upright)} px as viewers show it; its labels {stated}, which does not tell over which of "
-        "the two they lie: have the source say its frame, stored or upright, or turn the picture's pixels upright"
+        "the two they lie: say --label-frame stored or --label-frame upright, or turn the picture's pixels upright"
     )
 
 

@@ -305,6 +305,8 @@ class Comparison:
         if kind not in sources.names():
             return None
         made = sources.load(str(kind)).Source
+        if self._asked.get("places") and not made.holds_records:
+            return None  # files elsewhere name its samples, such as annotations, and no manifest says where they lie
         options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
         if "layout" in made.options():
             options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
