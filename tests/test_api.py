@@ -114,7 +114,7 @@ def test_the_page_on_the_api_runs(tmp_path: Path) -> None:
     photos(tmp_path / "photos", 12)
     source_trees.cornell(tmp_path / "cornell")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 11
+    assert len(blocks) == 12
     warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
 
 

@@ -347,7 +347,7 @@ PRINTING = (
 MAY_NAME_OUTPUTS = {
     DOOR: "the door itself",
     "cli/__init__.py": "flushes and closes standard output",
-    "cli/_shared_options.py": "tqdm's bar: counts and rates",
+    "files/progress_bar.py": "tqdm's bar: counts and rates",
     "tools/wait_monitor.py": "the report goes to the file that the user gave; keys in it are quoted by repr",
 }
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 import packer
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 from packer.grasp import Fold
+from packer.schema import Field
 from packer.system.progress_callback import Progress
 
 
@@ -39,6 +40,22 @@ def converts() -> int:
     return summary.samples + len(found.problems) + written.files
 
 
+class Pairs(Dataset[tuple[torch.Tensor, int]]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.zeros(3, 8, 8, dtype=torch.uint8), index
+
+
+def converts_objects() -> None:
+    label = Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog"))
+    packer.convert(Pairs(), "pairs.pack", fields={"image": "image", "label": label}, fingerprint="v1", progress=True)
+    packer.convert([{"image": b"", "id": "a"}], "dicts.pack", fields=["image"], key="id", axes="hwc")
+    packer.convert(({"x": number} for number in range(3)), "numbers.pack", length=3, key=str)
+    packer.convert(Subset(Pairs(), [1]), "one.pack", fields={"image": "image", "label": "number"}, key=["b"])
+
+
 def loads() -> None:
     augment = Compose(RandomResizedCrop(224), RandomHorizontalFlip())
     with packer.open("photos.pack", fields=("image", "label"), output="torch", verify="first", dct="fast") as dataset:
@@ -67,6 +84,8 @@ def refused() -> None:
     packer.open("photos.pack", boxes=0.25)  # type: ignore[arg-type]
     packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
+    packer.convert([{"x": 1}], "photos.pack", progress="bar")  # type: ignore[arg-type]
+    packer.convert([{"x": 1}], "photos.pack", axes="cwh")  # type: ignore[arg-type]
     packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]
     packer.dali.source("photos.pack", 64, last_batch="pad")  # type: ignore[arg-type]
     packer.monitor([], clock=None)  # type: ignore[call-arg]

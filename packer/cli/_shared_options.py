@@ -3,12 +3,9 @@
 import json
 import os
 import re
-import sys
-import time
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import click
@@ -16,9 +13,6 @@ import click
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
-from packer.system.progress_callback import Progress
-
-_PLAIN_SECONDS = 5.0
 
 
 class Group(Enum):
@@ -202,59 +196,3 @@ def left_out(noun: str, key: str, reason: str) -> str:
 def print_json(data: Any) -> None:
     """One line of JSON on stdout, for machines."""
     echo(json.dumps(data, sort_keys=True))
-
-
-class ProgressBar:
-    """How far a command is: a bar on a terminal, a line every 5 seconds elsewhere, nothing when quiet.
-
-    Goes to stderr, so that what is printed to stdout stays usable.
-    """
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._started = self._shown = time.monotonic()
-        self._bar: Any = None
-
-    def __enter__(self) -> "ProgressBar":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def __call__(self, now: Progress) -> None:
-        """Show it; the first call begins to count the time."""
-        if not now.samples:
-            self._started = self._shown = time.monotonic()
-            if self._bar is None and not self._quiet and sys.stderr.isatty():  # a second one would move the cursor
-                self._bar = _bar(now.total)
-            return
-        time_now = time.monotonic()
-        seconds = time_now - self._started
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{now.bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s", refresh=False)
-            self._bar.initial = now.resumed_samples
-            if now.samples == now.resumed_samples:
-                self._bar.n = now.samples
-            self._bar.update(now.samples - self._bar.n)
-        elif not self._quiet and time_now - self._shown >= _PLAIN_SECONDS:
-            self._shown = time_now
-            echo(_progress_line(now, seconds), err=True)
-
-
-def _bar(total: int) -> Any:
-    from tqdm import tqdm  # 50 ms that a run without terminal does not pay
-
-    # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
-    known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    width = {"dynamic_ncols": True} if known else {"ncols": 100}
-    return tqdm(total=total, unit=" samples", file=sys.stderr, leave=False, **width)
-
-
-def _progress_line(now: Progress, seconds: float) -> str:
-    mine = now.samples - now.resumed_samples
-    left = seconds / max(mine, 1) * (now.total - now.samples)
-    return (
-        f"{now.samples}/{now.total} samples, {mine / seconds:.0f} samples/s, "
-        f"{now.bytes / 1e6 / seconds:.1f} MB/s, {left:.0f} s left"
-    )

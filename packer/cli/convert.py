@@ -11,7 +11,6 @@ from packer import formats, sources
 from packer.cli._shared_options import (
     Group,
     NamedPath,
-    ProgressBar,
     RegistryName,
     examples,
     left_out,
@@ -21,6 +20,7 @@ from packer.cli._shared_options import (
     print_json,
     size_text,
 )
+from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, NamedPath, ProgressBar, examples, print_json, size_text
+from packer.cli._shared_options import Group, NamedPath, examples, print_json, size_text
 from packer.errors import CorruptPack
+from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
 
 _SHOWN = 20

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import Group, ProgressBar, examples, parse_size, print_json, size_text
+from packer.cli._shared_options import Group, examples, parse_size, print_json, size_text
+from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, hand_over
 from packer.system.progress_callback import ProgressCounter
 

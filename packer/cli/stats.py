@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, ProgressBar, examples, json_option, output_option
+from packer.cli._shared_options import Group, examples, json_option, output_option
 from packer.errors import InvalidRequest
 from packer.files.atomic_save import check_savable, save
+from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCounter

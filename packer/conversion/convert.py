@@ -5,7 +5,7 @@ What can be refused is refused before a million files are listed.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -30,6 +30,7 @@ from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.npy_arrays import map_file
+from packer.files.progress_bar import ProgressBar
 from packer.files.safe_paths import folded
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.terminal_output import shell_word
@@ -38,7 +39,8 @@ from packer.formats.base import Order
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.unlisted_files import check_replaceable
-from packer.schema import Schema
+from packer.schema import Field, Schema
+from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.listing import counted
 from packer.sources.base import Source
 from packer.system.boolean_arguments import check_switches
@@ -92,13 +94,16 @@ class ConversionSummary:
 
 
 def convert(
-    source: str | PathLike[str] | Source,
+    source: str | PathLike[str] | Source | Indexable | Iterable[Any],
     pack: str | PathLike[str],
     *,
     to: str | None = None,
     kind: str = "auto",
     preset: PresetName | None = None,
-    fields: Sequence[str] | None = None,
+    fields: Sequence[str] | Mapping[str, str | Field] | None = None,
+    key: str | Sequence[str] | Callable[[int], str] | None = None,
+    length: int | None = None,
+    fingerprint: str | None = None,
     codecs: Mapping[str, str] | None = None,
     resize: int | tuple[int, int] | None = None,
     exif: Exif = "ignore",
@@ -140,10 +145,11 @@ def convert(
     threads: int | None = None,
     overwrite: bool = False,
     restart: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
     on_note: Callable[[str], object] | None = None,
 ) -> ConversionSummary:
-    """Pack an image folder, another tool's pack, or a pack into the new folder `pack`, complete or not at all.
+    """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`, complete or not
+    at all.
 
     source: a folder, a pack, a table such as train.csv, another tool's file such as data.tfrecord, or a Source object,
     which then has its options, sidecars and splits already. to: the format; None for what the name of the pack says
@@ -160,16 +166,23 @@ def convert(
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
     are the same lines.
+    progress: True shows a bar, in a notebook too. Of an object that gives samples (a torch or Hugging Face Dataset, a
+    sequence, an iterable), fields: name -> kind ("image", "number", ...) or Field, in the order of a sample that is a
+    tuple. key: the field that names a sample, a text for each, or a function of its number. length: how many samples an
+    iterable has. fingerprint: a text that changes whenever the samples do, so that an interrupted conversion goes on.
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
     request = ConversionRequest(
-        source=source if isinstance(source, Source) else Path(source),
+        source=Path(source) if isinstance(source, str | PathLike) else source,
         pack=Path(pack),
         to=to,
         kind=kind,
         preset=preset,
         fields=fields,
+        key=key,
+        length=length,
+        fingerprint=fingerprint,
         codecs=codecs or {},
         resize=resize,
         exif=exif,
@@ -220,17 +233,18 @@ def convert(
 
     started = time.monotonic()
     plan = request.plan(take)
-    counter = ProgressCounter(len(plan.source), progress)
-    summary = _build(
-        plan,
-        request.pack,
-        started=started,
-        threads=threads,
-        overwrite=overwrite,
-        restart=restart,
-        progress=counter.add,
-        earlier=counter.add_resumed,
-    )
+    with ProgressBar(quiet=progress is not True) as bar:
+        counter = ProgressCounter(len(plan.source), bar if isinstance(progress, bool) else progress)
+        summary = _build(
+            plan,
+            request.pack,
+            started=started,
+            threads=threads,
+            overwrite=overwrite,
+            restart=restart,
+            progress=counter.add,
+            earlier=counter.add_resumed,
+        )
     for line in summary.notes:
         note(line)
     return replace(summary, notes=(*notes, *summary.notes))
@@ -252,7 +266,7 @@ def convert_source(
     """
     check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
-    check_target(source.named, target, overwrite=overwrite)
+    check_target(_place_of(source), target, overwrite=overwrite)
     return _build(
         make_plan(source, options),
         target,
@@ -281,7 +295,7 @@ def _build(
     there is too little to do per file for more than the one beside the writer to be worth their switching.
     started: by time.monotonic. earlier: told, instead of progress, of samples that an earlier run did.
     """
-    root = plan.source.named
+    root = _place_of(plan.source)
     with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
         _check_still_free(root, target, overwrite=overwrite)  # another run may have ended while this one planned
         wanted = threads or (1 if plan.only_copies else usable_cores())
@@ -294,7 +308,7 @@ def _build(
             earlier=earlier,
         )
         with job.saying_what_is_needed():
-            job.journal.begin(plan.fingerprint, restart=restart, options=plan.options.to_json())
+            job.begin(restart=restart)
         job.check_manifest()
         job.check_space()
         with job.saying_what_is_needed():
@@ -346,12 +360,15 @@ def _pack_bytes(manifest: Manifest) -> int:
 class ConversionRequest:
     """What the user asks for; see `convert`, whose arguments these are."""
 
-    source: Path | Source
+    source: Path | Source | Indexable | Iterable[Any]
     pack: Path
     to: str | None = None
     kind: str = "auto"
     preset: PresetName | None = None
-    fields: Sequence[str] | None = None
+    fields: Sequence[str] | Mapping[str, str | Field] | None = None
+    key: str | Sequence[str] | Callable[[int], str] | None = None
+    length: int | None = None
+    fingerprint: str | None = None
     codecs: Mapping[str, str] = field(default_factory=dict)
     resize: int | tuple[int, int] | None = None
     exif: Exif = "ignore"
@@ -408,7 +425,7 @@ class ConversionRequest:
         said = named_format(self.pack)
         asked = ConversionOptions(
             to=format_of(self.pack, self.to, said=said),
-            fields=tuple(self.fields) if self.fields else None,
+            fields=tuple(self.fields) if self.fields and not self._is_object else None,
             codecs=tuple(self.codecs.items()),
             resize=_resize_text(self.resize),
             exif=self.exif,
@@ -422,32 +439,74 @@ class ConversionRequest:
             order=self.order,
             order_seed=self.order_seed,
         )
-        root = self.source.named if isinstance(self.source, Source) else self.source
-        check_source(root)
-        check_target(root, self.pack, overwrite=self.overwrite)
         note = on_note or _unheard
+        self._check_place()
         if said is not None:
             note(f"{self.pack}: format {asked.to}; a pack is a folder, which this name will be of")
         spec = self._spec()
-        if isinstance(self.source, Source):
+        if isinstance(self.source, Path):
+            spec = spec.preset(self.source) if self.preset else spec
+            opened, found = spec.open(self.source)
+        elif isinstance(self.source, Source):
             if spec != SourceSpec():
                 raise InvalidRequest(
-                    f"{root}: kind, sidecars, splits and options of a source are for a folder; "
+                    f"{self.source.root}: kind, sidecars, splits and options of a source are for a folder; "
                     "give them to the Source object that is passed"
                 )
             opened, found = self.source, f"read as {self.source.kind}"
         else:
-            spec = spec.preset(root) if self.preset else spec
-            opened, found = spec.open(root)
+            opened, spec = self._open_object(self.source, spec)
+            found = f"read as {opened.kind}"
         if self.preset:
             asked = _with_preset(self.preset, asked, opened.schema)
         asked = replace(asked, source=spec.to_json(opened))
-        for line in (f"{root}: {found}", *opened.notes):
+        for line in (f"{opened.root}: {found}", *opened.notes):
             note(line)
         plan = make_plan(opened, asked)
         for line in _warnings(plan):
             note(line)
         return plan
+
+    @property
+    def _is_object(self) -> bool:
+        """Whether samples come of a Python object that is neither a path nor a Source."""
+        return not isinstance(self.source, Path | Source)
+
+    def _check_place(self) -> None:
+        """Raise InvalidRequest, PackExists for a source or a target that cannot be, or arguments of another source."""
+        given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
+        if not self._is_object and (given or isinstance(self.fields, Mapping)):
+            raise InvalidRequest(
+                f"{given[0] if given else 'a mapping for fields'} is for Python objects; what a path or a Source holds "
+                "says its keys and fields itself"
+            )
+        place = self.source if isinstance(self.source, Path) else None
+        if isinstance(self.source, Source):
+            place = _place_of(self.source)
+        if place is not None:
+            check_source(place)
+        check_target(place, self.pack, overwrite=self.overwrite)
+
+    def _open_object(self, data: Indexable | Iterable[Any], spec: SourceSpec) -> tuple[Source, SourceSpec]:
+        """The source that a Python object is, and what the manifest says of it; raises InvalidRequest."""
+        from packer.sources._objects.source_of_object import ObjectOptions, source_of  # folders do without
+
+        options = dict(spec.options)
+        taken = {name: options.pop(name) for name in ("axes", "follow_links") if name in options}
+        if replace(spec, options=options) != SourceSpec():
+            given = next(iter(options), "kind, sidecars, splits or classes_from")
+            raise InvalidRequest(
+                f"<{type(data).__name__}>: {given}: what is said of a folder's files; a Python object gives its "
+                "samples itself, with fields=, key= and axes="
+            )
+        listed = source_of(
+            data,
+            ObjectOptions(fields=self.fields, key=self.key, length=self.length, fingerprint=self.fingerprint, **taken),
+        )
+        place = _place_of(listed.source)
+        if place is not None:
+            check_target(place, self.pack, overwrite=self.overwrite)
+        return listed.source, SourceSpec(options=listed.options)
 
     def _spec(self) -> SourceSpec:
         given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {"features": _texts(self.features)}
@@ -489,6 +548,11 @@ class DryRun:
     size: Estimate
     free_bytes: int
     refused: PackerError | None
+
+
+def _place_of(source: Source) -> Path | None:
+    """The folder or file of a source; None for a Python object, which lies nowhere."""
+    return source.named if source.is_on_disk else None
 
 
 def _unheard(line: str) -> None:
@@ -616,17 +680,18 @@ def format_of(target: Path, asked: str | None, *, said: str | None) -> str:
     return said
 
 
-def check_target(root: Path, target: Path, *, overwrite: bool) -> None:
+def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
     """Raise InvalidRequest where the pack cannot be put there, PackExists where something is there already.
 
-    root: the folder of the source.
+    root: the folder of the source; None where it lies nowhere.
     """
-    with failing(target, "ask for the folder"):  # links that change while they are followed
-        source, place = root.resolve(), target.resolve()
-    if place == source:
-        raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
-    if source in place.parents:
-        raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder beside it")
+    if root is not None:
+        with failing(target, "ask for the folder"):  # links that change while they are followed
+            source, place = root.resolve(), target.resolve()
+        if place == source:
+            raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
+        if source in place.parents:
+            raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder beside it")
     if not os.path.lexists(target):
         if not target.parent.is_dir():
             raise InvalidRequest(f"{target}: its parent folder does not exist; make it first")
@@ -651,7 +716,7 @@ def _is_pack(target: Path) -> bool:
     return True
 
 
-def _check_still_free(root: Path, target: Path, *, overwrite: bool) -> None:
+def _check_still_free(root: Path | None, target: Path, *, overwrite: bool) -> None:
     """Raise PackExists where something has come there since; what --overwrite replaces is checked as it is replaced."""
     if not overwrite and os.path.lexists(target):
         check_target(root, target, overwrite=False)

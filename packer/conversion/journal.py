@@ -60,21 +60,26 @@ class Journal:
         self._lock = threading.Lock()
         self.finished: dict[str, FinishedPart] = {}
 
-    def check(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any]) -> None:
+    def check(
+        self, fingerprint: str, *, restart: bool, options: Mapping[str, Any], no_resume: str | None = None
+    ) -> None:
         """Raise InvalidRequest where `begin` would; nothing is changed. Then `finished` is what a run would go on
         after.
         """
         lines = [] if restart else self._lines(cut=False)
         if len(lines) >= 2:
-            self._compare(lines[0], fingerprint, options)
+            self._compare(lines[0], fingerprint, options, no_resume)
             if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
                 every = [self._finished(line) for line in lines[1:]]
                 self.finished = {done.part.name: done for done in every if self._is_there(done)}
 
-    def begin(self, fingerprint: str, *, restart: bool, options: Mapping[str, Any] = _NONE) -> None:
+    def begin(
+        self, fingerprint: str, *, restart: bool, options: Mapping[str, Any] = _NONE, no_resume: str | None = None
+    ) -> None:
         """Take up the work of an earlier run, or start anew; raises InvalidRequest where source or options changed.
 
-        options: what the user asked for, so that a later run can say what is another.
+        options: what the user asked for, so that a later run can say what is another. no_resume: why the source cannot
+        be told from another one, so that no work of an earlier run is taken up.
         """
         lines = [] if restart else self._lines()
         if len(lines) < 2 and (not lines or lines[0].get("fingerprint") != fingerprint):  # no part would be lost
@@ -85,7 +90,7 @@ class Journal:
             self.work.write_file(_JOURNAL, json.dumps(said).encode() + b"\n")
             self.work.sync()
             return
-        self._compare(lines[0], fingerprint, options)
+        self._compare(lines[0], fingerprint, options, no_resume)
         for name in (PACK, PIECES):
             self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
         every = [self._finished(line) for line in lines[1:]]
@@ -94,8 +99,15 @@ class Journal:
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
         self.sweep()
 
-    def _compare(self, first: dict[str, Any], fingerprint: str, options: Mapping[str, Any]) -> None:
+    def _compare(
+        self, first: dict[str, Any], fingerprint: str, options: Mapping[str, Any], no_resume: str | None
+    ) -> None:
         """Raise InvalidRequest, saying what is another, where the journal's first line is not of that plan."""
+        if no_resume is not None:
+            raise InvalidRequest(
+                f"{self.work.path}: an interrupted conversion lies here, which cannot go on: {no_resume}; --restart "
+                "(restart=True) throws its work away"
+            )
         if first.get("fingerprint") != fingerprint:
             raise InvalidRequest(
                 f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(first, options)}; "

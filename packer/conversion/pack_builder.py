@@ -14,7 +14,7 @@ from packer import __version__, formats
 from packer.conversion import suspect_values
 from packer.conversion.encode import Encoded, Encoder, Failure, SampleEncoder
 from packer.conversion.journal import PACK, FinishedPart, Journal
-from packer.conversion.plan import Plan, probe_indices
+from packer.conversion.plan import Plan
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.fsync import sync_part
@@ -69,9 +69,18 @@ class PackBuilder:
 
     def rehearse(self, *, restart: bool) -> None:
         """Raise what a run would raise before it reads a sample; nothing is written or removed."""
-        self.journal.check(self.plan.fingerprint, restart=restart, options=self.plan.options.to_json())
+        self.begin(restart=restart, rehearses=True)
         self._draft().check()
         self._check_space()
+
+    def begin(self, *, restart: bool, rehearses: bool = False) -> None:
+        """Take up the work of an earlier run, or start anew; raises InvalidRequest where that run's was another.
+
+        rehearses: nothing is changed.
+        """
+        begin = self.journal.check if rehearses else self.journal.begin
+        reason = self.plan.source.resume_reason
+        begin(self.plan.fingerprint, restart=restart, options=self.plan.options.to_json(), no_resume=reason)
 
     def check_manifest(self) -> None:
         """Refuse before writing what could not be read afterwards: raises InvalidRequest where packer.json would be
@@ -164,6 +173,11 @@ class PackBuilder:
             raise
         except BadInputs:
             self.journal.remove()  # no other run can go on from there
+            raise
+        except BaseException:
+            if self.plan.source.resume_reason is not None:  # as above
+                with suppress(StorageError):
+                    self.journal.remove()
             raise
         self._check_failures()
         return self._manifest()
@@ -435,7 +449,7 @@ def estimate(plan: Plan) -> Estimate:
 
 def _ratio(plan: Plan) -> float:
     encoder = encoder_of(plan)
-    results = [encoder(index) for index in probe_indices(len(plan.source))]
+    results = [encoder(index) for index in plan.source.probes()]
     encoded = [result for result in results if isinstance(result, Encoded)]
     read = sum(result.source_bytes for result in encoded)
     return sum(len(value) for result in encoded for value in result.record.values()) / read if read else 1.0

@@ -31,7 +31,6 @@ from packer.sources.base import Source, relative_name
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
-_PROBES = 16
 
 
 @dataclass(frozen=True)
@@ -161,11 +160,6 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
     )
 
 
-def probe_indices(count: int) -> list[int]:
-    """At most 16 samples spread evenly over the source."""
-    return sorted({number * count // _PROBES for number in range(_PROBES)})
-
-
 class _Probe(NamedTuple):
     """What a few samples say before --resize: sizes of the first picture, image fields whose files are mostly lossy."""
 
@@ -180,7 +174,7 @@ def _probed(source: Source) -> _Probe:
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     votes: dict[str, int] = {}
     sizes: list[tuple[int, int]] = []
-    for index in probe_indices(len(source)):
+    for index in source.probes():
         with suppress(PackerError):  # the conversion itself reports bad files, all of them
             for field in source.schema:
                 if field.kind != "image" and field.name != main:
@@ -223,7 +217,7 @@ def _stored_schema(
         wished = chosen.get(field.name) or writer.codec_of(field)  # by the user, else by the format
         stored.append(_with_codec(field, wished or _default_codec(field, options, lossy), options))
     if writer.one_shape:
-        stored = with_one_shape(source, options, stored, settled=preferred, rows=probe_indices(len(source)))
+        stored = with_one_shape(source, options, stored, settled=preferred, rows=source.probes())
     if any(field.kind == "image" for field in stored):
         stored.append(ORIENTATION)
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):

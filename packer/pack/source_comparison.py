@@ -28,6 +28,7 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources._extend.sidecars import Sidecar
+from packer.sources._objects.object_source import KIND as OBJECT
 from packer.sources._parse import folder_layout
 from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._trees.open_tree import open_tree
@@ -95,6 +96,12 @@ class Comparison:
         moved = "matrix" in self._pack.schema
         self._matrices = self._pack.index.column("matrix") if moved else None
         self._sizes = self._pack.index.column("source_size") if moved else None
+        if self._pack.manifest.source.get("kind") == OBJECT:
+            self._pack.close()
+            raise InvalidRequest(
+                f"{folder}: was made of a Python object ({self._pack.manifest.source.get('of')}), which lies nowhere "
+                "to be compared with; verify it without a source, or compare samples: packer.open"
+            )
         self._records: Source | None = None  # of a source whose files hold many samples each
         self._rows: dict[str, int] = {}
         kind = self._pack.manifest.source.get("kind")

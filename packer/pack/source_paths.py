@@ -2,7 +2,8 @@
 
 The hidden field `files` says it (json: field -> relative path); where an image folder was packed without it, the key
 is the path of `image`, of one that Pillow decoded with `.png` behind it. Whether a value still is the file's bytes
-follows from its codec and from whether pixels moved.
+follows from its codec and from whether pixels moved. Of Python objects, which lie nowhere, paths are the names that
+`extract` gives.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
 _NAME = "files"
+_BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class SourcePaths:
         self._decodes = isinstance(given, dict) and given.get("decode_with") == "pillow"
         if _NAME in pack.schema and pack.schema[_NAME].kind == "json":
             self._codec = codecs.make(pack.schema[_NAME])
-        elif pack.manifest.source.get("kind") != "folder" or "image" not in pack.schema:
+        elif pack.manifest.source.get("kind") not in _BY_KEY or "image" not in pack.schema:
             raise InvalidRequest(
                 f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "
                 "pack again with it: without --preset and --fields"

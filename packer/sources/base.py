@@ -14,7 +14,8 @@ What a source may rely on and what others rely on:
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
   It raises BadInput with the path for a file that cannot be read or parsed. Files are read by `read`: a link out of the
   folder is followed only where the option `follow_links` says so.
-* A source is picklable and may be read by several threads at once. It holds no open file.
+* A source is picklable and may be read by several threads at once. It holds no open file. (Of Python objects,
+  packer.sources._objects, it is as picklable as they are.)
 * Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
   since a manifest stores them. `options()` names them; whoever passes on a user's options refuses all others.
 """
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+MOST_PROBES = 16
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
 
@@ -94,6 +96,9 @@ class Source(ABC):
     reads_tars: ClassVar[bool] = False
     # whether one file that is no archive may be the root, and names the others: then `root` is the folder it lies in
     takes_files: ClassVar[bool] = False
+    is_on_disk: ClassVar[bool] = True  # False for samples of Python objects, whose `root` is a name for messages
+    # why an interrupted conversion cannot go on; None where the source tells whether its samples are the same
+    resume_reason: str | None = None
     _tree: FileTree | None = None
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
@@ -154,7 +159,7 @@ class Source(ABC):
 
     @abstractmethod
     def files(self, index: int) -> tuple[Path, ...]:
-        """Every file that `source[index]` reads, the main one first."""
+        """Every file that `source[index]` reads, the main one first; none of a Python object."""
 
     def file_names(self, index: int) -> tuple[str, ...]:
         """The relative POSIX paths of these files, as `read` takes them."""
@@ -230,6 +235,10 @@ class Source(ABC):
         """What is known of the samples without reading them; None where files must be asked."""
         return None
 
+    def probes(self) -> Sequence[int]:
+        """The samples that are looked at before any is packed, at most 16."""
+        return probe_indices(len(self))
+
     def subset(self, rows: Sequence[int]) -> "Source | None":
         """The samples of these rows, where the source makes such a one itself; None where it is to be wrapped."""
         return None
@@ -271,6 +280,11 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
         if name.startswith(f"{above}/"):
             return SourceRoot(folder.root / above, folder.follow_links), name[len(above) + 1 :]
     return folder, name
+
+
+def probe_indices(count: int) -> list[int]:
+    """At most 16 numbers spread evenly over so many."""
+    return sorted({number * count // MOST_PROBES for number in range(MOST_PROBES)})
 
 
 def relative_name(path: Path, root: str) -> str:

@@ -18,9 +18,10 @@ import click
 import pytest
 
 from packer.cli import main, registry
-from packer.cli._shared_options import ProgressBar, parse_size, size_text
+from packer.cli._shared_options import parse_size, size_text
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
@@ -440,7 +441,7 @@ def test_progress_without_a_terminal_is_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("packer.cli._shared_options.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packer.files.progress_bar.time.monotonic", lambda: now[0])
     with ProgressBar() as bar:
         counter = ProgressCounter(1000, bar)
         now[0] += 2

@@ -19,13 +19,14 @@ from packer import formats
 from packer.conversion.convert import check_target, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import estimate
-from packer.conversion.plan import make_plan, probe_indices
+from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, StorageError
 from packer.files import fsync
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
+from packer.sources.base import probe_indices
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos

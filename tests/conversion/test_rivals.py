@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packer import formats
-from packer.cli import _shared_options
+from packer.files import progress_bar
 from packer.pack.verification import problems
 from packer.system.progress_callback import Progress
 from tests.support.command_runs import load_everything
@@ -29,15 +29,15 @@ def race(source: Path, target: Path, format: str, *, more: tuple[str, ...] = (),
 
     def hold() -> None:
         os.close(writing)
-        go_on: Callable[..., None] = _shared_options.ProgressBar.__call__
+        go_on: Callable[..., None] = progress_bar.ProgressBar.__call__
 
-        def held(self: _shared_options.ProgressBar, now: Progress) -> None:
+        def held(self: progress_bar.ProgressBar, now: Progress) -> None:
             if now.samples:  # it is told once before the lock is taken
                 os.read(reading, 1)  # returns when the test closes the other end
             go_on(self, now)
 
         if wait:
-            _shared_options.ProgressBar.__call__ = held  # type: ignore[method-assign]
+            progress_bar.ProgressBar.__call__ = held  # type: ignore[method-assign]
 
     words = ["convert", source, target, "--to", format, "--part-size", str(_PART), *more]
     runs = [Run(words, hold) for _ in range(RIVALS)]

@@ -21,8 +21,8 @@ import lmdb
 import pytest
 
 from packer import formats, synthetic
-from packer.cli import _shared_options
 from packer.errors import Interrupted
+from packer.files import progress_bar
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.system.progress_callback import Progress
@@ -100,11 +100,11 @@ class Resume(Command):
         def interrupt() -> None:
             in_one_thread()
 
-            def stop(self: _shared_options.ProgressBar, now: Progress) -> None:
+            def stop(self: progress_bar.ProgressBar, now: Progress) -> None:
                 if now.samples >= 5:
                     raise Interrupted(signal.SIGTERM)
 
-            _shared_options.ProgressBar.__call__ = stop  # type: ignore[method-assign]
+            progress_bar.ProgressBar.__call__ = stop  # type: ignore[method-assign]
 
         assert run(self.words, self.folder, prepare=interrupt).code == 143
 

@@ -1,0 +1,1 @@
+"""Objects: samples of Python objects (data sets, sequences, iterables) as a source; no member of the registry."""

@@ -1,0 +1,120 @@
+"""Object rows: where the samples of an object come from: from any place by its number, or one after the other."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from packer.errors import InvalidRequest
+from packer.sources._parse.listing import counted
+from packer.sources.base import MOST_PROBES, probe_indices
+
+
+class Indexable(Protocol):
+    """What gives a sample for a number: a torch Dataset, a list."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """The sample."""
+
+
+class ObjectRows(ABC):
+    """The samples of one object. For one thread at a time: who shares it locks it."""
+
+    is_sequential: bool
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def read(self, index: int) -> Any:
+        """A sample as the object gives it."""
+
+    @abstractmethod
+    def probes(self) -> Sequence[int]:
+        """The samples to look at before any is packed."""
+
+    @abstractmethod
+    def again(self) -> Callable[[int], Any] | None:
+        """What reads the probes once more, in their order; None where they come only once."""
+
+
+class IndexedRows(ObjectRows):
+    """Samples that are asked for by their number."""
+
+    is_sequential = False
+
+    def __init__(self, data: Indexable, count: int) -> None:
+        self._data = data
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def read(self, index: int) -> Any:
+        return self._data[index]
+
+    def probes(self) -> Sequence[int]:
+        return probe_indices(self._count)
+
+    def again(self) -> Callable[[int], Any]:
+        return self.read
+
+
+class SequentialRows(ObjectRows):
+    """Samples that come one after the other, as many as was said.
+
+    They may be asked for somewhat out of order, as threads do: those between are held until they are asked for. The
+    first few stay, since they are looked at before any is packed.
+    """
+
+    is_sequential = True
+
+    def __init__(self, data: Iterable[Any], count: int, name: str) -> None:
+        """count: how many there are; another number is refused when it shows. name: of the object, for messages."""
+        self._data = data
+        self._count = count
+        self._name = name
+        self._rest = iter(data)
+        self._comes_once = self._rest is data
+        self._next = 0
+        self._first: list[Any] = []
+        self._held: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def probes(self) -> Sequence[int]:
+        return range(min(MOST_PROBES, self._count))
+
+    def again(self) -> Callable[[int], Any] | None:
+        if self._comes_once:
+            return None
+        rest = iter(self._data)
+        return lambda index: next(rest, None)
+
+    def read(self, index: int) -> Any:
+        while self._next <= index:
+            sample = self._pulled()
+            if self._next < MOST_PROBES:
+                self._first.append(sample)
+            else:
+                self._held[self._next] = sample
+            self._next += 1
+            if self._next == self._count:
+                self._check_end()
+        return self._first[index] if index < len(self._first) else self._held.pop(index)
+
+    def _pulled(self) -> Any:
+        for sample in self._rest:
+            return sample
+        raise InvalidRequest(
+            f"{self._name}: ended after {counted(self._next, 'sample')}, length= says {self._count}; give the number "
+            "that there is"
+        )
+
+    def _check_end(self) -> None:
+        for _ in self._rest:
+            raise InvalidRequest(
+                f"{self._name}: goes on after {counted(self._count, 'sample')}, as many as length= says; give the "
+                "number that there is, or take so many: itertools.islice"
+            )

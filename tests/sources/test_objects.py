@@ -1,0 +1,746 @@
+"""Python objects as sources: what becomes of each value, and the traps of sets that change when they are read."""
+
+import io
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+import packer
+from packer.conversion.convert import ConversionRequest
+from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest
+from packer.pack import manifest as manifests
+from packer.schema import Field
+from packer.sources import folder
+from packer.sources._objects.listed_files import ListedFiles
+from packer.sources._objects.object_source import ObjectSource
+from packer.sources._objects.source_of_object import ObjectOptions, source_of
+from packer.system.progress_callback import Progress
+from tests.support import object_standins as standins
+from tests.support.child_processes import child
+from tests.support.conversions import digest, packed
+from tests.support.source_trees import mask, photos, picture, tree
+
+
+def rgb(seed: int, height: int = 24, width: int = 32) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def samples(count: int = 5) -> list[dict[str, Any]]:
+    return [{"image": picture(seed), "label": seed % 3, "text": f"no {seed}"} for seed in range(count)]
+
+
+def opened(data: Any, **options: Any) -> ObjectSource:
+    found = source_of(data, ObjectOptions(**options)).source
+    assert isinstance(found, ObjectSource)
+    return found
+
+
+def kinds(data: Any, **options: Any) -> dict[str, str]:
+    return {field.name: field.kind for field in opened(data, **options).schema if field.name not in ("key", "files")}
+
+
+def loaded(pack: Path, **options: Any) -> list[dict[str, Any]]:
+    with packer.open(pack, output="numpy", **options) as dataset:
+        return [dict(dataset[index]) for index in range(len(dataset))]
+
+
+# ---- values
+
+
+def test_a_list_of_dicts_is_packed_and_read_back(tmp_path: Path) -> None:
+    given = samples()
+    summary = packer.convert(given, tmp_path / "out.pack")
+    assert summary.samples == 5
+    for number, sample in enumerate(loaded(tmp_path / "out.pack", fields=("key", "image", "label", "text"))):
+        pixels = np.asarray(PIL.Image.open(io.BytesIO(given[number]["image"])).convert("RGB"))
+        assert np.array_equal(sample["image"], pixels)
+        assert (sample["key"], sample["label"], sample["text"]) == (f"{number:08d}", number % 3, f"no {number}")
+    assert not packer.verify(tmp_path / "out.pack", depth="data").problems
+    described = manifests.read(tmp_path / "out.pack").source
+    assert (described["kind"], described["of"], described["samples"], described["files"]) == ("object", "list", 5, 0)
+
+
+def test_bytes_of_pictures_are_kept_and_extracted(tmp_path: Path) -> None:
+    given = samples()
+    packer.convert(given, tmp_path / "out.pack")
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    found = tree(tmp_path / "again")
+    assert [found[b"%08d.png" % number] for number in range(5)] == [sample["image"] for sample in given]
+    assert found[b"00000003.text.txt"] == b"no 3"
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "kind"),
+    [
+        (b"no picture", "x", "bytes"),
+        (picture(1), "x", "image"),
+        (picture(1, suffix=".jpg"), "x", "image"),
+        (mask(1), "mask", "mask"),
+        ("a text", "x", "text"),
+        (True, "x", "number"),
+        (3, "x", "number"),
+        (np.float32(2.5), "x", "number"),
+        (torch.tensor([1, 2, 3]), "x", "number"),
+        ([1.5, 2.5], "x", "number"),
+        ([[1, 2], [3]], "x", "json"),
+        (["a", "b"], "x", "json"),
+        ({"a": (1, 2)}, "x", "json"),
+        (rgb(1), "x", "image"),
+        (torch.from_numpy(np.moveaxis(rgb(1), 2, 0).copy()), "x", "image"),
+        (rgb(1)[:, :, 0], "x", "image"),
+        (rgb(1)[:, :, 0], "mask", "mask"),
+        (rgb(1)[:, :, 0].astype(np.int64), "segmentation", "mask"),
+        (rgb(1)[:, :, 0].astype(np.float32), "depth", "depth"),
+        (rgb(1)[:, :, 0].astype(np.uint16), "depth", "depth"),
+        (np.zeros((3, 3), np.float32), "matrix_of_it", "number"),
+        (PIL.Image.fromarray(rgb(1)), "x", "image"),
+        (PIL.Image.fromarray(rgb(1)[:, :, 0]), "labels", "mask"),
+        (PIL.Image.fromarray(rgb(1)[:, :, 0].astype(np.uint16)), "x", "depth"),
+    ],
+)
+def test_a_kind_is_told_by_the_value_and_its_name(value: Any, name: str, kind: str, tmp_path: Path) -> None:
+    data = [{name: value}] * 3
+    assert kinds(data) == {name: kind}
+    packer.convert(data, tmp_path / "out.pack")
+    assert not packer.verify(tmp_path / "out.pack", depth="data").problems
+
+
+def test_pixels_come_back_as_they_were(tmp_path: Path) -> None:
+    given = [
+        {
+            "image": torch.from_numpy(np.moveaxis(rgb(seed), 2, 0).copy()),
+            "gray": PIL.Image.fromarray(rgb(seed)[:, :, 1]),
+            "mask": rgb(seed)[:, :, 0] > 100,
+            "depth": rgb(seed)[:, :, 0].astype(np.float32) / 3,
+        }
+        for seed in range(3)
+    ]
+    packer.convert(
+        given, tmp_path / "out.pack", fields={"image": "image", "gray": "image", "mask": "mask", "depth": "depth"}
+    )
+    for seed, sample in enumerate(loaded(tmp_path / "out.pack")):
+        assert np.array_equal(sample["image"], rgb(seed))
+        assert np.array_equal(sample["gray"], np.repeat(rgb(seed)[:, :, 1:2], 3, axis=2))
+        assert np.array_equal(sample["mask"], (rgb(seed)[:, :, 0] > 100).astype(np.uint8))
+        assert np.array_equal(sample["depth"], given[seed]["depth"])
+
+
+def test_numbers_keep_their_dtype_and_may_differ_in_length(tmp_path: Path) -> None:
+    given = [
+        {
+            "label": np.uint8(seed),
+            "vector": np.arange(4, dtype=np.float32) + seed,
+            "many": list(range(seed)),
+            "boxes": np.full((seed, 4), seed, np.float64),
+            "tokens": torch.arange(seed + 1, dtype=torch.int16),
+        }
+        for seed in range(4)
+    ]
+    fields = {"label": "number", "vector": "number", "many": "number", "boxes": "boxes", "tokens": "number"}
+    schema = opened(given, fields=fields).schema
+    assert (schema["label"].dtype, schema["label"].shape) == ("int64", ())
+    assert (schema["vector"].dtype, schema["vector"].shape) == ("float32", (4,))
+    assert (schema["many"].dtype, schema["many"].shape) == ("int64", (None,))
+    assert (schema["tokens"].dtype, schema["tokens"].shape) == ("int16", (None,))
+    assert (schema["boxes"].dtype, schema["boxes"].shape) == ("float32", (None, 4))
+    packer.convert(given, tmp_path / "out.pack", fields=fields)
+    found = loaded(tmp_path / "out.pack")
+    assert [sample["many"].tolist() for sample in found] == [[], [0], [0, 1], [0, 1, 2]]
+    assert [len(sample["boxes"]) for sample in found] == [0, 1, 2, 3]
+
+
+def test_a_value_may_be_the_path_of_a_file(tmp_path: Path) -> None:
+    photos(tmp_path / "photos", 6)
+    pairs = [(str(path), number) for number, path in enumerate(sorted((tmp_path / "photos").rglob("*.jpg")))]
+    fields = {"image": "image", "label": "number"}
+    packer.convert(pairs, tmp_path / "out.pack", fields=fields)
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    found = tree(tmp_path / "again")
+    assert [found[b"%08d.jpg" % number] for number in range(6)] == [Path(path).read_bytes() for path, _ in pairs]
+    Path(pairs[0][0]).unlink()
+    with pytest.raises(BadInputs, match=r"<list>\[0\]: field 'image': .*\.jpg: "):
+        packer.convert(pairs, tmp_path / "other.pack", fields=fields)
+    assert packer.convert(pairs, tmp_path / "other.pack", fields=fields, on_error="skip").samples == 5
+
+
+def test_a_bad_sample_is_named_and_can_be_left_out(tmp_path: Path) -> None:
+    given = samples(40)
+    given[17]["image"] = given[17]["image"][:60]
+    given[18]["label"] = "three"
+    with pytest.raises(BadInputs) as refused:
+        packer.convert(given, tmp_path / "out.pack")
+    assert "2 of 40 samples" in str(refused.value)
+    assert "<list>[17]: cannot pack (sample 17, field 'image')" in str(refused.value)
+    assert "<list>[18]: field 'label': expected a number, found str: 'three'" in str(refused.value)
+    summary = packer.convert(given, tmp_path / "out.pack", on_error="skip")
+    assert [key for key, _ in summary.skipped] == ["00000017", "00000018"]
+
+
+# ---- what is refused
+
+
+def test_places_need_names() -> None:
+    with pytest.raises(InvalidRequest, match=r'bytes, int 0.*fields=\{"image": "image", "label": "number"\}'):
+        opened([(picture(1), 0)] * 3)
+    with pytest.raises(InvalidRequest, match="fields has 1 names, a sample 2 values"):
+        opened([(picture(1), 0)] * 3, fields={"image": "image"})
+
+
+def test_a_picture_and_a_class_cannot_change_places() -> None:
+    """FFCV names fields by place alone."""
+    pairs = [(picture(seed), seed) for seed in range(3)]
+    with pytest.raises(InvalidRequest, match="field 'label'"):
+        opened(pairs, fields={"label": "number", "image": "image"})
+    assert kinds(pairs, fields={"image": "image", "label": "number"}) == {"image": "image", "label": "number"}
+
+
+def test_pixels_that_were_scaled_are_refused() -> None:
+    scaled = [{"image": torch.rand(3, 24, 32)}] * 3
+    with pytest.raises(InvalidRequest, match=r"'image'.*ToTensor"):
+        opened(scaled)
+    with pytest.raises(InvalidRequest, match=r"'image'.*ToTensor"):
+        opened(scaled, fields={"image": "image"})
+    assert kinds(scaled, fields={"image": "number"}) == {"image": "number"}
+
+
+class Flipping(Dataset[dict[str, Any]]):
+    """A data set with a random transform."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        pixels = rgb(index)
+        return {"image": pixels[:, ::-1] if self.random.random() < 0.5 else pixels, "label": index}
+
+
+def test_random_transforms_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"Flipping>\[\d+\]: gives another sample each time.*random transforms"):
+        opened(Flipping())
+
+
+def test_a_shuffled_iterable_is_refused() -> None:
+    class Shuffled:
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            return iter(random.sample(samples(30), 30))
+
+    with pytest.raises(InvalidRequest, match="another sample each time"):
+        opened(Shuffled(), length=30)
+
+
+def test_samples_of_unequal_shapes_are_refused_or_named(tmp_path: Path) -> None:
+    given = [{"x": np.zeros(3 if seed != 33 else 4)} for seed in range(40)]
+    with pytest.raises(BadInputs, match=r"<list>\[33\].*shape \(4,\), expected \(3,\)"):
+        packer.convert(given, tmp_path / "out.pack")
+    with pytest.raises(InvalidRequest, match=r"\(3,\) and \(3, 1\)"):
+        opened([{"x": np.zeros(3)}, {"x": np.zeros((3, 1))}])
+    with pytest.raises(InvalidRequest, match="different names: other, x"):
+        opened([{"x": 1}, {"other": 1}])
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([], {}, "no samples to pack"),
+        ({"a": 1}, {}, "mapping"),
+        (7, {}, "is no source"),
+        (iter([{"x": 1}]), {}, "give length="),
+        ([{"x": 1}], {"length": 2}, "has 1 sample, length= says 2"),
+        ([{"x": 1}] * 2, {"length": 0}, "length=0"),
+        ([{"x": object()}], {}, "'x' holds object"),
+        ([{"x": None}], {}, "'x' is None"),
+        ([{"x": 1}, {"x": "a"}], {}, "several kinds"),
+        ([{"x": 1}], {"fields": {"x": "picture"}}, "unknown kind 'picture'"),
+        ([{"x": 1}], {"fields": {"y": "number"}}, "has no 'y'"),
+        ([{"x": 1}], {"axes": "chw"}, "axes is for pictures that are arrays"),
+        ([{"x": 1}], {"follow_links": True}, "follow_links"),
+        ([3, 4], {}, "one value without a name"),
+        ([{"x": rgb(1, 3, 3)}], {"fields": {"x": "image"}}, "say which: axes="),
+        ([{"x": 1}] * 2, {"key": ["a", "a"]}, "stand more than once"),
+        ([{"x": 1}] * 2, {"key": ["a"]}, "key has 1 text, there are 2"),
+        ([{"x": 1.5}] * 2, {"key": "x"}, "expected a text or a whole number"),
+        (DataLoader(TensorDataset(torch.zeros(4, 3))), {}, "gives batches"),
+    ],
+)
+def test_what_cannot_be_packed_says_why(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((InvalidRequest, BadInput), match=message):
+        opened(data, **options)
+
+
+def test_a_pack_is_no_object(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 3), tmp_path / "photos.pack")
+    with packer.open(tmp_path / "photos.pack") as dataset, pytest.raises(InvalidRequest, match="pass its folder"):
+        packer.convert(dataset, tmp_path / "out.pack")
+
+
+def test_options_of_folders_are_refused_for_objects_and_the_other_way_round(tmp_path: Path) -> None:
+    for options in ({"kind": "folder"}, {"layout": "class"}, {"sidecars": ["m=.png:mask"]}, {"splits": {"a": 0.5}}):
+        with pytest.raises(InvalidRequest, match="a Python object gives its samples itself"):
+            packer.convert(samples(), tmp_path / "out.pack", **options)
+    photos(tmp_path / "photos", 3)
+    for given in ({"key": "label"}, {"length": 3}, {"fingerprint": "a"}, {"fields": {"image": "image"}}):
+        with pytest.raises(InvalidRequest, match="for Python objects"):
+            packer.convert(tmp_path / "photos", tmp_path / "out.pack", **given)  # type: ignore[arg-type]
+
+
+# ---- fields and keys
+
+
+def test_fields_chooses_renames_and_describes(tmp_path: Path) -> None:
+    label = Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog", "hen"))
+    rows = [{"img": picture(seed), "target": seed % 3, "other": object()} for seed in range(4)]
+    fields = {"img": Field("image", "image", "encoded"), "target": label}
+    packer.convert(rows, tmp_path / "out.pack", fields=fields)
+    with packer.open(tmp_path / "out.pack") as dataset:
+        assert dataset.classes == ["cat", "dog", "hen"]
+        assert {"image", "label"} <= set(dataset[0])
+    assert kinds(rows, fields=["img", "target"]) == {"img": "image", "target": "number"}
+    two = Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog"))
+    with pytest.raises(BadInputs, match=r"<list>\[2\]: field 'label': label 2: expected 0 to 1, of 2 classes"):
+        packer.convert(rows, tmp_path / "two.pack", fields={"target": two})
+
+
+def test_names_that_no_field_can_have_are_changed() -> None:
+    assert kinds([{"image/encoded": picture(1), "key": "a", "files": 3}]) == {
+        "image_encoded": "image",
+        "key_": "text",
+        "files_": "number",
+    }
+
+
+@pytest.mark.parametrize("key", ["text", [f"no {number}" for number in range(5)], lambda number: f"no {number}"])
+def test_keys_are_a_field_texts_or_a_function(key: Any, tmp_path: Path) -> None:
+    packer.convert(samples(), tmp_path / "out.pack", key=key)
+    with packer.open(tmp_path / "out.pack", fields=("key", "label")) as dataset:
+        assert [dataset[number]["key"] for number in range(5)] == [f"no {number}" for number in range(5)]
+
+
+# ---- iterables
+
+
+class Stream(IterableDataset[dict[str, Any]]):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(samples(self.count))
+
+
+@pytest.mark.parametrize("make", [Stream, lambda count: iter(samples(count))])
+def test_an_iterable_gives_the_pack_of_its_list(make: Any, tmp_path: Path) -> None:
+    packer.convert(samples(200), tmp_path / "list.pack", threads=4)
+    packer.convert(make(200), tmp_path / "out.pack", length=200, threads=4, key="text")
+    for one, other in zip(loaded(tmp_path / "list.pack"), loaded(tmp_path / "out.pack"), strict=True):
+        assert np.array_equal(one["image"], other["image"])
+        assert one["label"] == other["label"]
+        assert other["key"] == one["text"]
+
+
+@pytest.mark.parametrize(("count", "message"), [(90, "ended after 90 samples"), (120, "goes on after 100 samples")])
+def test_an_iterable_of_another_length_leaves_nothing(count: int, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"{message}.*length="):
+        packer.convert(iter(samples(count)), tmp_path / "out.pack", length=100, part_bytes=10_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_iterable_that_repeats_a_key_is_refused(tmp_path: Path) -> None:
+    rows = [*samples(50), samples(1)[0]]
+    with pytest.raises(BadInputs, match=r"<list_iterator>\[50\]: key 'no 0' is that of an earlier sample"):
+        packer.convert(iter(rows), tmp_path / "out.pack", length=51, key="text")
+
+
+def test_an_iterable_is_not_shuffled(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="order='stored'"):
+        packer.convert(iter(samples()), tmp_path / "out.pack", length=5, order="shuffled")
+    packer.convert(samples(20), tmp_path / "out.pack", order="shuffled", order_seed=3)
+    with packer.open(tmp_path / "out.pack", fields=("key", "text")) as dataset:
+        keys = [dataset[index]["key"] for index in range(20)]
+    assert sorted(keys) == [f"{number:08d}" for number in range(20)] != keys
+
+
+# ---- threads, resuming, what is said
+
+
+class NotShared:
+    """Fails where two threads are in it at once."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Lock()
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        assert self.inside.acquire(blocking=False)
+        try:
+            return {"image": rgb(index), "label": index}
+        finally:
+            self.inside.release()
+
+
+def test_an_object_is_read_by_one_thread_at_a_time(tmp_path: Path) -> None:
+    packer.convert(NotShared(), tmp_path / "one.pack", threads=1)
+    packer.convert(NotShared(), tmp_path / "many.pack", threads=8)
+    assert digest(tmp_path / "one.pack") == digest(tmp_path / "many.pack")
+
+
+class StopAfter:
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def __call__(self, now: Progress) -> None:
+        if now.samples >= self.samples:
+            raise Interrupted(2)
+
+
+@pytest.mark.parametrize("given", [{"key": "text"}, {"fingerprint": "v1"}])
+def test_an_interrupted_run_goes_on_where_the_object_can_be_told(given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        packer.convert(
+            samples(60), tmp_path / "out.pack", part_bytes=20_000, progress=StopAfter(40), threads=1, **given
+        )
+    summary = packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000, **given)
+    assert summary.resumed_samples > 0
+    packer.convert(samples(60), tmp_path / "clean.pack", part_bytes=20_000, **given)
+    assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
+
+
+@pytest.mark.parametrize("format", ["lmdb", "hdf5"])
+def test_a_killed_run_leaves_no_pack_and_goes_on(format: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"part_bytes": 20_000, "fingerprint": "v1", "to": format}
+
+    def kill(now: Progress) -> None:
+        if now.samples >= 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ended = child(lambda: packer.convert(samples(60), tmp_path / "out", threads=1, progress=kill, **given).samples)
+    assert (ended.kind, ended.signal) == ("signal", signal.SIGKILL)
+    assert not (tmp_path / "out").exists()
+    assert packer.convert(samples(60), tmp_path / "out", **given).resumed_samples > 0
+    packer.convert(samples(60), tmp_path / "clean", **given)
+    assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+
+
+def test_another_object_does_not_go_on(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"part_bytes": 20_000, "fingerprint": "v1"}
+    with pytest.raises(Interrupted):
+        packer.convert(samples(60), tmp_path / "out.pack", progress=StopAfter(40), threads=1, **given)
+    changed = samples(60)
+    changed[0]["label"] = 2
+    for data, options in ((changed, given), (samples(61), given), (samples(60), {**given, "fingerprint": "v2"})):
+        with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+            packer.convert(data, tmp_path / "out.pack", **options)
+
+
+def test_without_keys_a_run_that_is_interrupted_leaves_nothing_and_says_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with pytest.raises(Interrupted):
+        packer.convert(
+            samples(60),
+            tmp_path / "out.pack",
+            part_bytes=20_000,
+            progress=StopAfter(40),
+            threads=1,
+            on_note=notes.append,
+        )
+    assert any("begins anew" in note and "key= or fingerprint=" in note for note in notes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_work_that_a_kill_left_is_not_taken_up_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:  # as a kill, which nobody cleans up after
+        patch.setattr("packer.conversion.journal.Journal.remove", lambda self: None)
+        with pytest.raises(Interrupted):
+            packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000, progress=StopAfter(40), threads=1)
+    with pytest.raises(InvalidRequest, match=r"cannot go on: .*key= or fingerprint=.*restart=True"):
+        packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000)
+    packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000, restart=True)
+    packer.convert(samples(60), tmp_path / "clean.pack", part_bytes=20_000)
+    assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) -> None:
+    notes: list[str] = []
+    found = ConversionRequest(samples(), tmp_path / "out.pack").dry_run(notes.append)
+    assert (found.size.samples, found.refused) == (5, None)
+    assert "5 samples: image (image), label (number), text (text)" in notes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pack_of_objects_is_compared_with_nothing(tmp_path: Path) -> None:
+    packer.convert(samples(), tmp_path / "out.pack")
+    with pytest.raises(InvalidRequest, match="lies nowhere to be compared with"):
+        packer.verify(tmp_path / "out.pack", source=tmp_path)
+
+
+def test_a_pack_of_objects_is_a_source(tmp_path: Path) -> None:
+    packer.convert(samples(), tmp_path / "out.pack", fingerprint="v1")
+    packer.convert(tmp_path / "out.pack", tmp_path / "small.pack", resize=16)
+    described = manifests.read(tmp_path / "small.pack").source
+    assert (described["kind"], described["fingerprint"]) == ("object", "v1")
+
+
+# ---- torchvision
+
+
+def image_folder(tmp_path: Path, count: int = 12) -> standins.ImageFolder:
+    return standins.ImageFolder(photos(tmp_path / "photos", count))
+
+
+def test_an_image_folder_is_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/notes.csv").write_text("a,b")
+    one = packer.convert(image_folder(tmp_path), tmp_path / "one.pack")
+    other = packer.convert(tmp_path / "photos", tmp_path / "other.pack")
+    assert one.pack_id == other.pack_id
+    assert digest(tmp_path / "one.pack") == digest(tmp_path / "other.pack")
+    assert not packer.verify(tmp_path / "one.pack", source=tmp_path / "photos").problems
+
+
+def test_classes_that_are_named_as_splits_are_the_folder_with_its_layout(tmp_path: Path) -> None:
+    for number in range(4):
+        path = tmp_path / f"photos/{'train' if number % 2 else 'val'}/{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+    one = packer.convert(standins.ImageFolder(tmp_path / "photos"), tmp_path / "one.pack")
+    other = packer.convert(tmp_path / "photos", tmp_path / "other.pack", layout="class")
+    assert one.pack_id == other.pack_id
+
+
+def test_a_subset_of_an_image_folder_keeps_files_and_labels(tmp_path: Path) -> None:
+    dataset = image_folder(tmp_path)
+    rows = [7, 2, 9]
+    subset: Any = Subset(Subset(dataset, [0, *rows]), [1, 2, 3])  # type: ignore[arg-type]
+    packer.convert(subset, tmp_path / "out.pack")
+    with packer.open(tmp_path / "out.pack", fields=("key", "label")) as found:
+        assert found.classes == dataset.classes
+        for index, row in enumerate(rows):
+            path, label = dataset.samples[row]
+            assert found[index] == {"key": Path(path).relative_to(dataset.root).as_posix(), "label": label}
+    assert not packer.verify(tmp_path / "out.pack", source=tmp_path / "photos").problems
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    assert tree(tmp_path / "again").items() <= tree(tmp_path / "photos").items()
+
+
+def test_the_parts_of_a_list_are_those_of_the_folder(tmp_path: Path) -> None:
+    """A list in another order of classes' names is another source, whose records are the folder's."""
+    dataset = image_folder(tmp_path)
+    listed = source_of(Subset(dataset, range(11)), ObjectOptions()).source  # type: ignore[arg-type]
+    whole = folder.Source(tmp_path / "photos")
+    assert isinstance(listed, ListedFiles)
+    assert isinstance(source_of(dataset, ObjectOptions()).source, folder.Source)
+    assert [listed[index] for index in range(11)] == [whole[index] for index in range(11)]
+    assert listed.schema == whole.schema
+
+
+def test_a_list_of_files_is_taken_up_again(tmp_path: Path) -> None:
+    subset: Any = Subset(image_folder(tmp_path, 60), range(59))  # type: ignore[arg-type]
+    with pytest.raises(Interrupted):
+        packer.convert(subset, tmp_path / "out.pack", part_bytes=10_000, progress=StopAfter(40), threads=1)
+    assert packer.convert(subset, tmp_path / "out.pack", part_bytes=10_000).resumed_samples > 0
+
+
+@pytest.mark.parametrize("name", ["transform", "target_transform"])
+def test_a_set_transform_is_refused(name: str, tmp_path: Path) -> None:
+    photos(tmp_path / "photos", 3)
+    dataset = standins.ImageFolder(tmp_path / "photos", **{name: abs})
+    with pytest.raises(InvalidRequest, match=f"its {name} is set.*{name}=None"):
+        packer.convert(dataset, tmp_path / "out.pack")
+
+
+def test_a_folder_with_a_loader_of_its_own_is_asked_for_its_samples(tmp_path: Path) -> None:
+    photos(tmp_path / "photos", 6)
+
+    def size(path: str) -> int:
+        return Path(path).stat().st_size
+
+    dataset = standins.DatasetFolder(tmp_path / "photos", loader=size)
+    fields = {"size": "number", "label": "number"}
+    packer.convert(dataset, tmp_path / "out.pack", fields=fields)
+    with packer.open(tmp_path / "out.pack") as found:
+        assert [found[index]["size"] for index in range(6)] == [size(path) for path, _ in dataset.samples]
+
+
+def test_a_file_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
+    subset: Any = Subset(image_folder(tmp_path), [1, 1])  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="listed more than once"):
+        packer.convert(subset, tmp_path / "out.pack")
+
+
+def test_options_of_objects_are_not_passed_over_for_lists_of_files(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="has no option fields"):
+        packer.convert(image_folder(tmp_path), tmp_path / "out.pack", fields={"image": "mask"})
+
+
+def test_an_image_folder_is_not_packed_into_itself(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="lies inside the source"):
+        packer.convert(image_folder(tmp_path), tmp_path / "photos/out.pack")
+
+
+# ---- Hugging Face
+
+
+def hugging_face(count: int = 5, *, fingerprint: str = "f00d", labels: bool = True) -> standins.Dataset:
+    rows = [
+        {
+            "image": {"bytes": picture(seed, suffix=".jpg"), "path": f"{seed}.jpg"},
+            "annotation": {"bytes": mask(seed), "path": None},
+            "label": seed % 2 if labels else -1,
+            "caption": f"no {seed}",
+            "score": 0.5,
+            "tokens": list(range(seed)),
+        }
+        for seed in range(count)
+    ]
+    features = {
+        "image": standins.Image(),
+        "annotation": standins.Image(),
+        "label": standins.ClassLabel(["cat", "dog"]),
+        "caption": standins.Value("string"),
+        "score": standins.Value("float32"),
+        "tokens": standins.List(standins.Value("int32")),
+    }
+    return standins.Dataset(rows, features, fingerprint)
+
+
+def test_pictures_of_hugging_face_are_never_encoded_again(tmp_path: Path) -> None:
+    dataset = hugging_face()
+    packer.convert(dataset, tmp_path / "out.pack")
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    found = tree(tmp_path / "again")
+    assert dataset.decoded == 0
+    for number, row in enumerate(dataset.rows):
+        assert found[b"%08d.jpg" % number] == row["image"]["bytes"]
+        assert found[b"%08d.annotation.png" % number] == row["annotation"]["bytes"]
+
+
+def test_features_say_the_fields(tmp_path: Path) -> None:
+    source = opened(hugging_face())
+    told = {field.name: (field.kind, field.dtype, field.shape, field.classes) for field in source.schema}
+    assert told["label"] == ("number", "int64", (), ("cat", "dog"))
+    assert told["score"] == ("number", "float32", (), None)
+    assert told["tokens"] == ("number", "int32", (None,), None)
+    assert [told[name][0] for name in ("image", "annotation", "caption")] == ["image", "mask", "text"]
+    packer.convert(hugging_face(), tmp_path / "out.pack")
+    described = manifests.read(tmp_path / "out.pack").source
+    assert (described["of"], described["fingerprint"]) == ("datasets.Dataset", "f00d")
+
+
+def test_labels_of_test_splits_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    dataset = hugging_face(labels=False)
+    with pytest.raises(BadInput, match=r"field 'label': label -1: no label, as test splits have it; .*fields="):
+        packer.convert(dataset, tmp_path / "out.pack")
+    packer.convert(dataset, tmp_path / "out.pack", fields=["image", "caption"])
+    late = hugging_face(40)
+    late.rows[33]["label"] = -1
+    with pytest.raises(BadInputs, match=r"\[33\]: field 'label': label -1"):
+        packer.convert(late, tmp_path / "late.pack")
+
+
+def test_a_transform_of_hugging_face_is_refused_and_a_format_taken_off(tmp_path: Path) -> None:
+    dataset = hugging_face()
+    dataset.format = {"type": "custom", "columns": dataset.column_names}
+    with pytest.raises(InvalidRequest, match="reset_format"):
+        packer.convert(dataset, tmp_path / "out.pack")
+    dataset.format = {"type": "torch", "columns": ["image", "label"]}
+    assert kinds(dataset) == {"image": "image", "label": "number"}
+
+
+def test_a_dict_of_splits_and_what_no_kind_holds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"train, test: pass one, such as dataset\['train'\]"):
+        packer.convert(standins.DatasetDict(train=hugging_face(), test=hugging_face()), tmp_path / "out.pack")
+    sounds = standins.Dataset([{"sound": 1, "label": 0}], {"sound": standins.Audio(), "label": standins.Value("int64")})
+    with pytest.raises(InvalidRequest, match=r"column 'sound' holds Audio.*fields="):
+        packer.convert(sounds, tmp_path / "out.pack")
+    assert kinds(sounds, fields=["label"]) == {"label": "number"}
+
+
+def test_hugging_face_goes_on_by_its_fingerprint(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        packer.convert(hugging_face(60), tmp_path / "out.pack", part_bytes=9000, progress=StopAfter(40), threads=1)
+    with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+        packer.convert(hugging_face(60, fingerprint="beef"), tmp_path / "out.pack", part_bytes=9000)
+    assert packer.convert(hugging_face(60), tmp_path / "out.pack", part_bytes=9000).resumed_samples > 0
+
+
+def test_an_iterable_of_hugging_face_keeps_bytes_too(tmp_path: Path) -> None:
+    dataset = hugging_face(40)
+    packer.convert(standins.IterableDataset(dataset), tmp_path / "out.pack", length=40, key="caption")
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    assert tree(tmp_path / "again")[b"no 3.jpg"] == dataset.rows[3]["image"]["bytes"]
+    assert dataset.decoded == 0
+
+
+def test_a_subset_of_hugging_face_is_a_selection() -> None:
+    source = opened(Subset(hugging_face(), [3, 1]))  # type: ignore[arg-type]
+    assert [source[index]["caption"] for index in range(2)] == ["no 3", "no 1"]
+    assert source.schema["label"].classes == ("cat", "dog")
+
+
+def from_folder(root: Path, *, labelled: bool = True) -> standins.Dataset:
+    paths = sorted(root.rglob("*.jpg"))
+    classes = sorted({path.parent.name for path in paths})
+    rows = [{"image": {"bytes": None, "path": str(path)}, "label": classes.index(path.parent.name)} for path in paths]
+    features = {"image": standins.Image(), "label": standins.ClassLabel(classes)}
+    dataset = standins.Dataset(rows, features)
+    return dataset if labelled else dataset.with_format(columns=["image"])
+
+
+def test_a_data_set_of_imagefolder_is_the_folder(tmp_path: Path) -> None:
+    photos(tmp_path / "photos")
+    one = packer.convert(from_folder(tmp_path / "photos"), tmp_path / "one.pack")
+    other = packer.convert(tmp_path / "photos", tmp_path / "other.pack")
+    assert one.pack_id == other.pack_id
+
+
+def test_a_selection_of_imagefolder_reads_the_files_that_it_names(tmp_path: Path) -> None:
+    photos(tmp_path / "photos")
+    dataset = from_folder(tmp_path / "photos").select([4, 2])
+    source = opened(dataset)
+    assert [source[index]["image"] for index in range(2)] == [
+        Path(row["image"]["path"]).read_bytes() for row in dataset.rows
+    ]
+
+
+# ---- the bar
+
+
+def test_true_shows_a_bar_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, int]] = []
+
+    class NotebookBar:
+        __module__ = "tqdm.notebook"
+
+        def __init__(self, **options: Any) -> None:
+            self.n, self.total, self.initial = 0, options["total"], 0
+
+        def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+            assert text.endswith("MB/s")
+
+        def update(self, count: int) -> None:
+            self.n += count
+            shown.append((self.n, self.total))
+
+        def close(self) -> None:
+            shown.append((-1, -1))
+
+    monkeypatch.setitem(__import__("sys").modules, "IPython", type(random)("IPython"))
+    monkeypatch.setattr("tqdm.auto.tqdm", NotebookBar)
+    packer.convert(samples(), tmp_path / "out.pack", progress=True)
+    assert shown[-2:] == [(5, 5), (-1, -1)]
+    shown.clear()
+    packer.convert(samples(), tmp_path / "quiet.pack", progress=False)
+    assert shown == []

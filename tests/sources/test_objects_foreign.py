@@ -1,0 +1,141 @@
+"""Python objects of the libraries themselves: torchvision's folders, Hugging Face data sets, in their environments."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import packer
+from packer.pack import manifest as manifests
+from tests.support.foreign_environments import said_by
+from tests.support.source_trees import mask, photos, picture, tree
+
+pytestmark = pytest.mark.foreign
+
+_TORCHVISION = """
+import json, sys
+import packer
+from torch.utils.data import Subset
+from torchvision import transforms
+from torchvision.datasets import CIFAR10, FakeData, ImageFolder
+
+root, out = sys.argv[1:]
+folder = ImageFolder(root)
+said = {"whole": packer.convert(folder, f"{out}/whole.pack").pack_id}
+rows = [5, 0, 3]
+packer.convert(Subset(folder, rows), f"{out}/subset.pack")
+said["subset"] = [[folder.samples[row][0], folder.samples[row][1]] for row in rows]
+refused = []
+fields = {"image": "image", "label": "number"}
+for data, options in (
+    (ImageFolder(root, transform=transforms.ToTensor()), {}),
+    (FakeData(20, transform=transforms.ToTensor()), {"fields": fields}),
+    (FakeData(20, transform=transforms.RandomCrop(32)), {"fields": fields}),
+):
+    try:
+        packer.convert(data, f"{out}/refused.pack", **options)
+    except packer.errors.InvalidRequest as error:
+        refused.append(str(error))
+said["refused"] = refused
+fake = FakeData(20, image_size=(3, 24, 24))
+packer.convert(fake, f"{out}/fake.pack", fields=fields)
+with packer.open(f"{out}/fake.pack", output="pil", as_tuple=("image", "label")) as found:
+    said["fake"] = all(found[i][0].tobytes() == fake[i][0].tobytes() and found[i][1] == fake[i][1] for i in range(20))
+print(json.dumps(said))
+"""
+
+_DATASETS = """
+import json, sys
+import packer
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, List, Value, load_dataset
+
+root, pictures, out = sys.argv[1:]
+said = {}
+folder = load_dataset("imagefolder", data_dir=root, split="train", cache_dir=f"{out}/cache")
+said["whole"] = packer.convert(folder, f"{out}/whole.pack").pack_id
+said["kind"] = type(folder[0]["image"]).__module__.partition(".")[0]
+rows = [{"image": f"{pictures}/{n}.jpg", "mask": f"{pictures}/{n}.png", "label": n % 2, "caption": f"no {n}",
+         "tokens": [n]} for n in range(20)]
+features = Features({"image": Image(), "mask": Image(), "label": ClassLabel(names=["cat", "dog"]),
+                     "caption": Value("string"), "tokens": List(Value("int32"))})
+embedded = Dataset.from_list(rows, features=features).map(lambda row: row)
+said["again"] = []
+for name in ("a", "b"):
+    said["again"].append(packer.convert(embedded, f"{out}/{name}.pack").pack_id)
+packer.convert(embedded.select([7, 3]).with_format("torch"), f"{out}/two.pack", key="caption")
+packer.convert(embedded.to_iterable_dataset(), f"{out}/stream.pack", length=20)
+refused = []
+unlabelled = embedded.map(lambda row: {**row, "label": -1})
+for data in (embedded.with_transform(lambda batch: batch), DatasetDict(train=embedded), unlabelled):
+    try:
+        packer.convert(data, f"{out}/refused.pack")
+    except packer.errors.PackerError as error:
+        refused.append(str(error))
+said["refused"] = refused
+turned = Dataset.from_list([{"image": f"{pictures}/turned.jpg"}], features=Features({"image": Image()}))
+said["shown"] = list(turned[0]["image"].size)
+packer.convert(turned, f"{out}/turned.pack", exif="rotate")
+with packer.open(f"{out}/turned.pack", output="pil") as found:
+    said["packed"] = list(found[0]["image"].size)
+print(json.dumps(said))
+"""
+
+
+def told(name: str, program: str, *words: Path) -> dict[str, Any]:
+    said = json.loads(said_by(name, program, *words).splitlines()[-1])
+    assert isinstance(said, dict)
+    return said
+
+
+def test_folders_of_torchvision(tmp_path: Path) -> None:
+    root = photos(tmp_path / "photos")
+    said = told("torchvision", _TORCHVISION, root, tmp_path)
+    assert said["whole"] == packer.convert(root, tmp_path / "ours.pack").pack_id
+    with packer.open(tmp_path / "subset.pack", fields=("key", "label")) as found:
+        assert [[str(root / found[row]["key"]), found[row]["label"]] for row in range(3)] == said["subset"]
+    transform, scaled, cropped = said["refused"]
+    assert "its transform is set" in transform
+    assert "ToTensor" in scaled
+    assert "another sample each time" in cropped
+    assert said["fake"]
+
+
+def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
+    root = photos(tmp_path / "photos")
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for number in range(20):
+        (pictures / f"{number}.jpg").write_bytes(picture(number, suffix=".jpg"))
+        (pictures / f"{number}.png").write_bytes(mask(number))
+    (pictures / "turned.jpg").write_bytes(turned(picture(1, suffix=".jpg")))
+    said = told("datasets", _DATASETS, root, pictures, tmp_path)
+    assert said["whole"] == packer.convert(root, tmp_path / "ours.pack").pack_id
+    assert said["kind"] == "PIL"  # what the library itself gives
+    assert len(set(said["again"])) == 1
+    packer.extract(tmp_path / "a.pack", tmp_path / "again")
+    packer.extract(tmp_path / "stream.pack", tmp_path / "streamed")
+    for found in (tree(tmp_path / "again"), tree(tmp_path / "streamed")):
+        for number in range(20):
+            assert found[b"%08d.jpg" % number] == (pictures / f"{number}.jpg").read_bytes()
+            assert found[b"%08d.mask.png" % number] == (pictures / f"{number}.png").read_bytes()
+    schema = manifests.read(tmp_path / "a.pack").schema
+    assert [schema[name].kind for name in ("image", "mask", "label", "caption", "tokens")] == [
+        *("image", "mask", "number", "text", "number")
+    ]
+    assert schema["label"].classes == ("cat", "dog")
+    with packer.open(tmp_path / "two.pack", fields=("key", "label")) as two:
+        assert [two[row] for row in range(2)] == [{"key": "no 7", "label": 1}, {"key": "no 3", "label": 1}]
+    transform, splits, labels = said["refused"]
+    assert "a transform is set" in transform
+    assert "pass one, such as dataset['train']" in splits
+    assert "no label, as test splits have it" in labels
+    assert said["shown"] == said["packed"]
+
+
+def turned(jpeg: bytes) -> bytes:
+    """The same with EXIF orientation 6."""
+    exif = (
+        b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00"
+    )
+    return jpeg[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + jpeg[2:]
