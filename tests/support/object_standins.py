@@ -89,7 +89,8 @@ class List:
 
 @of("datasets.features.audio")
 class Audio:
-    pass
+    def __init__(self, decode: bool = True) -> None:
+        self.decode = decode
 
 
 @of("datasets.arrow_dataset")
@@ -135,7 +136,7 @@ class Dataset:
 
     def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: self._decoded(row[name]) if isinstance(each, Image) and each.decode else row[name]
+            name: self._decoded(row[name]) if isinstance(each, Image | Audio) and each.decode else row[name]
             for name, each in self.features.items()
         }
 

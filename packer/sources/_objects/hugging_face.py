@@ -20,6 +20,7 @@ from packer.sources._parse.listing import listed
 _DATASET = ("datasets.arrow_dataset", "Dataset")
 _ITERABLE = ("datasets.iterable_dataset", "IterableDataset")
 _SEVERAL = (("datasets.dataset_dict", "DatasetDict"), ("datasets.dataset_dict", "IterableDatasetDict"))
+_PICTURE = ("datasets.features.image", "Image")
 _UNDECODABLE = (
     ("datasets.features.audio", "Audio"),
     ("datasets.features.video", "Video"),
@@ -92,15 +93,15 @@ def prepared(data: Any, *, wanted: Sequence[str] | None) -> Prepared:
     notes: list[str] = []
     pictures: list[str] = []
     for name, feature in features.items():
-        if wanted is not None and name not in wanted:
-            continue
-        for kind in _UNDECODABLE:
-            if is_a(feature, *kind):
-                raise InvalidRequest(
-                    f"column {name!r} holds {kind[1]}, which no kind holds; leave it out: fields=[...]"
-                )
-        if is_a(feature, "datasets.features.image", "Image"):
+        is_wanted = wanted is None or name in wanted
+        kind = next((kind for kind in _UNDECODABLE if is_a(feature, *kind)), None)
+        if kind is not None and is_wanted:
+            raise InvalidRequest(f"column {name!r} holds {kind[1]}, which no kind holds; leave it out: fields=[...]")
+        if kind is not None or is_a(feature, *_PICTURE):  # a column that is not packed is read with its row, too
             data = data.cast_column(name, type(feature)(decode=False))
+        if not is_wanted:
+            continue
+        if is_a(feature, *_PICTURE):
             pictures.append(name)
             if getattr(feature, "mode", None) not in (None, "RGB"):
                 notes.append(f"{name}: its feature has mode {feature.mode}; the files are kept as they are")
