@@ -460,7 +460,8 @@ class ConversionRequest:
         if self.preset:
             asked = _with_preset(self.preset, asked, opened.schema)
         asked = replace(asked, source=spec.to_json(opened))
-        for line in (f"{opened.root}: {found}", *opened.notes):
+        place = self.source if isinstance(self.source, Path) else _place_of(opened)
+        for line in (f"{place or opened.root}: {found}", *opened.notes):
             note(line)
         plan = make_plan(opened, asked)
         for line in _warnings(plan):
