@@ -166,7 +166,7 @@ def convert(
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
     are the same lines.
-    progress: True shows a bar, in a notebook too. Of an object that gives samples (a torch or Hugging Face Dataset, a
+    progress=True shows a bar, in a notebook too. Of an object that gives samples (a torch or Hugging Face Dataset, a
     sequence, an iterable), fields: name -> kind ("image", "number", ...) or Field, in the order of a sample that is a
     tuple. key: the field that names a sample, a text for each, or a function of its number. length: how many samples an
     iterable has. fingerprint: a text that changes whenever the samples do, so that an interrupted conversion goes on.
