@@ -12,7 +12,7 @@ most specific first, and says so where two of one rank know the files. From 1 to
 annotations beside them: options that such a source does not have rule it out.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,7 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # first files of a tar, whose names say what it is
+_PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LAYOUTS = range(1, 100)  # ranks of sources that options of others rule out
 
 registry = Registry(__name__, __path__[0], "source")
@@ -47,19 +48,9 @@ def detect(
     tree = open_tree(root, follow_links=follow_links)
     listing = scan(tree)
     root = tree.root
-    for rank, modules in groupby(_modules(), key=lambda pair: int(pair[0].SPECIFICITY)):
-        asked = list(modules)
-        if rank in _LAYOUTS:
-            asked = [
-                (module, name)
-                for module, name in asked
-                if not has_sidecars and set(given) <= set(module.Source.options())
-            ]
-        found = list(_recognised(tree, listing.names, asked))
-        if len(found) > 1:
-            raise InvalidRequest(_undecided(root, found))
-        if found:
-            return found[0]
+    found = _by_rank(tree, listing.names, given=given, has_sidecars=has_sidecars)
+    if found is not None:
+        return found
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
     from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
@@ -74,6 +65,34 @@ def detect(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
     )
+
+
+def _by_rank(
+    tree: FileTree,
+    files: Sequence[str],
+    *,
+    given: Collection[str],
+    has_sidecars: bool,
+    ranks: Container[int] | None = None,
+) -> tuple[str, str] | None:
+    """What the most specific source says that knows these files; None where none does. ranks: None for all.
+
+    Raises InvalidRequest where two of one rank know them.
+    """
+    for rank, modules in groupby(_modules(), key=lambda pair: int(pair[0].SPECIFICITY)):
+        asked = list(modules)
+        if rank in _LAYOUTS:
+            asked = [
+                (module, name)
+                for module, name in asked
+                if not has_sidecars and set(given) <= set(module.Source.options())
+            ]
+        found = list(_recognised(tree, files, asked)) if ranks is None or rank in ranks else []
+        if len(found) > 1:
+            raise InvalidRequest(_undecided(tree.root, found))
+        if found:
+            return found[0]
+    return None
 
 
 def _recognised(
@@ -114,7 +133,9 @@ def _modules() -> list[tuple[ModuleType, str]]:
 def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> tuple[str, str]:
     found = recognise_records(root)
     if found is not None:
-        return _settled_tar(root, *found) if load(found[0]).Source.reads_tars else found
+        if not load(found[0]).Source.reads_tars:
+            return found
+        return _settled_tar(root, *found, given=given, has_sidecars=has_sidecars)
     tree = open_archive(root)
     if tree is not None:
         return detect(tree, given=given, has_sidecars=has_sidecars)
@@ -135,7 +156,9 @@ def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> t
     )
 
 
-def _settled_tar(root: Path, records: str, sentence: str) -> tuple[str, str]:
+def _settled_tar(
+    root: Path, records: str, sentence: str, *, given: Collection[str], has_sidecars: bool
+) -> tuple[str, str]:
     """What a tar is whose members may be the records of a source, or the files of a folder."""
     from packer.sources._trees import tar_tree  # only a tar needs it
 
@@ -147,6 +170,11 @@ def _settled_tar(root: Path, records: str, sentence: str) -> tuple[str, str]:
         found = module.recognise(first) if module.SPECIFICITY > 0 else None
         if found is not None:
             return name, found
+    if not all(map(_may_be_picture, first)):  # tables and annotations, for which the whole tar is looked through
+        tree = tar_tree.tar_tree(root)
+        layout = _by_rank(tree, scan(tree).names, given=given, has_sidecars=has_sidecars, ranks=_LAYOUTS)
+        if layout is not None:
+            return layout
     in_folders = [name for name in first if "/" in name.removeprefix("./")]
     image_folder = next((name for module, name in _modules() if module.recognise(in_folders) is not None), None)
     if is_nested or image_folder is not None:
@@ -157,6 +185,10 @@ def _settled_tar(root: Path, records: str, sentence: str) -> tuple[str, str]:
             f"{records} (members of one name are a sample, without labels)"
         )
     return records, sentence
+
+
+def _may_be_picture(name: str) -> bool:
+    return name.lower().endswith(_PICTURES)
 
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:

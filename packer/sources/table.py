@@ -16,7 +16,8 @@ which each value comes first: what is the same in all rows of every sample is on
 row, numbers `of` boxes where there are any. A row whose four cells of a box are all empty says that there is none.
 
 EXIF: boxes lie over the picture of the size that the columns width and height state; where there are none,
-`label_frame` says which. Masks and depth are placed as sidecars are, by --sidecar-frame.
+`label_frame` says which. Masks and depth are placed as sidecars are, by --sidecar-frame. Masks are of 16 bit where one
+of six that are opened is.
 Not read: URLs, files outside of the folder, lists of files (`file_names`), bytes in Parquet.
 """
 
@@ -26,6 +27,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -33,8 +35,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, InvalidRequest
-from packer.schema import Field, Schema
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.images import sniff
+from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.listing import counted, described, listed, scan, shown, suffix_of
@@ -67,6 +70,7 @@ _OURS = (
     "source_size",
 )
 _DTYPES: dict[Kind, str] = {"int": "int64", "float": "float64", "bool": "bool"}
+_OPENED = 6  # masks that are opened to see how many bits they have
 _PROBED = 100  # rows that are looked at to find the column of paths
 _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
@@ -124,6 +128,7 @@ class Source(base.Source):
 
     kind = "table"
     takes_files: ClassVar[bool] = True
+    _listing: list[str] | None  # what lies in the folder; None of a table by itself
 
     def __init__(
         self,
@@ -182,6 +187,7 @@ class Source(base.Source):
         self.companions = [picture.name for picture in self._pictures[1:]]
         self._extras = self._unused()
         self.notes = [*notes, *self._found()]
+        self._listing = None  # a million names, which nobody asks for any more
 
     # ---- while it is made
 
@@ -189,7 +195,7 @@ class Source(base.Source):
         """Relative paths of the tables, and what listing the folder says."""
         tree = open_tree(root, follow_links=follow_links, takes_files=True)
         self._tree, self.root, self.follow_links = tree, tree.root, follow_links
-        self._listing: list[str] | None = None
+        self._listing = None
         self._named = self.root
         if isinstance(root, Path) and root.is_file() and isinstance(tree, SourceRoot):
             self._named = root
@@ -532,7 +538,9 @@ class Source(base.Source):
         self._splits = splits
         values: list[_ColumnField] = []
         fields = [Field("key", "text", "text")]
-        fields += [Field(picture.name, picture.kind, "encoded") for picture in self._pictures]
+        for number, picture in enumerate(self._pictures):
+            dtype = "uint16" if picture.kind == "mask" and self._is_wide(number) else None
+            fields.append(Field(picture.name, picture.kind, "encoded", dtype))
         if self._boxes:
             fields.append(Field("boxes", "boxes", "raw:float32", dtype="float32", shape=(None, 4)))
         if self._label is not None:
@@ -555,6 +563,16 @@ class Source(base.Source):
             values.append(self._value(names.of(column.name), at, classes=(), has_rows=has_rows and at in varying))
         self._values = values
         self.schema = Schema((*fields, *(value.field for value in values), _FILES))
+
+    def _is_wide(self, picture: int) -> bool:
+        """Whether some of a few masks have 16 bit; those of 8 bit are widened then."""
+        for number in range(min(_OPENED, len(self))):
+            name = self.file_names(number * len(self) // min(_OPENED, len(self)))[picture]
+            with suppress(PackerError):  # the conversion names every file that is no picture
+                header = sniff(self.read(name), MOST_PIXELS)
+                if header.bits == 16 and header.channels == 1:
+                    return True
+        return False
 
     def _value(self, name: str, at: int, *, classes: Sequence[str], has_rows: bool) -> _ColumnField:
         """The field of a column. classes: of its texts."""

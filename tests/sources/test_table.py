@@ -28,6 +28,7 @@ from packer.sources import table
 from packer.sources._parse.table_columns import ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_paths import checked
 from tests.support import picture_files
+from tests.support.archives import gnu
 from tests.support.command_line import run
 from tests.support.layout_trees.table import build
 from tests.support.source_trees import depth, mask, photos, picture, tree, write
@@ -434,6 +435,19 @@ def test_pictures_beside_the_first(tmp_path: Path) -> None:
     assert source.companions == ["mask", "depth", "night"]
 
 
+def test_masks_of_16_bit(tmp_path: Path) -> None:
+    wide = picture_files.with_opencv(np.full((48, 64), 26001, np.uint16), ".png")
+    write(
+        tmp_path / "in", {"a.png": picture(1), "b.png": picture(2), "x.png": mask(1), "y.png": wide, "z.png": b"none"}
+    )
+    write(tmp_path / "in", {"metadata.csv": "file_name,mask_file_name\na.png,x.png\nb.png,y.png\n"})
+    source = table.Source(tmp_path / "in")
+    assert source.schema["mask"].dtype == "uint16"
+    convert_source(source, tmp_path / "out.pack", ConversionOptions())
+    with LMDBDataset(tmp_path / "out.pack") as dataset:
+        assert np.asarray(dataset[1]["mask"]).max() == 26001
+
+
 def test_names_of_columns_become_names_of_fields(tmp_path: Path) -> None:
     text = "file_name,Image Name,key,1st,größe,größe!,split\na.png,1,2,3,4,5,6\n"
     source = listed(tmp_path, text, "a.png")
@@ -553,6 +567,15 @@ def test_a_table_in_a_zip(tmp_path: Path) -> None:
     convert(root, tmp_path / "a.pack")
     convert(tmp_path / "in.zip", tmp_path / "b.pack")
     assert manifests.read(tmp_path / "a.pack").pack_id == manifests.read(tmp_path / "b.pack").pack_id
+
+
+def test_a_table_in_a_tar(tmp_path: Path) -> None:
+    """Which may be WebDataset's, too, were there no table."""
+    root = build(tmp_path / "in")
+    archive = gnu(root, tmp_path / "photos")
+    assert sources.detect(archive) == sources.detect(root)
+    convert(archive, tmp_path / "a.pack")
+    assert manifests.read(tmp_path / "a.pack").source["kind"] == "table"
 
 
 def test_an_interrupted_conversion_sees_a_changed_table(tmp_path: Path) -> None:
