@@ -275,8 +275,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--label-frame",
     type=click.Choice(("auto", "stored", "upright")),
-    help="coco: where a picture is not upright by its EXIF orientation: over which pixels its annotations lie, those "
-    "stored in its file, or as viewers show it.  [default: those of the size that the annotations state]",
+    help="coco, table: where a picture is not upright by its EXIF orientation: over which pixels its annotations lie, "
+    "those stored in its file, or as viewers show it.  [default: those of the size that the annotations state]",
 )
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(

@@ -653,6 +653,7 @@ def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -
     text = f"file_name,{size}xmin,ymin,xmax,ymax\na.jpg,{'40,60,' if has_size else ''}1,2,11,22\n"
     root = write(tmp_path / "in", {"a.jpg": data, "metadata.csv": text})
     source = table.Source(root, label_frame=frame)
+    assert SourceSpec(options={"label_frame": frame}).open(root)[0].frame == source.frame
     if frame == "auto" and not has_size:
         with pytest.raises(BadInputs) as caught:
             convert_source(source, tmp_path / "out.pack", ConversionOptions())
