@@ -319,8 +319,9 @@ class Comparison:
             options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
         if "ignore_suffixes" in made.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
-        is_lone = self._root.is_file() and self._folder.contents is None  # one that names the others
-        source: Source = made(self._root if made.holds_records or is_lone else self._folder, **options)
+        # what holds records is opened before there is a folder; a lone file names the others
+        by_path = made.holds_records or (self._root.is_file() and self._folder.contents is None)
+        source: Source = made(self._root if by_path else self._folder, **options)
         return source
 
 
