@@ -1,0 +1,70 @@
+"""YOLO descriptions: a YAML file, darknet's list of values and list of classes are read, or refused with their line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer.errors import PackerError
+from packer.sources._parse.yolo_description import describes, read_darknet, read_description, read_names
+from packer.sources._parse.yolo_pictures import SetPaths, darknet_label_names, label_name, listed_paths
+from packer.sources._parse.yolo_yaml import Node, read_yaml
+from tests.fuzz.target import Disagreement
+
+TOKENS = (
+    *(b": ", b"- ", b"\n  ", b"[", b"]", b"{", b"}", b", ", b"'", b'"', b"#", b" #", b"|\n", b"\\u0041", b"---\n"),
+    *(b"&a", b"*a", b"!!str", b"names", b"nc: ", b"kpt_shape: [2, 3]", b"999999999", b"../", b"/images/", b"\t"),
+)
+MOST_BYTES = 4096
+_PATH = Path("data.yaml")
+_NAMES = ["data.yaml", "images/train/1.jpg", "labels/train/1.txt", "train.txt"]
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"path: ../coco8 # here\ntrain: images/train\nval:\n- a\n- b/c\nnames:\n  0: person\n  2: 'traffic light'\n"
+    yield b'---\nnames: [a, "b\\u00e9",\n  c] # three\nnc: 3\ntrain: ../train/images\nval: \nroboflow: {u: x, k: [1]}\n'
+    yield b"kpt_shape: [2, 3]\nkpt_names:\n  0:\n    - nose\n    - tail\nnames: {0: cat}\nval: .\nx: |\n  a\n\n  b: c\n"
+    yield b"classes = 2\ntrain = data/train.txt\nnames = data/obj.names # list\n"
+    yield b"./images/train/1.jpg\r\ndata\\images\\train\\1.jpg\nC:/x/images/train/1.jpg\n"
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    try:
+        node = read_yaml(data, _PATH)
+        _check_node(node, 0)
+        describes(node)
+    except PackerError as error:
+        refusal = error
+    for read in (read_description, read_darknet, read_names):
+        try:
+            read(data, _PATH)
+        except PackerError as error:
+            refusal = error
+    try:
+        _check_paths(data)
+    except PackerError as error:
+        refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+def _check_node(node: Node, depth: int) -> None:
+    if depth > 20 or not (node is None or isinstance(node, str | list | dict)):
+        raise Disagreement(f"{node!r:.200}")
+    if isinstance(node, list):
+        for item in node:
+            _check_node(item, depth + 1)
+    elif isinstance(node, dict):
+        for key, item in node.items():
+            if not isinstance(key, str):
+                raise Disagreement(f"{key!r}")
+            _check_node(item, depth + 1)
+
+
+def _check_paths(data: bytes) -> None:
+    paths = SetPaths(_NAMES, ["images", "images/train", "labels", "labels/train"], _NAMES[1:2], {})
+    for _, line in listed_paths(data, Path("train.txt")):
+        found = paths.find(line, "images")
+        if found is not None and found.name not in (*_NAMES, "", "images", "images/train", "labels", "labels/train"):
+            raise Disagreement(f"{line!r}: {found}")
+        if not label_name(line).endswith(".txt") or label_name(line) not in darknet_label_names(line):
+            raise Disagreement(f"{line!r}: {label_name(line)}")
