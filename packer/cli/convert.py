@@ -182,13 +182,13 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard), sidecar, picture (coco, table) or label (table) is "
-    "missing; keep: label files only.",
+    help="What to do with a sample whose label file (jacquard, yolo), sidecar, picture (coco, table) or label (table) "
+    "is missing; keep: label files only.",
 )
 @click.option(
     "--duplicates",
     type=click.Choice(("error", "first", "skip")),
-    help="cornell, jacquard, coco: what a sample that is there twice does.",
+    help="cornell, jacquard, coco, yolo: what a sample that is there twice does.",
 )
 @click.option(
     "--labels",
@@ -270,7 +270,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--task",
     metavar="TASK,...",
     help="coco: what is read of instances, keypoints, stuff, captions, labels and image_info.  [default: the first of "
-    "these that is there]",
+    "these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their lengths and the "
+    "data.yaml tell]",
 )
 @click.option(
     "--label-frame",
