@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import PIL.Image
 import pytest
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import packer
 from packer.conversion.convert import ConversionRequest
-from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest
+from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.schema import Field
 from packer.sources import folder
@@ -133,6 +134,18 @@ def test_pixels_come_back_as_they_were(tmp_path: Path) -> None:
         assert np.array_equal(sample["gray"], np.repeat(rgb(seed)[:, :, 1:2], 3, axis=2))
         assert np.array_equal(sample["mask"], (rgb(seed)[:, :, 0] > 100).astype(np.uint8))
         assert np.array_equal(sample["depth"], given[seed]["depth"])
+
+
+def test_masks_of_16_bit_are_asked_for(tmp_path: Path) -> None:
+    ids = rgb(1)[:, :, 0].astype(np.int64) * 100
+    done, file = cv2.imencode(".png", ids.astype(np.uint16))
+    assert done
+    for value in (ids, torch.from_numpy(ids), PIL.Image.fromarray(ids.astype(np.uint16)), file.tobytes()):
+        target = tmp_path / f"{type(value).__name__}.pack"
+        with pytest.raises(PackerError, match=r"mask:uint16"):
+            packer.convert([{"ids": value}] * 2, target, fields={"ids": "mask"})
+        packer.convert([{"ids": value}] * 2, target, fields={"ids": "mask:uint16"})
+        assert all(np.array_equal(sample["ids"], ids) for sample in loaded(target))
 
 
 def test_numbers_keep_their_dtype_and_may_differ_in_length(tmp_path: Path) -> None:

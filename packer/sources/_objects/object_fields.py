@@ -25,6 +25,7 @@ from packer.sources._records.record_fields import field_name, kind_of_bytes
 
 FieldsAsked = Mapping[str, str | Field] | Sequence[str] | None
 _OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer makes
+_WIDE_MASK = "mask:uint16"  # as in sidecars and features
 _LEAST_SIDE = 8  # of an array that is taken for a picture unasked
 _MOST_COLUMN = 16  # numbers of a sample that are kept in the index
 _SHOWN = 3
@@ -188,7 +189,7 @@ def _field(
 
 def _taker(field: Field, axes: Axes) -> Callable[[Any], Any]:
     if field.kind in PIXEL_KINDS:
-        return partial(object_values.picture, kind=field.kind, axes=axes)
+        return partial(object_values.picture, kind=field.kind, axes=axes, is_wide=field.is_wide_mask)
     if field.kind in ROW_KINDS:
         return partial(object_values.numbers, field=field)
     takers: dict[str, Callable[[Any], Any]] = {
@@ -277,12 +278,16 @@ def _kind_of_array(name: str, array: npt.NDArray[Any]) -> str:
 
 def _settled(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
     """The field of some values of a kind; raises InvalidRequest, BadInput."""
+    is_wide = kind == _WIDE_MASK
+    if is_wide:
+        kind = "mask"
     if kind not in KINDS:
         raise InvalidRequest(
             f"field {name!r}: unknown kind {kind!r:.80}; expected one of {', '.join(KINDS)}, or a Field"
         )
     if kind in PIXEL_KINDS:
-        return _picture_field(name, kind, _sound(partial(object_values.picture, kind=kind, axes=axes), values))
+        take = partial(object_values.picture, kind=kind, axes=axes, is_wide=is_wide)
+        return _picture_field(name, kind, _sound(take, values), is_wide=is_wide)
     if kind == "boxes":
         return Field(name, kind, "raw", dtype="float32", shape=(None, 4))
     if kind == "points":
@@ -297,11 +302,11 @@ def _settled(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
     return Field(name, kind, "encoded" if kind == "bytes" else kind)
 
 
-def _picture_field(name: str, kind: str, values: Sequence[Any]) -> Field:
+def _picture_field(name: str, kind: str, values: Sequence[Any], *, is_wide: bool) -> Field:
     """Files are kept; pixels become PNG, or .npy where they are a depth."""
     arrays = [value for value in values if not isinstance(value, bytes)]
     if len(arrays) != len(values):
-        return Field(name, kind, "encoded")
+        return Field(name, kind, "encoded", dtype="uint16" if is_wide else None)
     dtypes = sorted({array.dtype.name for array in arrays})
     if len(dtypes) > 1:
         raise InvalidRequest(f"field {name!r} holds {' and '.join(dtypes)}; a field has one dtype: make them alike")

@@ -3,7 +3,8 @@
 | kind                | taken                                                                                      |
 |---------------------|--------------------------------------------------------------------------------------------|
 | image               | bytes or path of a file (kept), uint8 (H, W), (H, W, 1 or 3), (1 or 3, H, W), PIL picture    |
-| mask                | the same of one channel; whole numbers of any type that fit 8 bit; palettes as indices     |
+| mask                | the same of one channel; whole numbers of any type that fit 8 bit; palettes as indices;    |
+|                     | as mask:uint16 those that fit 16                                                           |
 | depth               | the same of one channel, in uint16 or floats                                               |
 | number              | numbers of Python, NumPy, torch, lists of them                                             |
 | points, boxes       | the same, (..., 2) and (N, 4)                                                              |
@@ -72,8 +73,8 @@ def file_bytes(value: object) -> bytes | None:
     return None
 
 
-def picture(value: object, kind: str, axes: Axes) -> Any:
-    """Bytes of a file as they are, else the pixels as the kind has them; raises BadInput."""
+def picture(value: object, kind: str, axes: Axes, *, is_wide: bool = False) -> Any:
+    """Bytes of a file as they are, else the pixels as the kind has them; raises BadInput. is_wide: a uint16 mask."""
     data = file_bytes(value)
     if data is not None:
         return data
@@ -90,7 +91,11 @@ def picture(value: object, kind: str, axes: Axes) -> Any:
         )
     if pixels.dtype.kind not in "uib" or (kind == "image" and pixels.dtype != np.uint8):
         raise BadInput(f"{_form(array)} is no {kind}: expected uint8, which packer never makes by narrowing")
-    return np.ascontiguousarray(cast_exactly(pixels, np.uint8))
+    try:
+        return np.ascontiguousarray(cast_exactly(pixels, np.uint16 if is_wide else np.uint8))
+    except BadInput as error:
+        hint = "; masks of 16 bit are of kind mask:uint16" if not is_wide else ""
+        raise BadInput(f"a mask with values beyond {16 if is_wide else 8} bit: {error.message}{hint}") from error
 
 
 def numbers(value: object, field: Field) -> Any:
