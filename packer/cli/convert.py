@@ -182,8 +182,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard, yolo), sidecar, picture (coco, table) or label (table) "
-    "is missing; keep: label files only.",
+    help="What to do with a sample whose label file (jacquard, yolo), sidecar, picture (coco, table), label (table) or "
+    "other file (pairs) is missing; keep: label files only.",
 )
 @click.option(
     "--duplicates",
@@ -215,6 +215,20 @@ PLACE = (Group.MAKE_A_PACK, 0)
     type=click.Choice(("refuse", "samples")),
     help="folder: pictures that seem to belong to others, as a_mask.png to a.jpg: an error that says which --sidecar "
     "to type, or samples of their own.  [default: refuse]",
+)
+@click.option(
+    "--like",
+    metavar="NAME",
+    help="pairs: the published layout that pictures and masks are in: duts, hku-is, minet, voc, ade20k, "
+    "ade20k-full-2017, ade20k-full-2020, cityscapes, u2net or camvid.  [default: as their names tell]",
+)
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="NAME=PATH:KIND",
+    help="pairs: which files are the pictures, which their masks: image=images/{stem}.jpg:image, "
+    "mask=masks/gt_{stem}.png:mask. Those of one {stem} are one sample.",
 )
 @click.option(
     "--features",

@@ -50,6 +50,8 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 _SOURCE_OPTIONS = (
     "depth_from",
     "missing",
+    "like",
+    "roles",
     "duplicates",
     "labels",
     "classes",
@@ -120,6 +122,8 @@ def convert(
     classes_from: str | PathLike[str] | None = None,
     depth_from: Literal["tiff", "pcd", "none"] | None = None,
     missing: Literal["keep", "skip", "error"] | None = None,
+    like: str | None = None,
+    roles: Mapping[str, str] | Sequence[str] = (),
     duplicates: Literal["error", "first", "skip"] | None = None,
     labels: Literal["strict", "lenient"] | None = None,
     classes: Literal["auto", "folders", "none"] | None = None,
@@ -158,6 +162,8 @@ def convert(
     such as {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or a share of 0 to 1.
     slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
+    roles: name -> which files have it in the samples, "PATH:KIND", such as {"image": "images/{stem}.jpg:image",
+    "mask": "masks/{stem}.png:mask"}. like: the name of a published layout that says so.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
     label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
     table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the
@@ -199,6 +205,8 @@ def convert(
         classes_from=Path(classes_from) if classes_from is not None else None,
         depth_from=depth_from,
         missing=missing,
+        like=like,
+        roles=roles,
         duplicates=duplicates,
         labels=labels,
         classes=classes,
@@ -385,6 +393,8 @@ class ConversionRequest:
     classes_from: Path | None = None
     depth_from: str | None = None
     missing: str | None = None
+    like: str | None = None
+    roles: Mapping[str, str] | Sequence[str] = ()
     duplicates: str | None = None
     labels: str | None = None
     classes: str | None = None
@@ -510,7 +520,10 @@ class ConversionRequest:
         return listed.source, SourceSpec(options=listed.options)
 
     def _spec(self) -> SourceSpec:
-        given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {"features": _texts(self.features)}
+        given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {
+            "features": _texts(self.features),
+            "roles": _texts(self.roles),
+        }
         given["labels_from"] = None if self.labels_from is None else os.fspath(self.labels_from)
         named = self.annotations
         given["annotations"] = tuple(map(os.fspath, [named] if isinstance(named, str | PathLike) else named))

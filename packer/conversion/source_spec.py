@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from packer.sources._extend.splits import Shares, Split
 
 _OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
+_TYPED = {"roles": "role"}  # options that are typed several times
 
 
 def link_options(follow_links: bool) -> dict[str, Any]:
@@ -198,10 +199,8 @@ class SourceSpec:
         taken = set(maker.options())
         unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
         if unfit:
-            known = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(taken - _OURS))
-            raise InvalidRequest(
-                f"source {kind!r} has no option --{unfit[0].replace('_', '-')}; it has: {known or 'none'}"
-            )
+            known = ", ".join(_as_typed(name) for name in sorted(taken - _OURS))
+            raise InvalidRequest(f"source {kind!r} has no option {_as_typed(unfit[0])}; it has: {known or 'none'}")
         return {name: value for name, value in self.options.items() if name in taken}
 
     def to_json(self, source: Source) -> dict[str, Any]:
@@ -226,3 +225,8 @@ class SourceSpec:
             lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
             return {**asked, "splits": lists}
         return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}
+
+
+def _as_typed(option: str) -> str:
+    """An option of a source as the command line has it."""
+    return f"--{_TYPED.get(option, option).replace('_', '-')}"

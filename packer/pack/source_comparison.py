@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +248,7 @@ class Comparison:
     def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
         view = None
         if self._matrices is not None and self._sizes is not None:
-            beside = self._records.companions if self._records is not None else self._sidecars
-            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in beside:
+            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in self._companions:
                 return None  # it was not moved by the matrix of the picture
             header = images.sniff(original, MOST_PIXELS)
             if (header.height, header.width) != tuple(self._sizes[index]):
@@ -266,6 +266,12 @@ class Comparison:
         if field.name not in self.worst or found < self.worst[field.name].psnr_db:
             self.worst[field.name] = Worst(found, index, self._pack.index.key(index))
         return None
+
+    @cached_property
+    def _companions(self) -> frozenset[str]:
+        """Fields whose values lie over the picture as the user said; lists the folder again."""
+        source = self._records or self._source()
+        return frozenset((*self._sidecars, *(source.companions if source is not None else ())))
 
     def _codec(self, field: Field) -> Codec:
         if field.name not in self._codecs:

@@ -43,6 +43,10 @@ def detect(
     annotations are not taken for what they look like where the user says otherwise.
     Raises InvalidRequest where none reads it, and for what may be either of two things; BadInput as `scan` does.
     """
+    for module, name in _modules() if given else ():
+        for option in module.Source.telling_options:
+            if option in given:
+                return name, f"read as {name}, whose option is given"
     if not isinstance(root, FileTree) and root.is_file():
         return _detect_file(root, given=given, has_sidecars=has_sidecars)
     tree = open_tree(root, follow_links=follow_links)

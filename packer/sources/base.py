@@ -99,6 +99,8 @@ class Source(ABC):
     is_on_disk: ClassVar[bool] = True  # False for samples of Python objects, whose `root` is a name for messages
     # why an interrupted conversion cannot go on; None where the source tells whether its samples are the same
     resume_reason: str | None = None
+    # options that no other source has, and that say which files are its samples: whoever gives one means this source
+    telling_options: ClassVar[tuple[str, ...]] = ()
     _tree: FileTree | None = None
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:

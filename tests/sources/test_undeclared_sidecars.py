@@ -142,6 +142,10 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
     return expected
 
 
+# those that `pairs` reads as they are, so that the line to paste is for who says --from folder
+PUBLISHED = ("Cityscapes", "CamVid", "ADE20K", "VOC")
+
+
 def pasted(root: Path, pack: Path, message: str) -> None:
     """Runs what a refusal says to type."""
     found = re.search(r": say (.*?)(?:, with the field split)?; or ", message)
@@ -155,8 +159,9 @@ def pasted(root: Path, pack: Path, message: str) -> None:
 def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
     root, pack = tmp_path / "set", tmp_path / "set.pack"
     expected = built(root, name)
+    said = ("--from", "folder") if name in PUBLISHED else ()
     with pytest.raises(InvalidRequest, match="seem to belong to others, such as .*; or --pairs samples") as caught:
-        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+        main.main(["convert", str(root), str(pack), *said], standalone_mode=False)
     pasted(root, pack, str(caught.value))
     with packer.open(pack, output="numpy") as dataset:
         assert len(dataset) == 6
@@ -177,6 +182,21 @@ def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
         if "{s}" in SETS[name][0] or "{t}" in SETS[name][0]:
             assert Counter(dataset.column("split").tolist()) == {0: 4, 1: 2}
         assert ("label" in dataset.schema) == ("{c}" in SETS[name][0])
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sets_are_packed_as_pairs(tmp_path: Path, name: str) -> None:
+    root, pack = tmp_path / "set", tmp_path / "set.pack"
+    expected = built(root, name)
+    main.main(["convert", str(root), str(pack)], standalone_mode=False)
+    with packer.open(pack, output="numpy", fields=("key", "image", "mask", "files")) as dataset:
+        assert len(dataset) == 6
+        for sample in (dataset[index] for index in range(6)):
+            files = sample["files"]
+            assert files["mask"] in expected[files["image"]].values()
+            assert np.array_equal(
+                np.squeeze(sample["mask"]), packer.images.decode((root / files["mask"]).read_bytes(), "mask")
+            )
 
 
 @pytest.mark.parametrize("masks", [("1/masks/e7.png", "1/masks/0b.png"), ("1/masks/9f.png",)], ids=["several", "one"])
@@ -242,7 +262,7 @@ def test_label_maps_of_16_bit_are_never_depth(tmp_path: Path) -> None:
             f"gtFine/train/bonn/c{n}_gtFine_instanceIds.png": wide(n % 2),
         })  # fmt: skip
     with pytest.raises(InvalidRequest, match=r"of 16 bit, such as \S+_instanceIds\.png, are no depth") as caught:
-        main.main(["convert", str(root), str(pack)], standalone_mode=False)
+        main.main(["convert", str(root), str(pack), "--from", "folder"], standalone_mode=False)
     assert ":depth" not in str(caught.value)
     pasted(root, pack, str(caught.value))
     with packer.open(pack) as dataset:

@@ -1,0 +1,45 @@
+"""Labels of ADE20K in full: tables of objects, JSON, and pictures whose colours are classes."""
+
+import json
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+
+from packer.errors import PackerError
+from packer.sources._parse.ade20k_labels import annotation, attribute_rows, classes_and_instances
+from tests.fuzz.target import Disagreement
+
+TOKENS = (b" # ", b"#", b"\r\n", b"\x85", b"\xff", b"NaN", b"1e999", b"[[[[[[[[", b"\\ud800", b'""')
+MOST_BYTES = 4000
+
+
+def seeds() -> Iterator[bytes]:
+    yield b'001 # 0 # 1 # sky # sky # ""\n002 # 1 # 0 # seat, bench # seat #2 # "open, red"\n'
+    yield b'1#0#0#wall#wall#""\r\n'
+    yield b'{"annotation": {"filename": "1.jpg", "object": [{"id": 0, "crop": 0.5}]}}'
+    colours = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    yield cv2.imencode(".png", colours)[1].tobytes()
+
+
+def check(data: bytes) -> None:
+    refusal: PackerError | None = None
+    try:
+        for row in attribute_rows(data, "1_atr.txt"):
+            if len(row["names"]) != 2 or row["object"] < 0 or json.loads(json.dumps(row)) != row:
+                raise Disagreement(f"{row}")
+    except PackerError as error:
+        refusal = error
+    try:
+        if not isinstance(annotation(data, "1.json"), dict):
+            raise Disagreement("an annotation is an object")
+    except PackerError as error:
+        refusal = error
+    try:
+        classes, instances = classes_and_instances(data, "1_seg.png")
+        if classes.shape != instances.shape or classes.max() > 25 * 256 + 255:
+            raise Disagreement(f"{classes.shape}, {instances.shape}, {classes.max()}")
+    except PackerError as error:
+        refusal = error
+    if refusal is not None:
+        raise refusal

@@ -1,0 +1,48 @@
+"""Role patterns and roles as they are typed, with names of files to match: what matches is named so again."""
+
+from collections.abc import Iterator
+
+from packer.sources._parse.pair_roles import Role, collect
+from packer.sources._parse.role_pattern import SampleName
+from tests.fuzz.target import Disagreement
+
+TOKENS = (
+    b"{stem}",
+    b"{folder}/",
+    b"{split}",
+    b"{number}",
+    b":mask",
+    b":mask:uint16",
+    b":depth:0",
+    b"=",
+    b"../",
+    b".png",
+)
+MOST_BYTES = 600
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"mask=masks/{folder}/gt_{stem}.png:mask\nmasks/a/b/gt_1.png\nmasks/gt_1.2.png\n"
+    yield b"image={split}/{stem}:image\ntrain/1.jpg\ntrainannot/1.png\n"
+    yield b"ids=gtFine/{split}/{folder}/{stem}_ids.png:mask:uint16\ngtFine/train/bonn/b_0_ids.png\n"
+    yield b"parts={split}/{folder}/{stem}_parts_{number}.png:count\ntraining/1_parts_1.png\n"
+    yield b"d={split}/x{split}/{stem}.tiff:depth:-1\na/xa/1.tiff\na/xb/1.tiff\n"
+
+
+def check(data: bytes) -> None:
+    text, *names = data.decode("utf-8", "surrogateescape").split("\n")
+    role = Role.parse(text)
+    pattern = role.pattern
+    for name in names:
+        found = pattern.match(name)
+        if found is None:
+            continue
+        folder = name[: name.rfind("/") + 1]
+        if not found.stem or not pattern.fits_folder([folder]) or not pattern.fits_one([name]):
+            raise Disagreement(f"{text!r} and {name!r}: {found}")
+        same = pattern.path(found).removesuffix(".*")
+        if "{number}" not in text and not pattern.takes_any_suffix and same != name:
+            raise Disagreement(f"{name!r} is named {same!r} again")
+        if not isinstance(found, SampleName) or found.key.count("\0") > name.count("\0"):
+            raise Disagreement(f"{found}")
+    collect(names, [role])

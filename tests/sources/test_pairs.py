@@ -1,0 +1,605 @@
+"""Pictures with masks: matched by name, in the layouts that sets are published in, with what goes wrong in them."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+import packer
+from packer import sources
+from packer.cli import main
+from packer.conversion.source_spec import SourceSpec
+from packer.datasets import LMDBDataset
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.geometry import upright
+from packer.geometry.warp import warp
+from packer.sources.pairs import Source
+from tests.support.source_trees import depth, mask, picture, write
+
+ROLES = ("image=images/{stem}:image", "mask=masks/{stem}:mask")
+Array = npt.NDArray[Any]
+
+
+def saved(array: Array, form: str = "PNG", **options: Any) -> bytes:
+    """A picture file as Pillow writes it."""
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, form, **options)
+    return file.getvalue()
+
+
+def labels(value: int, *, dtype: type = np.uint8, height: int = 48, width: int = 64) -> bytes:
+    """A label map of 0 and one value, which says whose it is."""
+    array = np.zeros((height, width), dtype)
+    array[4:20, 6:30] = value
+    return saved(array)
+
+
+def by_pillow(path: Path) -> Array:
+    """The values of a mask, by another reader."""
+    with Image.open(path) as opened:
+        return np.asarray(opened)
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(row) for row in range(len(source))]
+
+
+def packed(root: Path, pack: Path, **options: Any) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    """The samples of a pack of the set, as arrays, and what was noted; the pack holds what the folder does."""
+    summary = packer.convert(root, pack, **options)
+    assert packer.verify(pack, source=root).problems == ()
+    with packer.open(pack, output="numpy") as dataset:
+        names = [*dataset.schema.names]
+        return [dict(sample) for sample in (dataset[row] for row in range(len(dataset)))], [*summary.notes, *names]
+
+
+# ---- matching
+
+
+def test_a_mask_that_is_missing_moves_no_other(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    for number in range(1, 8):
+        write(root, {f"images/{number}.jpg": picture(number, suffix=".jpg")})
+        if number != 4:
+            write(root, {f"masks/{number}.png": labels(number)})
+    with pytest.raises(
+        BadInput, match=r"1 sample of 7 lack .*4 \(no mask masks/4\.\*\); get them, or say --missing skip"
+    ):
+        Source(root, roles=ROLES)
+    samples, _ = packed(root, tmp_path / "out", roles=ROLES, missing="skip")
+    assert [sample["key"] for sample in samples] == ["1", "2", "3", "5", "6", "7"]
+    assert [int(sample["mask"].max()) for sample in samples] == [1, 2, 3, 5, 6, 7]
+    assert Source(root, roles=ROLES, missing="skip").left_out == [("4", "no mask masks/4.*")]
+
+
+def test_a_picture_that_is_missing_is_told_as_well(tmp_path: Path) -> None:
+    write(tmp_path, {f"images/{n}.jpg": b"x" for n in "ac"} | {f"masks/{n}.png": b"x" for n in "abc"})
+    with pytest.raises(BadInput, match=r"b \(no image images/b\.\*\)"):
+        Source(tmp_path, roles=ROLES)
+    source = Source(tmp_path, roles=ROLES, missing="skip")
+    assert keys(source) == ["a", "c"]
+    assert source.extras() == []
+
+
+def test_every_role_has_a_prefix_and_a_suffix_of_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    for number in (1, 2, 10):
+        name = f"{number:04}"
+        write(root, {f"images/image_{name}.png": picture(number), f"masks/gt_{name}_m.png": labels(number)})
+    roles = {"image": "images/image_{stem}.png:image", "mask": "masks/gt_{stem}_m.png:mask"}
+    samples, _ = packed(root, tmp_path / "out", roles=roles)
+    assert [(sample["key"], int(sample["mask"].max())) for sample in samples] == [
+        ("0001", 1),
+        ("0002", 2),
+        ("0010", 10),
+    ]
+
+
+def test_stems_may_have_dots(tmp_path: Path) -> None:
+    names = ("a", "a.b", "a.b.c", "x.jpg")
+    for number, name in enumerate(names, start=1):
+        write(tmp_path, {f"images/{name}.jpg": picture(number, suffix=".jpg"), f"masks/{name}.png": labels(number)})
+    source = Source(tmp_path, roles=ROLES)
+    assert keys(source) == sorted(names)
+    for row in range(len(source)):
+        assert source[row]["mask"] == (tmp_path / f"masks/{source.key(row)}.png").read_bytes()
+
+
+def test_two_files_of_one_stem_are_told_and_a_suffix_settles_it(tmp_path: Path) -> None:
+    write(tmp_path, {"images/a.jpg": b"1", "images/a.png": b"2", "masks/a.png": b"3"})
+    with pytest.raises(BadInput, match=r"images/a\.jpg and images/a\.png \(image of a\)"):
+        Source(tmp_path, roles=ROLES)
+    source = Source(tmp_path, roles=("image=images/{stem}.jpg:image", ROLES[1]))
+    assert source[0]["image"] == b"1"
+    assert source.extras() == ["images/a.png"]
+
+
+def test_roles_of_every_kind(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    for number in range(3):
+        write(root, {
+            f"train/rgb/{number}.png": picture(number),
+            f"train/depth/{number}.png": saved(np.arange(48 * 64, dtype=np.uint16).reshape(48, 64) + number),
+            f"train/more/{number}.json": f'{{"n": {number}}}',
+            f"train/more/{number}.txt": f"sample {number}",
+            f"train/more/{number}.bin": bytes([number]),
+            f"train/more/{number}_p_1.png": b"", f"train/more/{number}_p_2.png": b"",
+        })  # fmt: skip
+    roles = (
+        "rgb={split}/rgb/{stem}.png:image",
+        "depth={split}/depth/{stem}.png:depth:0",
+        "j={split}/more/{stem}.json:json",
+        "t={split}/more/{stem}.txt:text",
+        "b={split}/more/{stem}.bin:bytes",
+        "n={split}/more/{stem}_p_{number}.png:count",
+    )
+    samples, _ = packed(root, tmp_path / "out", roles=roles)
+    for number, sample in enumerate(samples):
+        assert (sample["j"], sample["t"], bytes(sample["b"]), int(sample["n"])) == (
+            {"n": number}, f"sample {number}", bytes([number]), 2,
+        )  # fmt: skip
+        assert np.array_equal(sample["depth"], by_pillow(root / f"train/depth/{number}.png"))
+    with LMDBDataset(tmp_path / "out") as dataset:
+        assert dataset.schema["depth"].invalid == 0
+        assert dataset.schema["split"].classes == ("train",)
+
+
+def test_a_depth_whose_holes_nobody_named_is_told_with_the_role_to_type(tmp_path: Path) -> None:
+    array = np.full((48, 64), 900, np.uint16)
+    array[3, 4] = 0
+    write(tmp_path / "in", {"a/1.png": picture(1), "d/1.png": saved(array)})
+    roles = ("image=a/{stem}.png:image", "depth=d/{stem}.png:depth")
+    summary = packer.convert(tmp_path / "in", tmp_path / "out", roles=roles)
+    assert any("say --role 'depth=d/{stem}.png:depth:0'" in note for note in summary.notes)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"{", b"[1e999]", b"[NaN]"])
+def test_a_file_that_does_not_hold_its_kind_is_named(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path, {"a/1.png": picture(1), "a/1.json": data})
+    source = Source(tmp_path, roles=("image=a/{stem}.png:image", "j=a/{stem}.json:json"))
+    for read in (lambda: source[0], lambda: source.value(0, "j")):
+        with pytest.raises(BadInput, match=r"a/1\.json: cannot read as json: "):
+            read()
+
+
+# ---- masks
+
+
+def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    values = np.arange(48 * 64, dtype=np.uint8).reshape(48, 64) // 7 % 5
+    palette = Image.fromarray(values, "P")
+    palette.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0, 0, 0, 128])
+    file = io.BytesIO()
+    palette.save(file, "PNG")
+    forms = {"gray": saved(values), "palette": file.getvalue(), "rgb": saved(np.dstack([values] * 3))}
+    forms |= {"one_bit": saved(values > 2)}
+    for name, data in forms.items():
+        write(root, {f"images/{name}.jpg": picture(3, suffix=".jpg"), f"masks/{name}.png": data})
+    samples, _ = packed(root, tmp_path / "out", roles=ROLES)
+    found = {sample["key"]: np.squeeze(sample["mask"]) for sample in samples}
+    assert np.array_equal(found["gray"], by_pillow(root / "masks/gray.png"))
+    assert np.array_equal(found["palette"], by_pillow(root / "masks/palette.png"))
+    assert np.array_equal(found["rgb"], by_pillow(root / "masks/rgb.png")[:, :, 0])
+    assert np.array_equal(found["one_bit"], by_pillow(root / "masks/one_bit.png") * 255)
+    assert np.array_equal(found["palette"], values)
+
+
+def test_masks_in_colours_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"images/1.png": picture(1), "masks/1.png": picture(2)})
+    with pytest.raises(BadInputs, match=r"masks/1\.png: cannot pack .*field 'mask'"):
+        packer.convert(tmp_path / "in", tmp_path / "out", roles=ROLES)
+
+
+def test_masks_of_another_size_are_counted_and_those_of_another_shape_listed(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    sizes = {"a": (48, 64), "b": (47, 64), "c": (48, 63), "d": (64, 48)}
+    for name, (height, width) in sizes.items():
+        write(root, {f"images/{name}.png": picture(1), f"masks/{name}.png": labels(1, height=height, width=width)})
+    summary = packer.convert(root, tmp_path / "out", roles=ROLES)
+    assert any("mask: of another size than its picture in " in note for note in summary.notes)
+    listed = dict(summary.incomplete)
+    assert "mask is 48x64, its picture 64x48: another shape" in listed["d"]
+    assert "a" not in listed
+
+
+def test_masks_in_jpeg_are_noted(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    gray = np.zeros((48, 64), np.uint8)
+    gray[8:32, 8:40] = 255
+    write(root, {"images/1.jpg": picture(1, suffix=".jpg"), "masks/1.jpg": saved(gray, "JPEG")})
+    write(root, {"images/2.jpg": picture(2, suffix=".jpg"), "masks/2.png": saved(gray)})
+    notes = Source(root, roles=ROLES).notes
+    assert "mask: 1 file in JPEG, which blurs values around edges: threshold them, or convert to PNG" in notes
+    packed(root, tmp_path / "out", roles=ROLES)
+
+
+def turned(root: Path, *, frame: str) -> Path:
+    """Pictures of every EXIF orientation with a bright block, and its mask in that frame."""
+    shown = np.zeros((64, 96, 3), np.uint8)
+    shown[8:24, 8:40] = 255
+    for orientation in range(1, 9):
+        back = {6: 8, 8: 6}.get(orientation, orientation)
+        stored = np.ascontiguousarray(warp(shown, upright(back, 64, 96), "image"))
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        seen = shown if frame == "upright" else stored
+        write(root, {
+            f"images/{orientation}.png": saved(stored, exif=exif),
+            f"masks/{orientation}.png": saved(np.ascontiguousarray(seen[:, :, 0])),
+        })  # fmt: skip
+    return root
+
+
+@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
+def test_masks_of_pictures_that_are_not_upright_lie_where_the_user_says(tmp_path: Path, frame: str, exif: str) -> None:
+    root = turned(tmp_path / "in", frame=frame)
+    with pytest.raises(BadInputs, match="(?s)7 of 8 samples .*--sidecar-frame"):
+        packer.convert(root, tmp_path / "out", roles=ROLES, exif=exif)  # type: ignore[arg-type]
+    samples, _ = packed(root, tmp_path / "out", roles=ROLES, exif=exif, sidecar_frame=frame)
+    assert len(samples) == 8
+    for sample in samples:
+        assert np.array_equal(sample["image"][:, :, 0] > 127, np.squeeze(sample["mask"]) > 127)
+
+
+# ---- layouts
+
+CITY = "{split}/bonn/bonn_000001_0000{n}"
+CITYSCAPES = {
+    "leftImg8bit/" + CITY + "_leftImg8bit.png": "picture",
+    "gtFine/" + CITY + "_gtFine_labelIds.png": "labels",
+    "gtFine/" + CITY + "_gtFine_instanceIds.png": "wide",
+    "gtFine/" + CITY + "_gtFine_color.png": "picture",
+    "gtFine/" + CITY + "_gtFine_polygons.json": "{{}}",
+}
+FULL = {
+    "{split}/street/ADE_{n}.jpg": "picture",
+    "{split}/street/ADE_{n}_seg.png": "picture",
+    "{split}/street/ADE_{n}_parts_1.png": "picture",
+}
+TREES: dict[str, tuple[str, dict[str, str]]] = {
+    "DUTS": ("duts", {"DUTS-TR/DUTS-TR-Image/{n}.jpg": "picture", "DUTS-TR/DUTS-TR-Mask/{n}.png": "labels"}),
+    "DUTS, the folder of one split": ("duts", {"DUTS-TE-Image/{n}.jpg": "picture", "DUTS-TE-Mask/{n}.png": "labels"}),
+    "HKU-IS": ("hku-is", {"imgs/{n}.png": "picture", "gt/{n}.png": "labels", "testImgSet.mat": "x"}),
+    "HKU-IS of MINet": ("minet", {"HKU-IS/Image/{n}.png": "picture", "HKU-IS/Mask/{n}.png": "labels"}),
+    "sets of MINet": (
+        "minet",
+        {
+            "ECSSD/Image/{n}.jpg": "picture",
+            "ECSSD/Mask/{n}.png": "labels",
+            "DUTS/Train/Image/{n}.jpg": "picture",
+            "DUTS/Train/Mask/{n}.png": "labels",
+        },
+    ),
+    "VOC": (
+        "voc",
+        {
+            "JPEGImages/{n}.jpg": "picture",
+            "SegmentationClass/{n}.png": "labels",
+            "SegmentationObject/{n}.png": "labels",
+        },
+    ),
+    "VOCdevkit": (
+        "voc",
+        {"VOC2012/JPEGImages/{n}.jpg": "picture", "VOC2012/SegmentationClass/{n}.png": "labels"},
+    ),
+    "ADE20K SceneParsing": (
+        "ade20k",
+        {
+            "images/training/ADE_{n}.jpg": "picture",
+            "annotations/training/ADE_{n}.png": "labels",
+            "images/validation/ADE_{n}.jpg": "picture",
+            "annotations/validation/ADE_{n}.png": "labels",
+            "objectInfo150.txt": "x",
+        },
+    ),
+    "ADE20K 2017": (
+        "ade20k-full-2017",
+        {f"images/{name}": data for name, data in FULL.items()} | {"images/{split}/street/ADE_{n}_atr.txt": ""},
+    ),
+    "ADE20K 2017, inner folder": ("ade20k-full-2017", FULL | {"{split}/street/ADE_{n}_atr.txt": ""}),
+    "ADE20K 2020": (
+        "ade20k-full-2020",
+        {f"images/ADE/{name}": data for name, data in FULL.items()}
+        | {
+            "images/ADE/{split}/street/ADE_{n}.json": "{{}}",
+            "images/ADE/{split}/street/ADE_{n}/instance_000_ADE_{n}.png": "labels",
+        },
+    ),
+    "Cityscapes": ("cityscapes", CITYSCAPES),
+    "Cityscapes, imgsFine": (
+        "cityscapes",
+        {(f"imgsFine/{name}" if name.startswith("left") else name): data for name, data in CITYSCAPES.items()},
+    ),
+    "Cityscapes, packages": (
+        "cityscapes",
+        {
+            (f"leftImg8bit_trainvaltest/{name}" if name.startswith("left") else f"gtFine_trainvaltest/{name}"): data
+            for name, data in CITYSCAPES.items()
+        },
+    ),
+    "Cityscapes, coarse": (
+        "cityscapes",
+        {
+            "leftImg8bit/train_extra/a/a_{n}_leftImg8bit.png": "picture",
+            "gtCoarse/train_extra/a/a_{n}_gtCoarse_labelIds.png": "labels",
+        },
+    ),
+    "U-2-Net": ("u2net", {"DUTS-TR/im_aug/{n}.jpg": "picture", "DUTS-TR/gt_aug/{n}.png": "labels"}),
+    "CamVid": ("camvid", {"{split}/{n}.png": "picture", "{split}annot/{n}.png": "labels"}),
+}
+
+
+def built(root: Path, files: Mapping[str, str]) -> Path:
+    """The tree with four samples in splits, whose label maps hold the sample's number."""
+    for number, split in enumerate(("training", "training", "validation", "testing"), start=21):
+        for name, what in files.items():
+            path = name.format(n=number, split={"training": "train", "validation": "val"}.get(split, "test"))
+            data: bytes | str = what.format()
+            if what == "picture":
+                data = picture(number, suffix=Path(path).suffix)
+            elif what == "labels":
+                data = labels(number)
+            elif what == "wide":
+                data = labels(1000 * number + 1, dtype=np.uint16)
+            write(root, {path: data})
+    return root
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> None:
+    like, files = TREES[name]
+    root = built(tmp_path / "set", files)
+    kind, sentence = sources.detect(root)
+    assert (kind, sentence.partition(":")[0]) == ("pairs", f"pairs like {like}")
+    source = Source(root)
+    pictures = [path for path in files if files[path] == "picture" and "_seg" not in path and "_parts" not in path]
+    assert len(source) == 4 * len([path for path in pictures if "_color" not in path])
+    assert (keys(source), source.schema, source.notes) == (
+        keys(Source(root, like=like)), Source(root, like=like).schema, Source(root, like=like).notes,
+    )  # fmt: skip
+    for row in range(len(source)):
+        sample = source[row]
+        if "mask" in sample and isinstance(sample["mask"], bytes):
+            assert Image.open(io.BytesIO(sample["mask"])).getextrema()[1] == int(source.key(row)[-2:])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cat/{n}.jpg", "catannot/{n}.jpg"),
+        ("images/cat/{n}.jpg", "annotations/cat/{n}.png"),
+        ("images/{n}.jpg", "masks/{n}.png"),
+        ("train/cat/{n}.jpg", "val/cat/{n}.jpg"),
+        ("{n}.jpg", "{n}.png"),
+        ("images/train/{n}.jpg", "annotations/train/{n}.xml"),
+        ("JPEGImages/{n}.jpg", "SegmentationClass/x{n}.png"),
+        ("train/a/{n}.jpg", "train/a/{n}_seg.png"),
+        ("Image/{n}.jpg", "Image/a.txt"),
+        ("leftImg8bit/train/a/{n}_leftImg8bit.png", "README"),
+    ],
+)
+def test_what_is_of_no_published_layout_is_not_taken_for_it(tmp_path: Path, names: Sequence[str]) -> None:
+    files = [name.format(n=number) for name in names for number in range(3)]
+    assert sources.load("pairs").recognise(files) is None
+    with pytest.raises(InvalidRequest, match="no pictures with masks: found .*, expected in a layout .*duts, hku-is"):
+        Source(write(tmp_path, dict.fromkeys(files, b"x")))
+
+
+def test_a_tree_of_two_layouts_is_not_decided(tmp_path: Path) -> None:
+    write(tmp_path, {name: labels(1) for name in ("imgs/1.png", "gt/1.png", "Image/1.png", "Mask/1.png")})
+    with pytest.raises(InvalidRequest, match="cannot decide .*: say --like hku-is or --like minet"):
+        Source(tmp_path)
+    assert len(Source(tmp_path, like="minet")) == 1
+
+
+def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        write(tmp_path, {f"data/{number}.jpg": picture(number, suffix=".jpg"), f"data/{number}.png": labels(number)})
+    with pytest.raises(InvalidRequest, match="no pictures with masks"):
+        Source(tmp_path)
+    source = Source(tmp_path, like="u2net")
+    assert keys(source) == ["data/1", "data/2", "data/3"]
+    assert [Image.open(io.BytesIO(source[row]["mask"])).getextrema()[1] for row in range(3)] == [1, 2, 3]
+
+
+def test_what_else_lies_there_is_carried_along(tmp_path: Path) -> None:
+    root = built(tmp_path / "in", TREES["HKU-IS"][1])
+    source = Source(root)
+    assert source.extras() == ["testImgSet.mat"]
+    packer.convert(root, tmp_path / "out")
+    packer.extract(tmp_path / "out", tmp_path / "again")
+    again = {path.relative_to(tmp_path / "again").as_posix() for path in (tmp_path / "again").rglob("*.*")}
+    assert again == {path.relative_to(root).as_posix() for path in root.rglob("*.*")}
+
+
+def test_masks_beside_few_of_the_pictures(tmp_path: Path) -> None:
+    """VOC: 2 913 masks to 17 125 pictures."""
+    write(tmp_path, {f"JPEGImages/{n}.jpg": picture(n, suffix=".jpg") for n in range(6)})
+    write(tmp_path, {f"SegmentationClass/{n}.png": labels(n) for n in (2, 4)})
+    assert sources.detect(tmp_path)[0] == "pairs"
+    with pytest.raises(BadInput, match="4 samples of 6 lack a file .*--missing skip"):
+        Source(tmp_path)
+    assert keys(Source(tmp_path, missing="skip")) == ["2", "4"]
+
+
+# ---- Cityscapes
+
+
+def test_cityscapes_has_each_map_under_its_own_name(tmp_path: Path) -> None:
+    root = built(tmp_path / "in", CITYSCAPES)
+    for number, split in ((21, "train"), (22, "train"), (23, "val"), (24, "test")):
+        write(root, {"gtFine/" + CITY.format(split=split, n=number) + "_gtFine_labelTrainIds.png": labels(number % 19)})
+    samples, noted = packed(root, tmp_path / "out")
+    assert [sample["key"] for sample in samples] == [
+        *("train/bonn/bonn_000001_000021", "train/bonn/bonn_000001_000022"),
+        *("val/bonn/bonn_000001_000023", "test/bonn/bonn_000001_000024"),
+    ]
+    assert [int(sample["split"]) for sample in samples] == [0, 0, 1, 2]
+    assert {sample["folder"] for sample in samples} == {"bonn"}
+    for number, sample in enumerate(samples, start=21):
+        assert np.unique(sample["mask"]).tolist() == [0, number]
+        assert np.unique(sample["train_ids"]).tolist() == [0, number % 19]
+        assert np.unique(sample["instances"]).tolist() == [0, 1000 * number + 1]
+    assert "color" not in "".join(name for name in noted if name.isidentifier())
+    notes = Source(root).notes
+    assert any(note.startswith("mask: labelIds, 0 to 33;") for note in notes)
+    assert any(note.startswith("split test: Cityscapes publishes no labels of it") for note in notes)
+    assert "4 files *_color.png: colours for the eye, no masks; left with other files" in notes
+
+
+def test_instance_ids_of_16_bit_are_exact_and_move(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    values = np.zeros((48, 64), np.uint16)
+    values[:24, :32], values[24:, 32:] = 26001, 26002
+    name = "train/bonn/bonn_000000_000019"
+    write(root, {f"leftImg8bit/{name}_leftImg8bit.png": picture(1)})
+    write(root, {f"gtFine/{name}_gtFine_instanceIds.png": saved(values)})
+    samples, _ = packed(root, tmp_path / "out")
+    assert np.array_equal(
+        np.squeeze(samples[0]["instances"]), by_pillow(root / f"gtFine/{name}_gtFine_instanceIds.png")
+    )
+    packer.convert(root, tmp_path / "small", resize=(24, 32))
+    with packer.open(tmp_path / "small", output="numpy") as dataset:
+        small = np.squeeze(dataset[0]["instances"])
+    assert (small.shape, set(np.unique(small).tolist())) == ((24, 32), {0, 26001, 26002})
+    notes = Source(root).notes
+    assert "no mask: no file is gtFine/{split}/{folder}/{stem}_gtFine_labelIds.png" in notes
+    assert any("no train_ids: labelTrainIds are not published: csCreateTrainIdLabelImgs" in note for note in notes)
+
+
+def test_a_split_without_labels_is_told(tmp_path: Path) -> None:
+    root = built(tmp_path / "in", CITYSCAPES)
+    for path in (root / "gtFine/test/bonn").iterdir():
+        path.unlink()
+    with pytest.raises(BadInput, match=r"test/bonn/bonn_000001_000024 \(no mask gtFine/test/bonn/"):
+        Source(root)
+    assert Source(root, missing="skip").schema["split"].classes == ("train", "val")
+
+
+def test_one_city_stays_in_one_random_split(tmp_path: Path) -> None:
+    for city in ("aachen", "bonn", "ulm", "jena"):
+        for number in range(3):
+            write(tmp_path, {f"a/{city}/{number}.png": picture(number), f"m/{city}/{number}.png": labels(number)})
+    roles = ("image=a/{folder}/{stem}:image", "mask=m/{folder}/{stem}:mask")
+    spec = SourceSpec("pairs", {"roles": roles}, (), ("train=0.5", "val=0.5"), split_by="folder")
+    source, _ = spec.open(tmp_path)
+    found = {(source[row]["folder"], int(source[row]["split"])) for row in range(len(source))}
+    assert len(found) == 4
+
+
+# ---- ADE20K in full
+
+
+@pytest.mark.parametrize("year", ["2017", "2020"])
+def test_classes_of_ade20k_in_full(tmp_path: Path, year: str) -> None:
+    root = tmp_path / "in"
+    text = '001 # 0 # 1 # seat #2 # seat # ""\n'
+    for number in range(3):
+        colours = np.random.default_rng(number).integers(0, 256, (48, 64, 3), np.uint8)
+        stem = f"training/street/ADE_{number}"
+        table = f"{stem}_atr.txt" if year == "2017" else f"{stem}.json"
+        write(root, {
+            f"{stem}.jpg": picture(number, suffix=".jpg"),
+            f"{stem}_seg.png": saved(colours),
+            table: text if year == "2017" else '{"annotation": {"object": [{"id": 0, "raw_name": "seat #2"}]}}',
+            **{f"{stem}_parts_{level}.png": saved(colours) for level in range(1, number + 1)},
+        })  # fmt: skip
+    write(root, {"training/street/ADE_0/instance_000_ADE_0.png": mask(1)})
+    samples, _ = packed(root, tmp_path / "out")
+    for number, sample in enumerate(samples):
+        rgb = by_pillow(root / f"training/street/ADE_{number}_seg.png").astype(int)
+        assert np.array_equal(np.squeeze(sample["mask"]), rgb[:, :, 0] // 10 * 256 + rgb[:, :, 1])
+        assert np.array_equal(np.squeeze(sample["instances"]), rgb[:, :, 2])
+        assert int(sample["parts"]) == number
+        found = sample["objects"]
+        name = found[0]["names"][0] if year == "2017" else found["annotation"]["object"][0]["raw_name"]
+        assert name == "seat #2"
+    source = Source(root)
+    assert (
+        source.schema["seg_file"].hidden
+        and source[1]["seg_file"] == (root / source[1]["files"]["seg_file"]).read_bytes()
+    )
+    assert len(source.extras()) == 4
+    assert not any("_parts_" in path.name for row in range(3) for path in source.files(row))
+    for name in source.schema.names:
+        assert repr(source.value(2, name)) == repr(source[2][name])
+
+
+def test_seg_png_of_ade20k_in_full_is_no_mask(tmp_path: Path) -> None:
+    roles = ("image={split}/{stem}.jpg:image", "mask={split}/{stem}_seg.png:mask")
+    for ending, year in (("_atr.txt", "2017"), (".json", "2020")):
+        root = write(
+            tmp_path / year, {"training/1.jpg": b"x", "training/1_seg.png": picture(1), f"training/1{ending}": ""}
+        )
+        with pytest.raises(InvalidRequest, match=rf"the class is R//10\*256\+G: say --like ade20k-full-{year}"):
+            Source(root, roles=roles)
+    write(tmp_path / "2020", {"training/1_seg.png": labels(3)})  # a mask of one channel beside what labelme writes
+    assert len(Source(tmp_path / "2020", roles=roles)) == 1
+    write(tmp_path / "2020", {"training/1_seg.png": b"\x89PNG cut"})
+    assert len(Source(tmp_path / "2020", roles=roles)) == 1
+
+
+def test_values_of_scene_parsing_stay_as_they_are(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    values = np.arange(48 * 64).reshape(48, 64) // 8 % 151
+    write(root, {"images/training/1.jpg": picture(1, suffix=".jpg")})
+    write(root, {"annotations/training/1.png": saved(values.astype(np.uint8))})
+    samples, _ = packed(root, tmp_path / "out")
+    assert np.array_equal(np.squeeze(samples[0]["mask"]), values)
+    assert any("of SceneParsing 0 is other and 1 to 150 are the classes" in note for note in Source(root).notes)
+
+
+# ---- options
+
+
+def test_a_role_says_the_source(tmp_path: Path) -> None:
+    write(tmp_path / "in", {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(tmp_path / "in", {f"masks/{n}.png": labels(n) for n in range(3)})
+    typed = ["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--role", ROLES[0], "--role", ROLES[1]]
+    main.main(typed, standalone_mode=False)
+    with packer.open(tmp_path / "out") as dataset:
+        assert len(dataset) == 3
+    with pytest.raises(InvalidRequest, match="source 'folder' has no option --role; it has: "):
+        main.main([*typed[:2], str(tmp_path / "b"), *typed[3:], "--from", "folder"], standalone_mode=False)
+
+
+def test_the_layout_is_an_option_of_the_command_line(tmp_path: Path) -> None:
+    root = built(tmp_path / "in", {"{n}.jpg": "picture", "{n}.png": "labels"})
+    typed = ["convert", str(root), str(tmp_path / "out"), "--from", "pairs", "--like", "u2net"]
+    main.main(typed, standalone_mode=False)
+    with packer.open(tmp_path / "out") as dataset:
+        assert [int(dataset[row]["mask"].max()) for row in range(4)] == [21, 22, 23, 24]
+
+
+def test_a_role_that_no_file_has_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"images/1.jpg": b"x", "mask/1.png": b"x"})
+    with pytest.raises(
+        InvalidRequest, match=r"--role mask=masks/\{stem\} matches nothing: expected .*masks/1\.\*, found"
+    ):
+        Source(tmp_path, roles=ROLES)
+
+
+def test_a_layout_and_roles_contradict_each_other(tmp_path: Path) -> None:
+    write(tmp_path, {"images/1.jpg": b"x", "masks/1.png": b"x"})
+    with pytest.raises(InvalidRequest, match="--like minet and --role: a layout has roles of its own"):
+        Source(tmp_path, roles=ROLES, like="minet")
+    with pytest.raises(InvalidRequest, match=r"expected as of minet: \{folder\}/Image/\{stem\} and "):
+        Source(tmp_path, like="minet")
+
+
+def test_sidecars_go_with_pairs(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    for number in range(3):
+        write(root, {f"images/{number}.png": picture(number), f"masks/{number}.png": labels(number)})
+        write(root, {f"images/{number}_d.tiff": depth(number), f"boxes/{number}.txt": f"0 0 {number + 1} 5"})
+    roles = ("image=images/{stem}.png:image", "mask=masks/{stem}.png:mask")
+    sidecars = ("depth=_d.tiff:depth", "boxes=boxes/{stem}.txt:boxes")
+    samples, _ = packed(root, tmp_path / "out", roles=roles, sidecars=sidecars)
+    assert [sample["boxes"].tolist() for sample in samples] == [[[0, 0, n + 1, 5]] for n in range(3)]
+    assert samples[0]["depth"].shape[:2] == (48, 64)
