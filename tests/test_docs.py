@@ -120,6 +120,10 @@ def test_the_page_on_switching_runs(tmp_path: Path) -> None:
     assert runs((ROOT / "docs/switching.md").read_text(), tmp_path) >= 18
 
 
+def test_the_page_on_python_objects_runs(tmp_path: Path) -> None:
+    assert runs((ROOT / "docs/sources/objects.md").read_text(), tmp_path) == 1
+
+
 def test_the_page_on_switching_has_a_section_for_each_row() -> None:
     page = (ROOT / "docs/switching.md").read_text()
     linked = re.findall(r"^\| \[.*?\]\(#(.*?)\)", page, re.MULTILINE)
