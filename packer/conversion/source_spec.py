@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from packer.sources._extend.sidecars import Sidecar
     from packer.sources._extend.splits import Shares, Split
 
-_OURS = {"ignore_suffixes", "known_classes"}  # options of a source that no user types
+_OURS = {"ignore_suffixes", "known_classes", "own_splits"}  # options of a source that no user types
 _TYPED = {"roles": "role"}  # options that are typed several times
 
 
@@ -107,6 +107,8 @@ class SourceSpec:
         options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
+        if splits and "own_splits" in module.Source.options():
+            options["own_splits"] = False
         source = self._source(module, place, options)
         if sidecars:
             source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())

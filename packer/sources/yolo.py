@@ -92,6 +92,7 @@ class Source(base.Source):
         task: str = "auto",
         missing: str = "keep",
         duplicates: str = "error",
+        own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
         """List the pictures.
@@ -103,6 +104,7 @@ class Source(base.Source):
             an error otherwise; a split of test data that is not there is told.
         duplicates: what a picture is that two splits or two lines of a list name: `error`; `first`: it belongs to the
             first of them; `skip`: left out. A split that names the pictures of another one is told, and is none.
+        own_splits: whether the samples have the splits of the description, or of folders named so.
         follow_links: whether links out of the folder are followed.
         Raises BadInput, naming the files, where they contradict each other or are missing.
         """
@@ -116,7 +118,8 @@ class Source(base.Source):
         notes: list[str] = []  # in the order in which things are found; what the set is goes before them
         found = self._described(listing, paths, notes)
         splits = self._settled_splits(found, paths, notes, missing=missing, duplicates=duplicates)
-        self._names, self._split_of, self._splits = _in_order(splits)
+        self._names, self._split_of, named = _in_order(splits)
+        self._splits = named if own_splits else ()
         self._settle_labels(paths, notes, missing)
         self._form = self._settled_form(task, found, self._with_rows(notes))
         self.schema = _schema(self._form, found, self._splits)

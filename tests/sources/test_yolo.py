@@ -482,6 +482,19 @@ def test_options_and_sidecars_of_others_rule_it_out(tmp_path: Path) -> None:
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 
+def test_splits_that_are_asked_for_come_instead_of_the_sets_own(tmp_path: Path) -> None:
+    source, _ = SourceSpec("auto", splits=("one=0.5", "two=0.5")).open(build(tmp_path))
+    assert source.schema["split"].classes == ("one", "two")
+    assert sorted(source.value(row, "split") for row in range(len(source))) == [0, 0, 1, 1]
+
+
+def test_a_set_that_coco_knows_too_is_asked_about(tmp_path: Path) -> None:
+    root = build(tmp_path)
+    write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
+    with pytest.raises(InvalidRequest, match=r"cannot decide what it is; .*--from coco .*--from yolo"):
+        sources.detect(root)
+
+
 def test_several_descriptions_are_asked_for(tmp_path: Path) -> None:
     yaml = "train: images\n" + NAMES
     root = write(made(tmp_path, None, a=ROW), {"a.yaml": yaml, "b.yaml": yaml, "c.yaml": "x: 1\n"})
