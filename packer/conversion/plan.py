@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
-from packer.conversion.foreign_record_slots import with_slots
+from packer.conversion.foreign_record_slots import check_are_files, in_file_slots, with_slots
 from packer.conversion.label_frame import HOW_TO_FRAME
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
@@ -208,6 +208,7 @@ def _stored_schema(
     writer = formats.load(options.to).Writer
     stored: list[Field] = []
     defaulted = set()
+    as_files = in_file_slots(Schema(tuple(wanted)), writer.slots, options.slots, to=options.to)
     preferred = [field.name for field in wanted if writer.codec_of(field) is not None and field.name not in chosen]
     for field in wanted:
         if moves and field.hidden and field.kind == "bytes":
@@ -215,7 +216,12 @@ def _stored_schema(
         if field.name not in chosen and options.resize and field.kind in PIXEL_KINDS:
             defaulted.add(field.name)
         wished = chosen.get(field.name) or writer.codec_of(field)  # by the user, else by the format
-        stored.append(_with_codec(field, wished or _default_codec(field, options, lossy), options))
+        if wished is None:
+            wished = _default_codec(field, options, lossy)
+            is_for_others = options.resize is not None or field.name in as_files
+            if is_for_others and wished.partition(":")[0] == "raw":
+                wished = writer.instead_of_raw.get(field.kind, wished)
+        stored.append(_with_codec(field, wished, options))
     if writer.one_shape:
         stored = with_one_shape(source, options, stored, settled=preferred, rows=source.probes())
     if any(field.kind == "image" for field in stored):
@@ -223,7 +229,11 @@ def _stored_schema(
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
     settled = with_slots(Schema(tuple(stored)), writer.slots, options.slots, to=options.to)
-    return codecs.described(settled), frozenset(defaulted)
+    check_are_files(settled, as_files, to=options.to)
+    settled = codecs.described(settled)
+    if (reason := writer.refusal(settled)) is not None:
+        raise InvalidRequest(reason)
+    return settled, frozenset(defaulted)
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:

@@ -43,6 +43,8 @@ TABLE = "values.npz"
 _FOREIGN, _PLACES = "foreign/", "places"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 10
+_MATRIX = "matrix"  # of a pack whose pictures were moved, from the source's pixels to those that are stored
+_PLACED = ("boxes", "points")
 _BUFFER_BYTES = 1 << 20
 _SPAN = Struct("<qq")
 Places = npt.NDArray[np.int64]  # offset and size of one value after the other
@@ -50,7 +52,7 @@ Places = npt.NDArray[np.int64]  # offset and size of one value after the other
 
 _WHOLE = tuple(dtype for dtype in DTYPES if "int" in dtype or dtype == "bool")
 
-PICTURE = base.Slot("image", "a picture", lambda field: field.kind == "image")
+PICTURE = base.Slot("image", "a picture", lambda field: field.kind == "image", is_file=True)
 LABEL = base.Slot(
     "label",
     "one whole number",
@@ -102,6 +104,7 @@ class ForeignWriter(base.Writer):
 
     layout: ClassVar[ForeignLayout]
     order: ClassVar[base.Order] = "shuffled"
+    instead_of_raw: ClassVar[Mapping[str, str]] = {"image": "png", "mask": "png", "depth": "npy"}
     needs_label: ClassVar[bool] = False  # whether a record must have a label, so that it is 0 where no field is one
 
     @classmethod
@@ -120,6 +123,17 @@ class ForeignWriter(base.Writer):
             found += ", label 0 for all, since no field is the label: --slot label=FIELD names one"
         rest = f"; kept beside, where it does not look: {', '.join([*beside[:_SHOWN], *more])}" if beside else ""
         return (f"{cls.layout.tool} will find: {found}{rest}",)
+
+    @classmethod
+    def refusal(cls, schema: Schema) -> str | None:
+        """Labels stay in the source's pixels; where pictures were moved, the tool has no matrix that leads on."""
+        moved = [name for name in cls.shown(schema) if schema[name].kind in _PLACED]
+        if not moved or _MATRIX not in schema:
+            return None
+        return (
+            f"{', '.join(moved)}: of the source's pixels, which --resize and --exif rotate move, and {cls.layout.tool} "
+            "would find them as they were: leave them out with --fields, or pack the original files as they are"
+        )
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)

@@ -39,18 +39,22 @@ class Slot(NamedTuple):
     """What the records of another tool have a name for, such as `image` and `label`.
 
     what: the fields that fit, in words. fits: whether one does. is_needed: whether a pack without one is refused.
+    is_file: whether the tool takes what is stored for a picture file, which raw pixels are not.
     """
 
     name: str
     what: str
     fits: Callable[[Field], bool]
     is_needed: bool = False
+    is_file: bool = False
 
 
 class Writer(ABC):
     """Writes one part; see the module's contract.
 
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
+    instead_of_raw: by kind, the codec of pictures that would be stored as raw pixels though nobody asked for that,
+      because they are resized or fill a slot of files: of formats of other tools, which open files.
     one_shape: whether pictures that have their codec from `codecs` are all of one shape, which the plan settles; it
       refuses those that differ.
     one_part: whether a pack is one part unless the user asks for parts of a size.
@@ -61,6 +65,7 @@ class Writer(ABC):
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
+    instead_of_raw: ClassVar[Mapping[str, str]] = {}
     one_shape: ClassVar[bool] = False
     one_part: ClassVar[bool] = False
     slots: ClassVar[tuple[Slot, ...]] = ()
@@ -76,6 +81,11 @@ class Writer(ABC):
     def notes(cls, schema: Schema) -> tuple[str, ...]:
         """What to tell the user of what the part's own tool will find in it, a line each."""
         return ()
+
+    @classmethod
+    def refusal(cls, schema: Schema) -> str | None:
+        """Why no pack of these fields is made: the part's own tool would find something that they are not."""
+        return None
 
     @classmethod
     def files(cls, schema: Schema) -> int:

@@ -112,7 +112,7 @@ class Writer(ForeignWriter):
     codecs = {"image": "raw", "mask": "raw", "depth": "raw"}
     one_shape = True
     order = "stored"  # rows of an array are read at random
-    slots = (PICTURE, LABEL)
+    slots = (PICTURE._replace(is_file=False), LABEL)
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:

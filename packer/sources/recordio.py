@@ -1,8 +1,9 @@
 """RecordIO: the .rec files of MXNet's im2rec and of InsightFace; mxnet is not needed.
 
-Fields: key (the path that a .lst beside the file gives the record, else its number in the .idx, else in the file),
-image (its bytes as they are) and label: int64 where every label is one whole number, float32 where not, an array where
-records have several. Of InsightFace's records those that are images; label is the first of theirs, label_vector all.
+Fields: key (the path that a .lst beside the file gives the record, else its number in the .idx, else in the file; with
+a .lst and no .idx that of its header, as im2rec writes it), image (its bytes as they are) and label: int64 where every
+label is one whole number, float32 where not, an array where records have several. Of InsightFace's records those that
+are images; label is the first of theirs, label_vector all.
 Of the layout see packer.layouts.recordio_frames.
 An .idx beside the file has a line `number<TAB>offset` for each record; those that it does not name are left out.
 """
@@ -11,9 +12,10 @@ import math
 import re
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,7 @@ SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _SUFFIX = ".rec"
 _START_BYTES = 64
 _MOST_BYTES = 1 << 30  # of one record
+_MOST_WHOLE = 1 << 63  # of a label that is a whole number
 _EXACT_FLOAT = 1 << 24  # float32 holds every whole number up to it
 
 
@@ -58,6 +61,13 @@ class _LabelsSeen:
     widths: set[int] = field(default_factory=set)
     is_whole: bool = True
     largest: float = 0.0
+
+
+class _Listed(NamedTuple):
+    """A line of a .lst: the path, and the labels as they stand there."""
+
+    path: str
+    labels: tuple[str, ...]
 
 
 class Source(RecordSource):
@@ -114,12 +124,15 @@ class Source(RecordSource):
             )
         found = list(self._walk(HeaderReader(file), name, file.size))
         index = self._index(name, names, {offset for offset, _, _ in found})
-        self._named.append(self._list_file(name, names))
+        listed = self._list_file(name, names)
+        self._named.append({key: entry.path for key, entry in listed.items()})
         faces = _faces(found[0][2]) if found else None
         first = faces if faces is not None and (index is None or index.get(0) == 0) else None
         self._is_faces |= first is not None
         numbers = None if index is None else {offset: key for key, offset in index.items()}
-        unnamed = dropped = 0
+        if numbers is None and listed:
+            numbers = _listed_numbers(found, listed)
+        unnamed = dropped = differing = 0
         for position, (offset, size, head) in enumerate(found):
             key = position if numbers is None else numbers.get(offset)
             if key is None:
@@ -130,9 +143,15 @@ class Source(RecordSource):
                 self._add(number, offset, size)
                 self._ids.append(key)
                 _note_label(head, self._seen)
+                differing += key in listed and not _has_labels(head, listed[key].labels)
         if unnamed:
             self.left_out.append((name, f"{counted(unnamed, 'record')} that the index does not name"))
             self.notes.append(f"{shown(name)}: {counted(unnamed, 'record')} that the index does not name left out")
+        if differing:
+            self.notes.append(
+                f"{shown(name)}: {counted(differing, 'record')} with other labels than its .lst says: the records' own "
+                "are taken; im2rec writes them anew from the list"
+            )
         if dropped:
             self.left_out.append((name, f"{counted(dropped, 'record')} of InsightFace's identities, without images"))
             self.notes.append(f"{shown(name)}: InsightFace: {counted(dropped, 'record')} of identities hold no image")
@@ -196,17 +215,17 @@ class Source(RecordSource):
             return None
         return found
 
-    def _list_file(self, name: str, names: Sequence[str]) -> dict[int, str]:
-        """Paths by number, of the .lst beside the file."""
+    def _list_file(self, name: str, names: Sequence[str]) -> dict[int, _Listed]:
+        """What the .lst beside the file says by number, in the order of its lines."""
         other = self._beside(name, ".lst", names)
-        paths: dict[int, str] = {}
+        found: dict[int, _Listed] = {}
         if other is None:
-            return paths
+            return found
         for line in self.folder.read(other).decode("utf-8", "surrogateescape").splitlines():
             cells = line.split("\t")
             if len(cells) > 1 and re.fullmatch(r"[0-9]{1,18}", cells[0]) and cells[-1].strip():
-                paths[int(cells[0])] = cells[-1].strip()
-        return paths
+                found[int(cells[0])] = _Listed(cells[-1].strip(), tuple(cells[1:-1]))
+        return found
 
     def _settled_names(self) -> list[str]:
         """The keys that lists give; none where a record has none, or two have one."""
@@ -277,6 +296,31 @@ def _faces(head: bytes) -> int | None:
     return int(first) if math.isfinite(first) and first >= 1 and first == int(first) else None
 
 
+def _listed_numbers(found: Sequence[tuple[int, int, bytes]], listed: Mapping[int, _Listed]) -> dict[int, int]:
+    """Numbers of records by their offsets, where there is no index: those in their headers, if the list has them all.
+
+    Else the list's lines in their order, in which im2rec writes records; else their places.
+    """
+    numbers = [HEADER.unpack_from(head)[2] if len(head) >= HEADER.size else -1 for _, _, head in found]
+    if len(set(numbers)) < len(numbers) or not listed.keys() >= set(numbers):
+        numbers = list(listed) if len(listed) == len(found) else list(range(len(found)))
+    return {offset: number for (offset, _, _), number in zip(found, numbers, strict=True)}
+
+
+def _has_labels(head: bytes, texts: Sequence[str]) -> bool:
+    """Whether a record begins with the labels that a list has, as far as these are numbers and were looked at."""
+    if len(head) < HEADER.size or not texts:
+        return True
+    flag, label, _, _ = HEADER.unpack_from(head)
+    count = min(flag, (len(head) - HEADER.size) // 4)
+    there = struct.unpack_from(f"<{count}f", head, HEADER.size) if flag else (label,)
+    try:
+        said = np.array(texts, np.float64).astype(np.float32)
+    except ValueError:
+        return True
+    return len(said) == max(flag, 1) and np.array_equal(np.array(there, np.float32), said[: len(there)], equal_nan=True)
+
+
 def _note_label(head: bytes, seen: _LabelsSeen) -> None:
     """Take the labels that a record begins with into account."""
     if len(head) < HEADER.size:
@@ -288,7 +332,7 @@ def _note_label(head: bytes, seen: _LabelsSeen) -> None:
         if len(head) < HEADER.size + 4:
             return
         (value,) = struct.unpack_from("<f", head, HEADER.size)
-    if math.isfinite(value) and value == int(value):
+    if math.isfinite(value) and value == int(value) and abs(value) < _MOST_WHOLE:
         seen.largest = max(seen.largest, abs(value))
     else:
         seen.is_whole = False

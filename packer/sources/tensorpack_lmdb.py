@@ -157,6 +157,8 @@ class Source(NumberedLMDB):
         if field.kind in ("number", "numbers"):
             return _numbers(name, value, made)
         if field.kind == "json":
+            if not _are_keys_texts(value):
+                raise BadInput(f"component {name!r}: a dict with keys that are no texts, which JSON has none of")
             try:
                 return json.loads(json.dumps(value))
             except (TypeError, ValueError) as error:
@@ -269,7 +271,7 @@ def _numbers(name: str, value: Any, made: Field) -> Any:
     try:
         array = np.asarray(value)
         found = array.astype(made.dtype)
-        same = np.array_equal(found, array, equal_nan=array.dtype.kind == "f")
+        same = np.array_equal(found, array, equal_nan=array.dtype.kind == "f") and _come_back(found, array)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"component {name!r}: {error}") from error
     if array.ndim != len(shape) or not same:
@@ -277,6 +279,21 @@ def _numbers(name: str, value: Any, made: Field) -> Any:
             f"component {name!r}: expected {made.dtype} of {len(shape)} dimensions, found {_described(value)}"
         )
     return found if shape else found[()]
+
+
+def _are_keys_texts(value: Any) -> bool:
+    """Whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _are_keys_texts(inner) for key, inner in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_are_keys_texts, value))
+
+
+def _come_back(found: "np.ndarray[Any, Any]", array: "np.ndarray[Any, Any]") -> bool:
+    """Whether whole numbers are the same ones as numbers of another type: NumPy compares them as floats."""
+    if array.dtype.kind not in "iu":
+        return True
+    with np.errstate(invalid="ignore"):
+        return np.array_equal(found.astype(array.dtype), array)
 
 
 def _is_pixels(field: RecordField, values: Sequence[Any]) -> bool:

@@ -99,6 +99,7 @@ class Source(RecordSource):
         self._kinds = array("i")  # of each sample, which of _suffixes it has
         self._suffixes: dict[tuple[str, ...], int] = {}
         self._passed = 0
+        self._unread_kinds: Counter[str] = Counter()  # of members that are no files, as readers of WebDataset pass over
         files = [self._list(name, number) for number, name in enumerate(chosen)]
         if not len(self) and not self.unread:
             raise self._none_found(names, "names that end in .tar, with members such as 0001.jpg and 0001.cls")
@@ -144,6 +145,8 @@ class Source(RecordSource):
                 parts = _parts(member)
                 if parts is None:
                     self._passed += member.is_file
+                    if not member.is_file and member.kind != "folder":
+                        self._unread_kinds[member.kind] += 1
                     continue
                 if last and parts[0] != _split(last[0].name)[0]:
                     self._add_sample(name, number, last)
@@ -274,6 +277,9 @@ class Source(RecordSource):
         if self._passed:
             self.notes.append(f"{counted(self._passed, 'member')} without a suffix, or named __such__, passed over")
             self.left_out.append(("__members__", f"{counted(self._passed, 'member')} of no sample in the tar files"))
+        for kind, count in sorted(self._unread_kinds.items()):
+            self.notes.append(f"{counted(count, kind)} passed over, as readers of WebDataset do: no file of their own")
+            self.left_out.append(("__members__", f"{counted(count, kind)} in the tar files"))
         if not any(field.name == "label" for field in self._fields):
             tops = sorted({top for name in self._bases if (top := name.rpartition("/")[0])})
             way = "--from folder takes them for such" if self.root.is_file() else "unpack them for that"

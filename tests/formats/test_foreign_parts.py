@@ -1,10 +1,12 @@
 """Formats of other tools, found by their slots: what their parts hold, give back, and refuse."""
 
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -176,6 +178,52 @@ def test_the_notes_say_what_the_tool_will_find(name: str, tmp_path: Path) -> Non
     ConversionRequest(root, tmp_path / "a.pack", to=name, slots={"image": "rgb"}).plan(notes.append)
     found = [note for note in notes if " will find: " in note]
     assert len(found) == 1 and "=rgb" in found[0]
+
+
+# ---- what the tool opens
+
+
+@of_files
+def test_pictures_that_are_moved_are_files_for_the_tool(name: str, tmp_path: Path) -> None:
+    """Lossless ones too, which packer's own formats hold as raw pixels then."""
+    root = source_trees.write(tmp_path / "in", {f"{at}.png": source_trees.picture(at) for at in range(3)})
+    convert(root, tmp_path / "a.pack", to=name, resize=20)
+    convert(root, tmp_path / "b.pack", resize=20)
+    data = data_of(tmp_path / "a.pack", name).read_bytes()
+    for sample in packer.open(tmp_path / "b.pack", output="numpy"):
+        _, png = cv2.imencode(".png", sample["image"][..., ::-1])
+        assert png.tobytes() in data
+
+
+@of_files
+def test_raw_pixels_are_refused_as_the_picture_of_a_record(name: str, photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"records of {name} hold images as files, which raw is none: --codec im"):
+        convert(photos, tmp_path / "a.pack", to=name, codecs={"image": "raw"})
+
+
+@pytest.mark.parametrize("kind", ["jacquard", "cornell"])
+def test_labels_that_the_tool_would_find_off_the_picture_are_refused(name: str, kind: str, tmp_path: Path) -> None:
+    root = source_trees.BUILDERS[kind](tmp_path / "in")
+    notes = ConversionRequest(root, tmp_path / "a.pack", to=name, slots={"image": "rgb"}).dry_run(lambda line: None)
+    shown = formats.load(name).Writer.shown(notes.plan.schema)
+    request = ConversionRequest(root, tmp_path / "b.pack", to=name, slots={"image": "rgb"}, resize=(32, 32))
+    if "grasps" in shown:
+        with pytest.raises(InvalidRequest, match=r"^grasps.*: of the source's pixels, which --resize .* --fields"):
+            request.plan(None)
+    else:
+        assert "grasps" in request.plan(None).schema
+
+
+def test_the_note_on_pictures_names_what_is_written(tmp_path: Path) -> None:
+    root = source_trees.jacquard(tmp_path / "in")
+    options = {"to": "webdataset", "slots": {"image": "rgb"}, "fields": ["rgb", "mask", "depth"], "resize": 20}
+    for codecs, mask in (({}, "mask.png=mask"), ({"mask": "raw"}, "mask.bin=mask")):
+        made = convert(root, tmp_path / f"{len(codecs)}.pack", codecs=codecs, **options)  # type: ignore[arg-type]
+        (note,) = (note for note in made.notes if "will find" in note)
+        assert mask in note and ".depth.npy=depth" in note and "as its file" not in note
+        with tarfile.open(data_of(tmp_path / f"{len(codecs)}.pack", "webdataset")) as archive:
+            ends = {member.name.partition(".")[2] for member in archive}
+        assert ends == {"png", "depth.npy", mask.partition("=")[0]}
 
 
 # ---- damage

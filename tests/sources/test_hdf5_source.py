@@ -129,6 +129,12 @@ def test_encoded_pictures_keep_their_bytes(tmp_path: Path) -> None:
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
 
 
+def test_blanks_at_the_ends_of_texts_are_theirs(tmp_path: Path) -> None:
+    """As h5py and NumPy give them: what is padded is padded with zeros."""
+    source = Source(made(tmp_path / "a.h5", x=PIXELS[:3], y=np.array([b"cat", b"cat ", b"cat"])))
+    assert source.schema["label"].classes == ("cat", "cat ")
+
+
 def test_names_of_classes_of_a_fixed_length(tmp_path: Path) -> None:
     names = np.array([name.encode() for name in ("dog", "ünï", "cat", "dog")])
     source = Source(made(tmp_path / "a.h5", x=PIXELS[:4], y=names))

@@ -125,6 +125,11 @@ def test_a_label_beyond_what_float32_counts_is_told(tmp_path: Path) -> None:
     assert not any("2**24" in note for note in written(tmp_path / "b", records()).notes)
 
 
+def test_a_label_beyond_every_whole_number_stays_a_float(tmp_path: Path) -> None:
+    source = written(tmp_path, [recordio_image(picture(0), 1.0), recordio_image(picture(1), 1e30)])
+    assert [source[row]["label"] for row in range(2)] == [np.float32(1), np.float32(1e30)]
+
+
 def test_vectors_of_labels_are_arrays(tmp_path: Path) -> None:
     made = [recordio_image(picture(number), [number, 0.25, -1.0, float("nan"), 7.0]) for number in range(2)]
     source = written(tmp_path / "a", made)
@@ -187,6 +192,44 @@ def test_a_list_with_equal_or_missing_paths_is_said_and_not_used(tmp_path: Path)
         source = Source(write(tmp_path, {"a.rec": recordio(records(2)), "a.lst": listed}))
         assert source.key(1) == "00000001"
         assert any("the .lst does not give" in note for note in source.notes)
+
+
+@pytest.mark.parametrize("has_numbers", [True, False])
+def test_a_shuffled_list_without_an_index_names_the_records_that_it_was_made_of(
+    tmp_path: Path, has_numbers: bool
+) -> None:
+    """im2rec shuffles the list's lines and writes records in their order, with their numbers in the headers."""
+    order = [3, 1, 5, 0, 2, 4]
+    made = [recordio_image(picture(at), at, at if has_numbers else 0) for at in order]
+    listed = "".join(f"{at}\t{at}\ta/{at}.png\n" for at in order)
+    source = Source(write(tmp_path, {"a.rec": recordio(made), "a.lst": listed}))
+    assert [source.key(row) for row in range(6)] == [f"a/{at}.png" for at in order]
+    assert [int(source[row]["label"]) for row in range(6)] == order
+    if has_numbers:  # of a list whose lines somebody sorted
+        source = Source(write(tmp_path, {"a.lst": "".join(sorted(listed.splitlines(keepends=True)))}))
+        assert [source.key(row) for row in range(6)] == [f"a/{at}.png" for at in order]
+
+
+@pytest.mark.parametrize("labels", [3.0, [3.0, 0.5], [float("nan"), *map(float, range(40))]])
+def test_a_list_with_other_labels_than_the_records_is_told(tmp_path: Path, labels: float | list[float]) -> None:
+    said = labels if isinstance(labels, list) else [labels]
+    made = [recordio_image(picture(at), labels, at) for at in range(2)]
+    for first, count in ((said[0], 0), (said[0] + 1, 1), (2.5, 1)):
+        line = "\t".join(map(repr, [first, *said[1:]]))
+        lines = "".join(f"{at}\t{line if not at else chr(9).join(map(repr, said))}\t{at}.png\n" for at in range(2))
+        source = Source(write(tmp_path, {"a.rec": recordio(made), "a.lst": lines}))
+        told = [note for note in source.notes if "other labels than its .lst says" in note]
+        assert len(told) == (count if first == first else 0), (first, told)
+    fewer = "".join(f"{at}\t{at}.png\n" for at in range(2))
+    assert not any("other labels" in note for note in Source(write(tmp_path, {"a.lst": fewer})).notes)
+    more = "".join(f"{at}\t1\t2\t{at}.png\n" for at in range(2))
+    assert any("2 records with other labels" in note for note in Source(write(tmp_path, {"a.lst": more})).notes)
+
+
+def test_detection_labels_are_told_to_stay_behind(tmp_path: Path) -> None:
+    made = [recordio_image(picture(at), [4.0, 5.0, 60.0, 40.0, at, 0.1, 0.2, 0.3, 0.4], at) for at in range(3)]
+    assert any(note.startswith("label: stored as they are") for note in written(tmp_path / "a", made).notes)
+    assert not any("stored as they are" in note for note in written(tmp_path / "b", records()).notes)
 
 
 # ---- InsightFace

@@ -170,6 +170,23 @@ def test_a_record_that_is_none_is_bad_and_named(tmp_path: Path, value: Any, said
         Source(root, features=("image=0:image", "label=1:number"))[2]
 
 
+@pytest.mark.parametrize("whole", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
+def test_a_whole_number_that_a_float_does_not_hold_is_bad(tmp_path: Path, whole: int) -> None:
+    source = Source(written(tmp_path / "a.lmdb", [(picture(0), 0.5), (picture(1), 7), (picture(2), whole)]))
+    assert source.schema["1" if "1" in source.schema else "x_1"].dtype == "float64"
+    assert source[1][next(name for name in source.schema.names if name.endswith("1"))] == 7
+    with pytest.raises(BadInput, match="expected float64"):
+        source[2]
+
+
+def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
+    source = Source(written(tmp_path / "a.lmdb", [(picture(0), {"a": [{"b": 1}]}), (picture(1), {"a": [{2: 1}]})]))
+    (name,) = (field.name for field in source.schema if field.kind == "json" and not field.hidden)
+    assert source[0][name] == {"a": [{"b": 1}]}
+    with pytest.raises(BadInput, match="keys that are no texts"):
+        source[1]
+
+
 def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
     root = written(tmp_path / "a.lmdb", [[picture(1), 1], [picture(2), 2], Evil()])
     with pytest.raises(BadInputs, match="1 of 3 samples"):

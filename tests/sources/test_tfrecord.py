@@ -14,6 +14,7 @@ import pytest
 
 import packer
 from packer import sources
+from packer.conversion.convert import convert
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts import crc32c as checksums
@@ -476,6 +477,19 @@ def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Pa
     assert kinds == {"key": "text", **found}
     (note,) = (note for note in source.notes if note.startswith("seg: "))
     assert note.startswith("seg: named as labels, taken as an image: geometries and --resize mix its colours")
+
+
+@pytest.mark.parametrize(
+    "bad", [b"GIF89a" + bytes(40), b"\xff\xd8\xff", b"<html>"], ids=["another format", "cut", "text"]
+)
+def test_one_record_without_a_picture_is_bad_and_the_others_are_pictures(tmp_path: Path, bad: bytes) -> None:
+    features = [bytes_list(bad if number == 3 else picture(number)) for number in range(8)]
+    made = [example({"image/encoded": data, "image/class/label": int64_list([1])}) for data in features]
+    write(tmp_path / "in", {"a.tfrecord": tfrecord(made)})
+    assert Source(tmp_path / "in").schema["image"].kind == "image"
+    with pytest.raises(BadInputs, match=r"a\.tfrecord: record at byte .*\(00000003\): cannot pack"):
+        convert(tmp_path / "in", tmp_path / "a.pack")
+    assert convert(tmp_path / "in", tmp_path / "b.pack", on_error="skip").samples == 7
 
 
 def test_resizing_where_no_field_is_a_picture_is_refused(tmp_path: Path) -> None:

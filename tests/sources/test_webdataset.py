@@ -125,7 +125,10 @@ def test_what_is_of_no_sample_is_passed_over_and_counted(tmp_path: Path) -> None
     source = Source(write(tmp_path, {"a.tar": made}))
     assert (len(source), int(source[0]["label"])) == (1, 7)
     assert source[0]["image"] == picture(1)
-    assert source.left_out == [("__members__", "2 members of no sample in the tar files")]
+    assert source.left_out == [
+        ("__members__", "2 members of no sample in the tar files"),
+        ("__members__", "1 symbolic link in the tar files"),
+    ]
 
 
 def test_a_name_that_comes_again_is_another_sample(tmp_path: Path) -> None:
@@ -300,6 +303,17 @@ def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
     root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
     assert sources.detect(root)[0] == "webdataset"
     assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]
+
+
+def test_members_that_are_no_files_of_their_own_are_counted(tmp_path: Path) -> None:
+    """As tar writes the second name of a file; readers of WebDataset pass over them without a word."""
+    kinds = {b"1": "2 hard links", b"2": "1 symbolic link", b"S": "1 sparse file"}
+    links = b"".join(tar_header(b"%d.png" % at, 0, kind=kind) for at, kind in enumerate((b"1", b"1", b"2", b"S"), 7))
+    source = Source(write(tmp_path, {"a.tar": tar_header(b"d/", 0, kind=b"5") + links + tar_archive(members())}))
+    assert len(source) == 3
+    for said in kinds.values():
+        assert ("__members__", f"{said} in the tar files") in source.left_out
+        assert any(note.startswith(f"{said} passed over") for note in source.notes)
 
 
 # ---- damage

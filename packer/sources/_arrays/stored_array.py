@@ -351,7 +351,7 @@ class ColumnsArray(StoredArray):
 
 
 class TextArray(StoredArray):
-    """Texts of a fixed length, UTF-8 padded with zeros or blanks (`S`) or UCS-4 (`U`)."""
+    """Texts of a fixed length, UTF-8 padded with zeros (`S`) or UCS-4 (`U`); blanks at their ends are theirs."""
 
     def __init__(self, stored: StoredArray) -> None:
         self.container, self.name, self.dtype, self.shape = stored.container, stored.name, stored.dtype, stored.shape
@@ -367,7 +367,7 @@ class TextArray(StoredArray):
         try:
             if self.dtype.kind == "U":  # not by NumPy, which raises SystemError for what is no code point
                 return data.decode("utf-32-be" if value.dtype.str[0] == ">" else "utf-32-le").rstrip("\0")
-            return data.rstrip(b"\0 ").decode("utf-8")
+            return data.rstrip(b"\0").decode("utf-8")
         except ValueError as error:
             raise BadInput(f"{self.path}: row {index} is no text: {error}") from error
 

@@ -118,8 +118,11 @@ def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) 
     photos: of the same records, see `first_photos`. Pictures of one channel whose entry is named as
     labels, such as `seg.png`, are masks, which are never interpolated, and so are those beside photos that have few
     values each; of 16 bit they stay bytes. An array (.npy) is a depth where its name says so or its size is that of
-    its photo: boxes and embeddings are arrays, too.
+    its photo: boxes and embeddings are arrays, too. Where most values are pictures, all are meant to be: one that is
+    none is a bad sample when it is packed, not a reason to look at none.
     """
+    everything = values
+    values = _pictures(values) or values
     kinds = {_picture_kind(value) for value in values}
     if len(kinds) == 1 and (kind := kinds.pop()):
         if kind == "depth":
@@ -128,7 +131,7 @@ def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) 
         if says_labels(entry) or (photos and all(map(_has_few_values, values))):
             return "mask" if all(map(_may_be_mask, values)) else "image"
         return kind
-    if all(_is_text(value) for value in values) and any(values):
+    if all(_is_text(value) for value in everything) and any(everything):
         return "text"
     return "bytes"
 
@@ -159,15 +162,21 @@ def decoded(field: RecordField, data: bytes) -> Any:
 
 def first_photos(entries: Iterable[Sequence[bytes]]) -> tuple[int, PhotoSizes]:
     """Which entry is the first whose pictures are photos, by their many values, and their sizes; -1 for none."""
-    for number, values in enumerate(entries):
+    for number, values in enumerate(map(_pictures, entries)):
         if values and all(_picture_kind(data) == "image" and not _has_few_values(data) for data in values):
             return number, _sizes(values)
     return -1, ()
 
 
 def are_pictures(values: Sequence[bytes]) -> bool:
-    """Whether each is a picture that packer reads, by its header."""
-    return all(_picture_kind(value) for value in values)
+    """Whether most are pictures that packer reads, by their headers: the others are bad samples then."""
+    return bool(_pictures(values)) or not values
+
+
+def _pictures(values: Sequence[bytes]) -> list[bytes]:
+    """Those of some values that are pictures, where most are; else none."""
+    found = [value for value in values if _picture_kind(value)]
+    return found if 2 * len(found) > len(values) else []
 
 
 def is_gray_beside(values: Sequence[bytes], photos: PhotoSizes) -> bool:
@@ -193,7 +202,7 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
     names = [
         field.name
         for field in fields
-        if field.kind in ("number", "text", "json", "bytes") and not field.hidden and field.name not in _NO_PLACES
+        if field.kind in ("number", "text", "json", "bytes") and not field.hidden and not _is_no_place(field)
     ]
     if not names:
         return []
@@ -201,6 +210,11 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
         f"{listed(names)}: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among "
         f"them stay behind their picture{f'; {else_moved}' if else_moved else ''}"
     ]
+
+
+def _is_no_place(field: Field) -> bool:
+    """Whether a field is of no place in a picture by its name: a class, but not boxes or a picture called `label`."""
+    return field.name in _NO_PLACES and (field.kind == "text" or (field.kind == "number" and field.shape == ()))
 
 
 def _picture_kind(data: bytes) -> str | None:
