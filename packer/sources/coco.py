@@ -11,7 +11,9 @@ category ids), box_crowd (uint8 (N,)), box_areas (float64 (N,), NaN for none), a
 with polygon_starts and polygon_box, run_lengths (int32 (R,): pixels of 0 and 1 in turn, column by column) with
 run_starts, run_box and run_sizes (int64 (M, 2): height, width), keypoints (float32 (N, K, 2)) with keypoint_visibility
 (uint8 (N, K): 0 not labelled, 1 hidden, 2 visible). Of others: captions (json: texts), labels (int64 (N,)) or, where
-each picture has one, label (int64). Hidden: category_ids (int64 (N,), as in the file), files (field -> relative path).
+each picture has one, label (int64). Of panoptic files: mask (uint16: the number of the segment, from 1; 0 for none)
+with segment_ids, segment_labels (int64 (S,)) and segment_crowd (uint8 (S,)) of segments 1 to S. Hidden: category_ids
+(int64 (N,), as in the file), panoptic_file (the PNG, empty for none), files (field -> relative path).
 What no picture has is no field. Run lengths are numbers, which no geometry moves.
 
 Of pictures that are not upright by their EXIF orientation, annotations lie over the one whose size their file states.
@@ -32,9 +34,10 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse import coco_files
-from packer.sources._parse.coco_annotations import AnnotationFile, Id, Objects, read_annotations
+from packer.sources._parse.coco_annotations import AnnotationFile, Id, Objects, Segment, read_annotations
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.panoptic_mask import panoptic_mask
 from packer.sources._parse.picture_folder import PictureFolders
 from packer.sources._parse.run_lengths import run_lengths
 from packer.sources._trees.file_tree import FileTree
@@ -69,13 +72,17 @@ class _CocoTable(NamedTuple):
 
 
 class _CocoPicture(NamedTuple):
-    """split: its number. size: height and width in px, or None. rows: where it is in the tables: (table, row)."""
+    """split: its number. size: height and width in px, or None. rows: where it is in the tables: (table, row).
+
+    segments_path: of the PNG with its segments; empty for none.
+    """
 
     path: str
     image_id: Id
     split: int
     size: tuple[int, int] | None
     rows: tuple[tuple[int, int], ...]
+    segments_path: str = ""
 
 
 class _Classes:
@@ -153,9 +160,10 @@ class Source(base.Source):
         self.left_out = [*not_there, *twice]
         self._classes = _Classes(self._contents("objects"))
         self._label_classes = _Classes(self._contents("labels"))
+        self._segment_classes = _Classes(self._contents("panoptic"))
         self._keypoints = max((file.objects.most_keypoints for file in self._contents("objects")), default=0)
         self.schema = self._made_schema()
-        taken = {picture.path for picture in self._pictures}
+        taken = {path for picture in self._pictures for path in (picture.path, picture.segments_path)}
         self._extras = [name for name in listing.names if name not in taken]
         self.notes = [*listing.notes(), *self._said(len(not_there))]
 
@@ -170,12 +178,16 @@ class Source(base.Source):
         sample = {"image": data, **self._values(picture)}
         if len(sample.get("run_box", ())):
             self._check_runs_lie_over(data, picture)
+        if "mask" in self.schema:
+            sample |= self._mask(data, picture)
         return sample
 
     def value(self, index: int, name: str) -> Any:
         picture = self._pictures[self.checked(index)]
         if name == "image":
             return self.read(picture.path)
+        if name in ("mask", "panoptic_file"):
+            return self[index][name]
         known = self._plain_values(picture)
         return known[name] if name in known else self._values(picture)[name]
 
@@ -183,10 +195,11 @@ class Source(base.Source):
         return self._pictures[self.checked(index)].path
 
     def files(self, index: int) -> tuple[Path, ...]:
-        return (self.root / self.key(index),)
+        return tuple(self.root / name for name in self.file_names(index))
 
     def file_names(self, index: int) -> tuple[str, ...]:
-        return (self.key(index),)
+        picture = self._pictures[self.checked(index)]
+        return (picture.path, picture.segments_path) if picture.segments_path else (picture.path,)
 
     def stem(self, index: int) -> Path:
         return (self.root / self.key(index)).with_suffix("")
@@ -209,7 +222,10 @@ class Source(base.Source):
         return coco_files.described_files(found) if found else None
 
     def _plain_values(self, picture: _CocoPicture) -> dict[str, Any]:
-        known: dict[str, Any] = {"key": picture.path, "files": {"image": picture.path}}
+        files = {"image": picture.path}
+        if picture.segments_path:
+            files["panoptic_file"] = picture.segments_path
+        known: dict[str, Any] = {"key": picture.path, "files": files}
         if "split" in self.schema:
             known["split"] = np.int64(picture.split)
         is_text = self.schema["image_id"].kind == "text"
@@ -217,7 +233,7 @@ class Source(base.Source):
         return known
 
     def _values(self, picture: _CocoPicture) -> dict[str, Any]:
-        """All fields but the picture."""
+        """All fields but the pictures."""
         values = self._plain_values(picture)
         places = [(self._tables[table].content, row) for table, row in picture.rows]
         if "boxes" in self.schema:
@@ -226,6 +242,12 @@ class Source(base.Source):
             values |= self._polygons(objects)
             values |= self._runs(objects, picture)
             values |= self._points(objects)
+        if "segment_ids" in self.schema:
+            segments = self._segments(picture)
+            labels = [self._segment_classes.numbers[segment.category] for segment in segments]
+            values["segment_ids"] = np.asarray([segment.id for segment in segments], np.int64)
+            values["segment_labels"] = np.asarray(labels, np.int64)
+            values["segment_crowd"] = np.asarray([segment.is_crowd for segment in segments], np.uint8)
         if "captions" in self.schema:
             values["captions"] = [text for file, row in places for text in file.captions.get(row, ())]
         found = [self._label_classes.numbers[one] for file, row in places for one in file.labels.get(row, ())]
@@ -234,6 +256,38 @@ class Source(base.Source):
         if "label" in self.schema:
             values["label"] = np.int64(found[0])
         return values
+
+    def _segments(self, picture: _CocoPicture) -> tuple[Segment, ...]:
+        found = (self._tables[table].content.panoptic.get(row) for table, row in picture.rows)
+        return next((panoptic.segments for panoptic in found if panoptic is not None), ())
+
+    def _mask(self, data: bytes, picture: _CocoPicture) -> dict[str, Any]:
+        """The mask of a picture and the file that it comes from; all of it 0 where no annotation has one."""
+        if not picture.segments_path:
+            height, width = picture.size or self._size_of(data, picture)
+            return {"mask": np.zeros((height, width), np.uint16), "panoptic_file": b""}
+        png = self.read(picture.segments_path)
+        where = shown(str(self.root / picture.segments_path))
+        try:
+            mask = panoptic_mask(png, [segment.id for segment in self._segments(picture)], strict=self._strict)
+        except BadInput as error:
+            raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
+        stored = self._size_of(data, picture)
+        if mask.shape not in (stored, stored[::-1] if picture.size == stored[::-1] else stored):
+            raise BadInput(
+                f"{where}: is {mask.shape[1]}x{mask.shape[0]} px, its picture {stored[1]}x{stored[0]}; --on-error skip "
+                "leaves it out"
+            )
+        return {"mask": mask, "panoptic_file": png}
+
+    def _size_of(self, data: bytes, picture: _CocoPicture) -> tuple[int, int]:
+        try:
+            header = sniff(data, MOST_PIXELS)
+        except DamagedImage as error:
+            raise BadInput(
+                f"{shown(str(self.root / picture.path))}: {error.message}; --on-error skip leaves it out"
+            ) from error
+        return header.height, header.width
 
     def _of_objects(self, objects: Sequence[tuple[Objects, int]]) -> dict[str, Any]:
         sides = np.asarray([found.boxes[4 * row : 4 * row + 4] for found, row in objects], np.float64).reshape(-1, 4)
@@ -409,11 +463,15 @@ class Source(base.Source):
             names = [self._file_name(rows[known]) for known in ids]
             path_of_table = self._tables[tables[0]].path
             others = [other for other in self._splits if other != split]
+            segments = self._segment_files(folders, tables, split, others)
             for known, name, path in zip(ids, names, folders.paths(names, path_of_table, split, others), strict=True):
-                if path:
-                    pictures.append(_CocoPicture(path, known, number, self._size(rows[known]), tuple(rows[known])))
+                found = [segments[place] for place in rows[known] if place in segments]
+                if path and all(png for _, png in found):
+                    png = found[0][1] if found else ""
+                    size = self._size(rows[known])
+                    pictures.append(_CocoPicture(path, known, number, size, tuple(rows[known]), png))
                 else:
-                    lacking.setdefault(path_of_table, []).append(name)
+                    lacking.setdefault(path_of_table, []).append(found[0][0] if path else name)
         if lacking and not (may_lack and pictures):
             raise BadInput(self._said_of_lacking(lacking, has_some=bool(pictures)))
         if not pictures:
@@ -423,6 +481,19 @@ class Source(base.Source):
         return pictures, [
             (name, f"{table} names it, and it is not there") for table, names in lacking.items() for name in names
         ]
+
+    def _segment_files(
+        self, folders: PictureFolders, tables: Sequence[int], split: str, others: Sequence[str]
+    ) -> dict[tuple[int, int], tuple[str, str]]:
+        """By their place in the tables the names of the PNG files with segments, and their paths, empty for none."""
+        found: dict[tuple[int, int], tuple[str, str]] = {}
+        for number in tables:
+            table = self._tables[number]
+            rows = list(table.content.panoptic)
+            names = [table.content.panoptic[row].file_name for row in rows]
+            paths = folders.paths(names, table.path, split, others)
+            found |= {(number, row): pair for row, pair in zip(rows, zip(names, paths, strict=True), strict=True)}
+        return found
 
     def _said_of_lacking(self, lacking: dict[str, list[str]], *, has_some: bool) -> str:
         found = "; ".join(
@@ -513,7 +584,13 @@ class Source(base.Source):
     def _made_schema(self) -> Schema:
         is_text = any(isinstance(picture.image_id, str) for picture in self._pictures)
         fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
+        if self._contents("panoptic"):
+            fields.append(Field("mask", "mask", "png", dtype="uint16", shape=(None, None)))
         fields += self._object_fields() if self._contents("objects") else []
+        if self._contents("panoptic"):
+            fields.append(_column("segment_ids", "int64"))
+            fields.append(_column("segment_labels", "int64", of="segment_ids", classes=self._segment_classes.names))
+            fields.append(_column("segment_crowd", "uint8", of="segment_ids"))
         if self._contents("captions"):
             fields.append(Field("captions", "json", "json"))
         if self._contents("labels"):
@@ -527,6 +604,8 @@ class Source(base.Source):
         )
         if len(self._splits) > 1:
             fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=self._splits))
+        if self._contents("panoptic"):
+            fields.append(Field("panoptic_file", "bytes", "encoded", hidden=True))
         fields.append(Field("files", "json", "json", hidden=True))
         return Schema(tuple(fields))
 
@@ -586,6 +665,10 @@ class Source(base.Source):
             notes += self._said_of_objects()
         if self._contents("labels"):
             notes += self._said_of_classes(self._label_classes)
+        if self._contents("panoptic"):
+            notes += self._said_of_classes(self._segment_classes)
+            bare = sum(not picture.segments_path for picture in self._pictures)
+            notes += [f"{counted(bare, 'picture')} without segments: masks of 0"] if bare else []
         notes += self._said_of_what_is_not_read()
         if lacking:
             notes.append(f"{counted(lacking, 'picture')} of the annotation files not there: left out")
@@ -648,7 +731,7 @@ class Source(base.Source):
         notes: list[str] = []
         if self._not_read:
             tasks = [name for name in TASKS if any(coco_files.task_by_name(path) == name for path in self._not_read)]
-            way = f"; --task {tasks[0]} reads them, --task A,B several together" if tasks else ""
+            way = f"; --task {tasks[0]} reads some of them, --task A,B several tasks together" if tasks else ""
             notes.append(f"annotation files that are not read: {listed(self._not_read)}{way}")
         for table in self._tables:
             content = table.content
@@ -662,7 +745,7 @@ class Source(base.Source):
         members = sorted({name for table in self._tables for name in table.content.other_members})
         if members:
             notes.append(f"not packed, in the annotation files alone: {listed(members)}")
-        for kind in ("captions", "labels", "objects"):
+        for kind in ("captions", "labels", "objects", "panoptic"):
             without = [
                 split
                 for split in self._splits

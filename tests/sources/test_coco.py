@@ -23,7 +23,7 @@ from tests.sources.test_run_lengths import text_of
 from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.coco import annotations, build, image, thing
 from tests.support.picture_files import colours, oriented
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import encoded, picture, write
 
 PICTURE = picture(1, suffix=".jpg")
 
@@ -438,6 +438,17 @@ def test_splits_in_folders_of_their_own(tmp_path: Path) -> None:
     assert [source.key(at) for at in range(3)] == ["train/1.jpg", "valid/1.jpg", "test/1.jpg"]
 
 
+def test_splits_in_folders_above_those_that_are_named_alike(tmp_path: Path) -> None:
+    """As of Mapillary Vistas: every file is `v2.0/panoptic/panoptic_2020.json` of its split."""
+    for split in ("train", "val"):
+        table = annotations([image(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])])
+        files: dict[str, str | bytes] = {f"{split}/v2.0/instances/instances_2020.json": table}
+        write(tmp_path, {**files, f"{split}/images/1.jpg": PICTURE, f"{split}/v2.0/labels/1.png": PICTURE})
+    source = Source(tmp_path)
+    assert source.schema["split"].classes == ("train", "val")
+    assert [source.key(at) for at in range(2)] == ["train/images/1.jpg", "val/images/1.jpg"]
+
+
 def test_json_files_of_other_kinds_are_not_coco(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {
         "a.jpg": PICTURE,
@@ -612,3 +623,74 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
             assert (one_found[4] is None) == (row not in masks)
             if one_found[4] is not None:
                 assert masks[row].ravel().tolist() == one_found[4]
+
+
+def segments(root: Path, colours: npt.NDArray[np.uint8], ids: list[int], **members: Any) -> Path:
+    """A panoptic set of one picture of 64 x 48 whose segments have these ids, all of category 4 but the first of 0."""
+    info = [{"id": known, "category_id": 4 if at else 0, "iscrowd": at % 2} for at, known in enumerate(ids)]
+    entry = {"image_id": 9, "file_name": "a.png", "segments_info": info}
+    files: dict[str, str | bytes] = {
+        "annotations/panoptic_val.json": annotations([image(9, "a.jpg")], [entry], **members),
+        "annotations/panoptic_val/a.png": encoded(".png", np.ascontiguousarray(colours[..., ::-1])),
+        "val/a.jpg": PICTURE,
+        "elsewhere/val/a.png": PICTURE,
+    }
+    return write(root, files)
+
+
+def test_segments_are_numbers_in_a_mask_of_16_bit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    ids = sorted({int(known) for known in rng.integers(1, 1 << 24, 299)}, reverse=True)
+    numbers = rng.integers(0, len(ids) + 1, (48, 64))
+    known = np.asarray([0, *ids])[numbers]
+    root = segments(
+        tmp_path / "in", np.stack([known % 256, known // 256 % 256, known // 65536], 2).astype(np.uint8), ids
+    )
+    source = Source(root)
+    sample = source[0]
+    assert sample["mask"].dtype == np.uint16
+    assert np.array_equal(sample["mask"], numbers)
+    assert sample["segment_ids"].tolist() == ids
+    assert source.schema["segment_labels"].classes == ("cat", "cup", "toothbrush")
+    assert sample["segment_labels"].tolist() == [0] + [1] * (len(ids) - 1)
+    assert sample["segment_crowd"].tolist() == [at % 2 for at in range(len(ids))]
+    convert(root, tmp_path / "a.pack")
+    with packer.open(tmp_path / "a.pack") as pack:
+        assert np.array_equal(np.asarray(pack[0]["mask"]), numbers)
+    packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    name = "annotations/panoptic_val/a.png"
+    assert (tmp_path / "out" / name).read_bytes() == (root / name).read_bytes()
+    assert packer.verify(tmp_path / "a.pack", depth="data", source=root).ok
+
+
+def test_colours_that_no_segment_has(tmp_path: Path) -> None:
+    colours = np.zeros((48, 64, 3), np.uint8)
+    colours[:10, :10] = (7, 1, 0)
+    colours[20:, :] = (1, 2, 3)
+    root = segments(tmp_path / "in", colours, [7 + 256])
+    with pytest.raises(BadInput, match=r"a\.png: has pixels of 1 id that segments_info does not have: 197121"):
+        Source(root)[0]
+    mask = Source(root, labels="lenient")[0]["mask"]
+    assert (int(mask.sum()), int(mask[:10, :10].sum())) == (100, 100)
+
+
+def test_a_picture_of_segments_of_another_size_is_an_error(tmp_path: Path) -> None:
+    root = segments(tmp_path, np.zeros((48, 60, 3), np.uint8), [1])
+    with pytest.raises(BadInput, match=r"a\.png: is 60x48 px, its picture 64x48"):
+        Source(root)[0]
+
+
+def test_pictures_without_segments_and_files_that_are_not_there(tmp_path: Path) -> None:
+    root = segments(tmp_path, np.zeros((48, 64, 3), np.uint8), [1])
+    text = json.loads((root / "annotations/panoptic_val.json").read_text())
+    text["images"].append(image(10, "b.jpg"))
+    write(root, {"annotations/panoptic_val.json": json.dumps(text), "val/b.jpg": PICTURE})
+    source = Source(root)
+    assert (source[1]["mask"].shape, int(source[1]["mask"].max()), source[1]["panoptic_file"]) == ((48, 64), 0, b"")
+    assert source[1]["segment_ids"].shape == (0,)
+    assert any("1 picture without segments: masks of 0" in note for note in source.notes)
+    (root / "annotations/panoptic_val/a.png").unlink()
+    (root / "elsewhere/val/a.png").unlink()
+    with pytest.raises(BadInput, match=r"names 1 picture that are not there: a\.png"):
+        Source(root)
+    assert [Source(root, missing="skip").key(0)] == ["val/b.jpg"]

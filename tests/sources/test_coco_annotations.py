@@ -148,6 +148,7 @@ BAD = [
     ({"image_id": 1, "file_name": "", "segments_info": []}, "expected the name of a PNG"),
     ({"image_id": 1, "file_name": "a", "segments_info": [{"id": 1}]}, "expected an id of 24 bits"),
     ({"image_id": 1, "file_name": "a", "segments_info": [{"id": 1 << 24, "category_id": 0}]}, "24 bits"),
+    ({"image_id": 1, "file_name": "a", "segments_info": [{"id": 0, "category_id": 0}]}, "24 bits, not 0"),
     ({"image_id": 1, "file_name": "a", "segments_info": [{"id": 1, "category_id": 9}]}, "no such category"),
     ({"image_id": 1, "file_name": "a", "segments_info": [{"id": 1, "category_id": 0}] * 2}, "come twice"),
 ]

@@ -343,8 +343,10 @@ class _AnnotationReader:
             known = _whole(one.get("id")) if isinstance(one, dict) else None
             category = _whole(one.get("category_id")) if isinstance(one, dict) else None
             crowd = one.get("iscrowd", 0) if isinstance(one, dict) else 0
-            if known is None or category is None or crowd not in (0, 1) or not 0 <= known < 1 << 24:
-                return f"segments_info {_some(one)}: expected an id of 24 bits, a category_id, and iscrowd 0 or 1"
+            if known is None or category is None or crowd not in (0, 1) or not 0 < known < 1 << 24:
+                return (
+                    f"segments_info {_some(one)}: expected an id of 24 bits, not 0, a category_id, and iscrowd 0 or 1"
+                )
             segments.append(Segment(known, category, int(bool(crowd))))
         if len({segment.id for segment in segments}) < len(segments):
             return f"segments_info {_some([segment.id for segment in segments])}: ids that come twice"

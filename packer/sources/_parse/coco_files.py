@@ -13,9 +13,9 @@ from packer.sources._parse.coco_annotations import AnnotationFile
 from packer.sources._parse.listing import counted, listed
 from packer.sources._trees.file_tree import FileTree
 
-TASKS = ("instances", "keypoints", "stuff", "captions", "labels", "image_info")  # the first that is there is read
+TASKS = ("instances", "keypoints", "panoptic", "stuff", "captions", "labels", "image_info")  # the first is read
 OBJECT_TASKS = ("instances", "keypoints", "stuff")
-_PREFIXES = {"person_keypoints": "keypoints", **{task: task for task in (*TASKS, "panoptic")}}
+_PREFIXES = {"person_keypoints": "keypoints", **{task: task for task in TASKS}}
 _NAMED = re.compile(rf"({'|'.join(_PREFIXES)})_(.+)\.json")
 _SURELY = re.compile(r"(instances|person_keypoints|captions|panoptic|stuff|image_info)_.+\.json|.*\.coco\.json")
 _SAYS_NO_SPLIT = re.compile(r"[_-]?(annotations?)?(\.coco)?|labels|result|coco|instances|data|default", re.IGNORECASE)
@@ -84,11 +84,21 @@ def split_names(tasks: Mapping[str, frozenset[str]]) -> list[str]:
 
     tasks: of each file. By the names of the files, or by those of their folders where names are the same.
     """
-    for found in ([_by_name(name) for name in tasks], [_by_folder(name) for name in tasks]):
+    for found in (
+        [_by_name(name) for name in tasks],
+        [_by_folder(name) for name in tasks],
+        _by_difference([posixpath.dirname(name).split("/") for name in tasks]),
+    ):
         pairs = [(split, task) for split, of in zip(found, tasks.values(), strict=True) for task in of]
         if len(set(pairs)) == len(pairs):
             return found
     return [name.removesuffix(".json") for name in tasks]
+
+
+def _by_difference(folders: Sequence[Sequence[str]]) -> list[str]:
+    """The first folders on the paths that are not the same: of `train/v2.0/panoptic` and `val/v2.0/panoptic`."""
+    columns = [list(column) for column in zip(*folders, strict=False)]
+    return next((column for column in columns if len(set(column)) > 1), [""] * len(folders))
 
 
 def _by_name(name: str) -> str:
