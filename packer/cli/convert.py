@@ -283,9 +283,9 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--task",
     metavar="TASK,...",
-    help="coco: what is read of instances, keypoints, panoptic, stuff, captions, labels and image_info.  [default: the "
-    "first of these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their lengths and the "
-    "data.yaml tell]",
+    help="coco: what is read of instances, keypoints, panoptic, stuff, captions, labels and image_info.  [default: "
+    "the first of these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their "
+    "lengths and the data.yaml tell]",
 )
 @click.option(
     "--label-frame",
