@@ -172,7 +172,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--classes-from",
     type=click.Path(path_type=Path),
     metavar="PACK",
-    help="folder: number the classes as in another pack; one that it does not have is an error.",
+    help="folder, voc, vmrd: number the classes as in another pack; one that it does not have is an error.",
 )
 @click.option(
     "--depth-from",
@@ -182,8 +182,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard, yolo), sidecar, picture (coco, table), label (table) or "
-    "other file (pairs) is missing; keep: label files only.",
+    help="What to do with a sample whose label file (jacquard, yolo, voc, vmrd), sidecar, picture (coco, table), label "
+    "(table) or other file (pairs) is missing; keep: label files only.",
 )
 @click.option(
     "--duplicates",
@@ -193,7 +193,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--labels",
     type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard, coco: an ill-formed label line or annotation is an error, or is dropped.",
+    help="cornell, jacquard, coco, voc, vmrd: an ill-formed label line or annotation is an error, or is dropped.",
 )
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
@@ -283,15 +283,22 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--task",
     metavar="TASK,...",
-    help="coco: what is read of instances, keypoints, panoptic, stuff, captions, labels and image_info.  [default: "
-    "the first of these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their "
-    "lengths and the data.yaml tell]",
+    help="coco: what is read of instances, keypoints, panoptic, stuff, captions, labels and image_info.  [default: the "
+    "first of these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their lengths "
+    "and the data.yaml tell]  voc: detect (every picture) or segment (those with a mask).  [default: as files tell]",
+)
+@click.option(
+    "--origin",
+    type=click.Choice(("one", "zero")),
+    help="voc, vmrd: what the files call the first pixel. one: edges of boxes are xmin and ymin less 1, xmax and ymax "
+    "as they are; zero: all four as they are.  [default: one]",
 )
 @click.option(
     "--label-frame",
     type=click.Choice(("auto", "stored", "upright")),
-    help="coco, table: where a picture is not upright by its EXIF orientation: over which pixels its annotations lie, "
-    "those stored in its file, or as viewers show it.  [default: those of the size that the annotations state]",
+    help="coco, table, voc, vmrd: where a picture is not upright by its EXIF orientation: over which pixels its "
+    "annotations lie, those stored in its file, or as viewers show it.  [default: those of the size that the "
+    "annotations state]",
 )
 @click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
 @click.option(

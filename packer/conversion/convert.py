@@ -69,6 +69,7 @@ _SOURCE_OPTIONS = (
     "axes",
     "annotations",
     "task",
+    "origin",
     "label_frame",
     "follow_links",
 )
@@ -141,6 +142,7 @@ def convert(
     axes: Literal["auto", "hwc", "chw"] | None = None,
     annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     task: str | None = None,
+    origin: Literal["one", "zero"] | None = None,
     label_frame: Literal["auto", "stored", "upright"] | None = None,
     follow_links: bool = False,
     part_bytes: int | None = None,
@@ -224,6 +226,7 @@ def convert(
         axes=axes,
         annotations=annotations,
         task=task,
+        origin=origin,
         label_frame=label_frame,
         follow_links=follow_links,
         part_bytes=part_bytes,
@@ -412,6 +415,7 @@ class ConversionRequest:
     axes: str | None = None
     annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
     task: str | None = None
+    origin: str | None = None
     label_frame: str | None = None
     follow_links: bool = False
     part_bytes: int | None = None

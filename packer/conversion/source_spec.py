@@ -160,7 +160,8 @@ class SourceSpec:
         if "known_classes" not in maker.options():
             raise InvalidRequest(f"source {kind!r} has no option --classes-from: it has no classes")
         schema = manifests.read(self.classes_from).schema
-        classes = schema["label"].classes if "label" in schema else None
+        labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
+        classes = labels.classes if labels is not None else None
         if not classes:
             raise InvalidRequest(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
         return {"known_classes": tuple(classes)}
@@ -219,7 +220,7 @@ class SourceSpec:
         given = {name: value for name, value in self.options.items() if name not in places}
         asked: dict[str, Any] = {
             "kind": source.kind,
-            "options": {**given, **{name: list(classes) for name, classes in known.items()}},
+            "options": {**source.assumed(), **given, **{name: list(classes) for name, classes in known.items()}},
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }

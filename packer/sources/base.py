@@ -4,11 +4,10 @@ What a source may rely on and what others rely on:
 
 * Making one lists the folder or the archive (packer.sources._trees) and settles the schema, the order and what is
   missing. No file is opened but tables, the first bytes of files that may be pictures though their names do not say so,
-  and a few pictures where names leave open whether they are masks. It raises BadInput, naming all culprits, where files
-  contradict each other. Pictures that it cannot read are in `unread`: whoever packs it refuses them, or lists them as
-  skipped.
-  It raises InvalidRequest for a folder that is not there, as `_parse.listing.scan` does, and for one that holds no such
-  data set, saying what was expected in it.
+  a few pictures where names leave open whether they are masks, and annotation files where nothing else names the
+  classes. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it cannot read are
+  in `unread`: whoever packs it refuses them, or lists them as skipped. It raises InvalidRequest for a folder that is
+  not there, as `_parse.listing.scan` does, and for one that holds no such data set, saying what was expected in it.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
@@ -139,6 +138,10 @@ class Source(ABC):
 
     def places(self) -> Mapping[str, str]:
         """Options that name folders elsewhere -> digest of what was found there, which manifests state instead."""
+        return {}
+
+    def assumed(self) -> Mapping[str, str]:
+        """Options that say what no file says, with the value that holds: manifests state them, typed or not."""
         return {}
 
     @classmethod

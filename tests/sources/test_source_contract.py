@@ -135,7 +135,8 @@ def test_the_codec_of_every_field_holds_its_values(source: base.Source) -> None:
             else:
                 read = codec.decode(data)
                 numbers = isinstance(read, float | np.ndarray) and np.asarray(read).dtype.kind == "f"
-                assert np.array_equal(read, value, equal_nan=numbers)
+                is_same = read == value if field.kind == "json" else np.array_equal(read, value, equal_nan=numbers)
+                assert is_same  # lists in a json may have any lengths
 
 
 def test_a_pickled_source_is_the_same(source: base.Source) -> None:

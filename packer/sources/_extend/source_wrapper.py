@@ -125,6 +125,9 @@ class DerivedSource(base.Source):
     def places(self) -> Mapping[str, str]:
         return self._source.places()
 
+    def assumed(self) -> Mapping[str, str]:
+        return self._source.assumed()
+
     def tables(self) -> tuple[Path, ...]:
         return self._source.tables()
 
