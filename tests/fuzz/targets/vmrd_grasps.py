@@ -1,0 +1,38 @@
+"""VMRD grasps: strict and lenient agree wherever strict reads; what is read is finite and of an object."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import PackerError
+from packer.sources._parse.vmrd_grasps import ObjectGrasps, read_object_grasps
+from tests.fuzz.target import Disagreement
+
+TOKENS = (b"easy", b"hard", b"NaN", b"1e999", b"\r\n", b"\x85", b"\xe2\x80\xa8", b"1_0", b"-1", b"1.5", b"\xef\xbb\xbf")
+MOST_BYTES = 2048
+_PATH = Path("fuzz.txt")
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"1 2 3 4 5 6 7 8 1 easy\n1.5 2 3 4 5 6 7 8 2 hard\r\n"
+    yield b"1 2 3 4 5 6 7 8 1\nNaN 2 3 4 5 6 7 8 1\n"
+
+
+def check(data: bytes) -> None:
+    lenient = read_object_grasps(data, _PATH, strict=False)
+    _check(lenient)
+    try:
+        strict = read_object_grasps(data, _PATH, strict=True)
+    except PackerError as error:
+        if not lenient.dropped:
+            raise Disagreement(f"refused, and nothing dropped: {error}") from error
+        raise
+    if strict.total != lenient.total or not np.array_equal(strict.corners, lenient.corners):
+        raise Disagreement(f"strict {strict}, lenient {lenient}")
+
+
+def _check(found: ObjectGrasps) -> None:
+    sound = np.isfinite(found.corners.astype(np.float32)).all() and (found.objects >= 0).all() and found.dropped >= 0
+    if not sound or len(found.corners) != len(found.objects):
+        raise Disagreement(f"{found}")

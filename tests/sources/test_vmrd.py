@@ -1,0 +1,151 @@
+"""VMRD: every trap of the layout, with xml.etree as the other reading."""
+
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer import sources
+from packer.errors import BadInput, InvalidRequest
+from packer.pack.extraction import extract
+from packer.sources.vmrd import Source
+from tests.sources.test_source_contract import Shuffled
+from tests.support.layout_trees import vmrd, voc
+from tests.support.source_trees import tree, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return vmrd.build(tmp_path / "vmrd")
+
+
+def test_a_pack_holds_what_another_reading_finds(root: Path, tmp_path: Path) -> None:
+    packer.convert(root, tmp_path / "a.pack")
+    with packer.open(tmp_path / "a.pack", output="numpy", fields=None) as dataset:
+        classes = dataset.schema["box_labels"].classes or ()
+        for index in range(2):
+            sample = dataset[index]
+            lines = (root / f"Grasps/{sample['key']}.txt").read_text().split("\n")
+            rows = [line.split() for line in lines if line.strip()]
+            corners = np.asarray([row[:8] for row in rows], np.float32).reshape(-1, 4, 2)
+            assert np.array_equal(sample["grasps"], corners)
+            assert sample["grasp_objects"].tolist() == [int(row[8]) for row in rows]
+            objects = ET.parse(root / f"Annotations/{sample['key']}.xml").getroot().findall("object")
+            boxes = [
+                [float(each.findtext(f"bndbox/{tag}", "")) for tag in ("xmin", "ymin", "xmax", "ymax")]
+                for each in objects
+            ]
+            assert sample["boxes"].tolist() == (np.asarray(boxes) - [1, 1, 0, 0]).tolist()
+            assert [classes[label] for label in sample["box_labels"]] == [
+                each.findtext("name", "").lower() for each in objects
+            ]
+            assert sample["box_objects"].tolist() == [int(each.findtext("index", "")) for each in objects]
+            assert sample["relations"] == [
+                {
+                    "object": int(each.findtext("index", "")),
+                    "fathers": [int(number.text or "") for number in each.findall("father/num")],
+                    "children": [int(number.text or "") for number in each.findall("children/num")],
+                }
+                for each in objects
+            ]
+
+
+def test_relations_name_objects_and_not_rows(root: Path) -> None:
+    sample = Source(root)[0]
+    assert sample["box_objects"].tolist() == [2, 1]
+    assert sample["relations"][0] == {"object": 2, "fathers": [], "children": [1]}
+    assert sample["grasp_objects"].tolist() == [1, 2]
+
+
+def test_the_order_is_that_of_the_names(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The networks' loader takes the order of the file system."""
+    real = os.scandir
+    for seed in range(4):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", lambda path, seed=seed: Shuffled(real(path), seed))
+            source = Source(root)
+        assert [source.key(index) for index in range(3)] == ["00002", "00010", "00011"]
+
+
+def test_names_of_classes_differ_in_case_only(tmp_path: Path) -> None:
+    source = Source(vmrd.build(tmp_path))
+    assert source.schema["box_labels"].classes == ("banana", "box", "cup")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1 2 3 4 5 6 7 x 1 easy", "cannot read the label: 'x'"),
+        ("1 2 3 4 5 6 7 8", "8 numbers, expected 9 numbers"),
+        ("1 2 3 4 5 6 7 8 1 easy hard", "expected 9 numbers"),
+        ("1 2 3 4 5 6 7 8 1.5 easy", "the ninth number of a line is 1.5, expected the number of an object"),
+        ("1 2 3 4 5 6 7 8 -1", "the ninth number of a line is -1"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_or_left_out(root: Path, line: str, reason: str) -> None:
+    """The networks' loader stops at it, outside of what it means to catch."""
+    write(root, {"Grasps/00010.txt": f"1 2 3 4 5 6 7 8 1\r\n{line}\r\n"})
+    with pytest.raises(BadInput) as caught:
+        Source(root)[1]
+    assert str(root / "Grasps/00010.txt") in str(caught.value) and reason in str(caught.value)
+    lenient = Source(root, labels="lenient")
+    assert lenient[1]["grasps"].tolist() == [[[1, 2], [3, 4], [5, 6], [7, 8]]]
+    assert lenient.missing(1) == "1 of 2 grasps left out: cannot be read"
+
+
+def test_a_line_that_is_no_place_is_left_out_and_counted(root: Path) -> None:
+    write(root, {"Grasps/00010.txt": "NaN 2 3 4 5 6 7 8 1\n1 2 3 4 5 6 7 8 1 hard\n"})
+    source = Source(root)
+    assert len(source[1]["grasps"]) == 1
+    assert source.missing(1) == "1 of 2 grasps left out: cannot be read"
+
+
+def test_pictures_without_grasps(root: Path, tmp_path: Path) -> None:
+    source = Source(root)
+    assert source.missing(2) == "no grasps" and source.missing(0) is None
+    assert source[2]["grasps"].shape == (0, 4, 2) and source[2]["grasps_file"] == b""
+    assert "1 picture with no grasps: kept without its labels" in source.notes
+    assert dict(Source(root, missing="skip").left_out) == {"00011": "no grasps"}
+    with pytest.raises(BadInput, match=r"1 picture without all that belongs to it, .*00011 \(no grasps\)"):
+        Source(root, missing="error")
+    summary = packer.convert(root, tmp_path / "a.pack")
+    assert summary.incomplete == (("00011", "no grasps"),)
+
+
+@pytest.mark.parametrize("origin", ["one", "zero"])
+def test_the_origin_is_of_boxes_and_not_of_grasps(root: Path, origin: Any) -> None:
+    sample = Source(root, origin=origin)[1]
+    assert sample["boxes"].tolist() == ([[0, 0, 64, 48]] if origin == "one" else [[1, 1, 64, 48]])
+    assert sample["grasps"].tolist() == [[[1, 2], [3, 4], [5, 6], [7, 8]]]
+
+
+def test_vmrd_is_told_from_voc(root: Path, tmp_path: Path) -> None:
+    assert sources.detect(root) == ("vmrd", "VMRD: 2 pictures with grasps")
+    assert sources.detect(voc.build(tmp_path / "voc"))[0] == "voc"
+    with pytest.raises(InvalidRequest, match="none of 3 pictures has grasps; expected JPEGImages"):
+        Source(tmp_path / "voc")
+    assert len(sources.load("voc").Source(root)) == 3
+
+
+def test_lists_are_splits(root: Path) -> None:
+    source = Source(root)
+    assert source.schema["split"].classes == ("test", "trainval")
+    assert [int(source[index]["split"]) for index in range(3)] == [0, 1, 1]
+
+
+def test_the_files_come_out_as_they_were(root: Path, tmp_path: Path) -> None:
+    packer.convert(root, tmp_path / "a.pack")
+    extract(tmp_path / "a.pack", tmp_path / "out")
+    assert tree(tmp_path / "out") == tree(root)
+
+
+def test_a_geometry_moves_grasps_and_boxes_alike(root: Path, tmp_path: Path) -> None:
+    packer.convert(root, tmp_path / "a.pack", resize=(24, 32))
+    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
+        sample = dataset[1]
+    assert sample["boxes"].tolist() == [[0, 0, 32, 24]]
+    assert np.allclose(sample["grasps"][0], np.asarray([[0.25, 0.75], [1.25, 1.75], [2.25, 2.75], [3.25, 3.75]]))
