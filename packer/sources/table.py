@@ -75,6 +75,7 @@ _PROBED = 100  # rows that are looked at to find the column of paths
 _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
 _SHOWN_COLUMNS = 20
+_SHOWN_ROWS = 20
 _FILES = Field("files", "json", "json", hidden=True)
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -302,7 +303,7 @@ class Source(base.Source):
         if self._tables.bytes_columns:
             return (
                 f"no column of paths; {listed(self._tables.bytes_columns)}: bytes in the table itself are not read; "
-                "write them as files, with their paths in a column"
+                "in Python packer.convert takes what datasets.load_dataset makes of it"
             )
         return (
             "no column holds names of pictures; say which with --image-key COLUMN, or how the columns make the path: "
@@ -342,7 +343,7 @@ class Source(base.Source):
         numbers = array("q")
         labels: set[Cell] = set()
         unlabelled = array("q")
-        wrong: list[str] = []
+        wrong: list[tuple[int, str]] = []
         main = self._pictures[0]
         label, key, group, boxes = self._label, self._key, self._group, self._boxes
         is_class = label is not None and self._tables.columns[label].filled == "text"
@@ -352,19 +353,19 @@ class Source(base.Source):
             self._paths.append(found.name)
             self._windows += found.is_windows
             if found.refused:
-                wrong.append(f"{self._tables.where(row)}: {found.refused}" if len(wrong) < 20 else "")
+                wrong.append((row, found.refused))
             if key is not None:
                 self._keys.append(_text(cells[key]))
             if group is not None:
                 if cells[group] in ("", None):
-                    wrong.append(f"{self._tables.where(row)}: nothing in the column of --group-by")
+                    wrong.append((row, "nothing in the column of --group-by"))
                 numbers.append(groups.setdefault(_text(cells[group]), len(groups)))
             has_box = True
             if boxes:
                 filled = [cells[at] for at in boxes if cells[at] not in ("", None)]
                 has_box = bool(filled)
                 if filled and len(filled) < len(boxes):
-                    wrong.append(f"{self._tables.where(row)}: {len(filled)} of the four cells of a box")
+                    wrong.append((row, f"{len(filled)} of the four cells of a box"))
                 elif filled and self._has_share_boxes:
                     self._has_share_boxes = all(0 <= float(cell) <= 1 for cell in filled)
             if label is not None and has_box:
@@ -378,10 +379,10 @@ class Source(base.Source):
                             f"{_MOST_CLASSES} different texts, which are no classes; say another with --label-key"
                         )
         if wrong:
+            lines = [f"{self._tables.where(row)}: {reason}" for row, reason in wrong[:_SHOWN_ROWS]]
             raise BadInput(
-                f"{shown(str(self._named))}: {counted(len(wrong), 'row')} that cannot be taken: "
-                f"{'; '.join(line for line in wrong[:20] if line)}; expected paths below the folder of the table, and "
-                "whole rows"
+                f"{shown(str(self._named))}: {counted(len(wrong), 'fault')} in its rows: {'; '.join(lines)}; expected "
+                "paths below the folder of the table, and whole rows"
             )
         if self._has_share_boxes:
             self._boxes = ()

@@ -27,9 +27,11 @@ from packer.pack.source_comparison import Comparison
 from packer.sources import table
 from packer.sources._parse.table_columns import ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_paths import checked
+from packer.sources._parse.table_rows import TableRows
 from tests.support import picture_files
 from tests.support.archives import gnu
 from tests.support.command_line import run
+from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.table import build
 from tests.support.source_trees import depth, mask, photos, picture, tree, write
 
@@ -245,7 +247,7 @@ def test_a_path_that_leads_elsewhere_is_refused(
 
 def test_every_such_row_is_counted_and_the_first_are_listed(tmp_path: Path) -> None:
     text = "file_name\n" + "".join(f"/x/{number}.png\n" for number in range(50))
-    with pytest.raises(BadInput, match=r"50 rows that cannot be taken: .*line 2: /x/0.png .*line 21: "):
+    with pytest.raises(BadInput, match=r"50 faults in its rows: .*line 2: /x/0.png .*line 21: "):
         listed(tmp_path, text)
 
 
@@ -558,6 +560,12 @@ def test_sidecars_and_splits_of_a_table(tmp_path: Path) -> None:
     assert list(Comparison(tmp_path / "out.pack", path).problems())[1:] == []
 
 
+def test_splits_of_a_set_that_has_some(tmp_path: Path) -> None:
+    write(tmp_path, {"val.txt": "test/z.png\n"})
+    with pytest.raises(InvalidRequest, match="--split: the set has splits of its own"):
+        convert(build(tmp_path / "in"), tmp_path / "out.pack", splits={"val": tmp_path / "val.txt"})
+
+
 def test_a_table_in_a_zip(tmp_path: Path) -> None:
     root = build(tmp_path / "in")
     with zipfile.ZipFile(tmp_path / "in.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -584,6 +592,14 @@ def test_an_interrupted_conversion_sees_a_changed_table(tmp_path: Path) -> None:
     (root / "test/metadata.csv").write_bytes((root / "test/metadata.csv").read_bytes().replace(b"cat", b"dog"))
     convert(root, tmp_path / "b.pack")
     assert manifests.read(tmp_path / "a.pack").pack_id != manifests.read(tmp_path / "b.pack").pack_id
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_lines_are_counted_for_messages_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted for each row, they would take hours for a million of them."""
+    monkeypatch.setattr(TableRows, "line", lambda *_: pytest.fail("a line was counted"))
+    text = "file_name\na.png\n" if name.endswith("csv") else '{"file_name": "a.png"}\n'
+    assert listed(tmp_path, text, "a.png", name=name)[0]["key"] == "a.png"
 
 
 # ---- tables that cannot be read
@@ -739,3 +755,44 @@ def test_a_damaged_parquet_file_is_told(tmp_path: Path) -> None:
         (tmp_path / "x.parquet").write_bytes(data[:cut])
         with pytest.raises(BadInput, match="x.parquet: no Parquet file that pyarrow reads"):
             table.Source(tmp_path / "x.parquet")
+
+
+# ---- Hugging Face's own reader
+
+IMAGEFOLDER = """
+import os, sys
+os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+import datasets, json
+datasets.disable_progress_bars()
+splits = datasets.load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])
+for split, rows in splits.items():
+    for name, feature in rows.features.items():
+        if isinstance(feature, datasets.Image):
+            rows = rows.cast_column(name, datasets.Image(decode=False))
+    for row in rows:
+        print(json.dumps([split, {k: v["path"] if isinstance(v, dict) and "path" in v else v for k, v in row.items()}]))
+"""
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_the_imagefolder_of_hugging_face_has_the_same_samples(tmp_path: Path, kind: str) -> None:
+    root = build(tmp_path / "in")
+    if kind == "jsonl":
+        for split in ("train", "test"):
+            with open(root / split / "metadata.csv", encoding="utf-8-sig", newline="") as file:
+                lines = [json.dumps({**row, "age": float(row["age"] or "nan")}) for row in csv.DictReader(file)]
+            (root / split / "metadata.csv").unlink()
+            write(root, {f"{split}/metadata.jsonl": "\n".join(lines)})
+    said = [json.loads(line) for line in said_by("datasets", IMAGEFOLDER, root, tmp_path / "cache").splitlines()]
+    source = table.Source(root)
+    found = [source[row] for row in range(len(source))]
+    splits, classes = source.schema["split"].classes, source.schema["label"].classes
+    assert splits is not None and classes is not None and len(said) == len(found) == 4
+    theirs = sorted((split, os.path.relpath(row["image"], root), row["caption"], row["label"]) for split, row in said)
+    ours = sorted((splits[each["split"]], each["key"], each["caption"], classes[each["label"]]) for each in found)
+    assert [row[:2] + row[3:] for row in ours] == [row[:2] + row[3:] for row in theirs]
+    masks = {os.path.relpath(row["image"], root): os.path.relpath(row["mask"], root) for _, row in said}
+    assert {each["key"]: each["files"]["mask"] for each in found} == masks
+    # pandas takes NA for nothing, where packer keeps what stands there
+    assert [text if text != "NA" or kind == "jsonl" else None for *_, text, _ in ours] == [row[2] for row in theirs]

@@ -11,7 +11,7 @@ TRAIN = (
     "\r\n"
     "cats/c d.png,masks/c.png,cat,NA,4.5,9\r\n"
 )
-TEST = "file_name,mask_file_name,label,caption,age,id\nz.png,masks/z.png,cat,x,0,1"
+TEST = "file_name,mask_file_name,label,caption,age,id\nz.png,masks/z.png,cat,x,0.5,1"
 
 
 def build(root: Path) -> Path:
