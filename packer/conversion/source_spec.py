@@ -139,11 +139,6 @@ class SourceSpec:
     def _with_splits(self, source: Source, splits: "list[Split] | Shares") -> Source:
         from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above
 
-        if "split" in source.schema:
-            raise InvalidRequest(
-                f"{source.named}: --split: the set has splits of its own, as the field split; leave --split out, or "
-                "give the part of it that is to be split"
-            )
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def _check_records(self, maker: type[Source], root: Path) -> None:

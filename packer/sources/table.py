@@ -142,6 +142,7 @@ class Source(base.Source):
         missing: str = "error",
         label_frame: str = "auto",
         known_classes: Sequence[str] = (),
+        own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
         """Read the table, or the tables of a folder.
@@ -155,6 +156,7 @@ class Source(base.Source):
         label_frame: over which pixels boxes lie where a picture is not upright by EXIF: `stored` as they are,
             `upright` as viewers show it, `auto`: as the columns width and height tell.
         known_classes: names of the labels in the order of their numbers; none for those that are found, sorted.
+        own_splits: whether the samples have the splits of the folders, or of the column `split`.
         follow_links: whether links out of the folder are followed.
         Raises InvalidRequest for columns that are not there; BadInput for a table that cannot be read, naming the
         line, for paths that lead elsewhere, files that are not there, and pictures that several rows name;
@@ -163,6 +165,7 @@ class Source(base.Source):
         base.check_choice("missing", missing, ("error", "skip"))
         base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
         self._is_skipping = missing == "skip"
+        self._has_splits = own_splits
         names, notes = self._found_tables(root, follow_links=follow_links)
         self._tables = TableSet(self.folder, self.folder.root, names)
         self._headers = self._tables.headers
@@ -535,7 +538,7 @@ class Source(base.Source):
         varying = self._varying()
         columns = self._tables.columns
         has_rows = self._group is not None
-        splits = self._folder_splits()
+        splits = self._folder_splits() if self._has_splits else ()
         self._splits = splits
         values: list[_ColumnField] = []
         fields = [Field("key", "text", "text")]
@@ -549,7 +552,7 @@ class Source(base.Source):
             is_rows = bool(self._boxes) or (has_rows and self._label in varying)
             name = "box_labels" if self._boxes else "labels" if is_rows else "label"
             values.append(self._value(name, self._label, classes=self._classes, has_rows=is_rows))
-        at = self._places.get("split")
+        at = self._places.get("split") if self._has_splits else None
         if splits:
             fields.append(Field("split", "number", "number", "int64", (), classes=splits))
         elif at is not None and columns[at].kind == "text" and not columns[at].gaps and at not in varying:

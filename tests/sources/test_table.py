@@ -560,10 +560,11 @@ def test_sidecars_and_splits_of_a_table(tmp_path: Path) -> None:
     assert list(Comparison(tmp_path / "out.pack", path).problems())[1:] == []
 
 
-def test_splits_of_a_set_that_has_some(tmp_path: Path) -> None:
-    write(tmp_path, {"val.txt": "test/z.png\n"})
-    with pytest.raises(InvalidRequest, match="--split: the set has splits of its own"):
-        convert(build(tmp_path / "in"), tmp_path / "out.pack", splits={"val": tmp_path / "val.txt"})
+def test_splits_are_drawn_in_place_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {"val.txt": "test/z.png\ntrain/b.png\n"})
+    convert(build(tmp_path / "in"), tmp_path / "out.pack", splits={"val": tmp_path / "val.txt"})
+    read = manifests.read(tmp_path / "out.pack")
+    assert read.samples == 2 and read.schema["split"].classes == ("val",)
 
 
 def test_a_table_in_a_zip(tmp_path: Path) -> None:
