@@ -20,6 +20,7 @@ from packer.pack import manifest as manifests
 from packer.sources.base import Sample
 from packer.sources.coco import Source
 from tests.sources.test_run_lengths import text_of
+from tests.support.archives import stored
 from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.coco import annotations, build, image, thing
 from tests.support.picture_files import colours, oriented
@@ -661,6 +662,22 @@ def test_segments_are_numbers_in_a_mask_of_16_bit(tmp_path: Path) -> None:
     name = "annotations/panoptic_val/a.png"
     assert (tmp_path / "out" / name).read_bytes() == (root / name).read_bytes()
     assert packer.verify(tmp_path / "a.pack", depth="data", source=root).ok
+
+
+def test_segments_in_an_archive_and_in_a_pack_of_a_pack(tmp_path: Path) -> None:
+    colours = np.zeros((48, 64, 3), np.uint8)
+    colours[8:40, 8:40] = (7, 1, 200)
+    root = segments(tmp_path / "in", colours, [3, 7 + 256 + 200 * 65536])
+    convert(root, tmp_path / "a.pack")
+    convert(stored(root, tmp_path / "data"), tmp_path / "b.pack")
+    ids = [manifests.read(tmp_path / name).pack_id for name in ("a.pack", "b.pack")]
+    assert ids[0] == ids[1]
+    convert(root, tmp_path / "small.pack", resize=24)
+    convert(tmp_path / "a.pack", tmp_path / "again.pack", resize=24)
+    for name in ("small.pack", "again.pack"):
+        with packer.open(tmp_path / name) as pack:
+            mask = np.asarray(pack[0]["mask"])
+            assert (mask.shape, set(np.unique(mask).tolist()), int(mask[4:20, 4:20].min())) == ((24, 32), {0, 2}, 2)
 
 
 def test_colours_that_no_segment_has(tmp_path: Path) -> None:

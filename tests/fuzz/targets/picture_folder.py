@@ -22,5 +22,6 @@ def check(data: bytes) -> None:
     asked = [name for name in names.split("\n") if name]
     for name, path in zip(asked, PictureFolders(files).paths(asked, table, split, others), strict=True):
         last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-        if path and (path not in files or (last not in ("..", ".") and not path.endswith(last))):
+        found = path.replace("\\", "/").rstrip("/")
+        if path and (path not in files or (last not in ("..", ".") and not found.endswith(last))):
             raise Disagreement(f"{name!r} is {path!r} of {files}")
