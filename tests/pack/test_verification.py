@@ -380,6 +380,7 @@ def test_a_pack_equals_the_files_it_was_made_of(tmp_path: Path, kind: str) -> No
     counts |= {"tfrecord": 12 + 12 + 1, "recordio": 4 + 4 + 1, "webdataset": 12 + 4 + 1, "caffe-lmdb": 3 + 3 + 1}
     counts |= {"efficient-lmdb": 12 + 12, "tensorpack-lmdb": 24 + 12}
     counts |= {"hdf5": 14 + 21 + 1, "n5": 5 + 5 + 1, "npz": 10 + 5 + 1}
+    counts |= {"ocid-grasp": 20 + 5 + 2}
     assert comparison.compared == counts[kind]
     assert comparison.worst == {}
 
