@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from packer import formats
+from packer import formats, sources
 from packer.conversion.journal import NAMES
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
@@ -42,6 +42,7 @@ from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
 from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.listing import counted
+from packer.sources._records.record_fields import about_unmoved
 from packer.sources.base import Source
 from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
@@ -625,6 +626,8 @@ def _warnings(plan: Plan) -> list[str]:
         for word, given in (("--resize", asked.resize is not None), ("--exif rotate", asked.exif == "rotate"))
         if given
     )
+    if moves and _is_pack_of_records(source):  # the source said so when the pack was made of it, if anyone listened
+        found += about_unmoved(plan.schema)
     texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
     if moves and texts and asked.sidecar_frame != "upright":
         found.append(
@@ -640,6 +643,13 @@ def _warnings(plan: Plan) -> list[str]:
             "them; rename one"
         )
     return found
+
+
+def _is_pack_of_records(source: Source) -> bool:
+    """Whether it is a pack that was made of another tool's records or arrays, whose numbers may be places."""
+    known = source.provenance() if source.is_encoded else None
+    kind = None if known is None else known.origin.get("kind")
+    return kind in sources.names() and sources.load(str(kind)).Source.holds_records
 
 
 def _alike_names(source: Source) -> list[tuple[str, str]]:

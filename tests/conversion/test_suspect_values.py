@@ -304,3 +304,18 @@ def test_pictures_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]
     assert note.startswith(
         "lr: of another size than its picture in 3 samples: geometries (a flip too) and --resize give"
     )
+
+
+def test_what_records_would_say_is_said_of_their_pack_when_it_is_made_smaller(tmp_path: Path) -> None:
+    depth = np.stack([_with_holes(0, "uint16")] * 3)
+    boxes = np.array([[10, 5, 30, 20]] * 3, np.float32)
+    pixels = np.random.default_rng(1).integers(0, 255, (3, 48, 64, 3), np.uint8)
+    np.savez(tmp_path / "a.npz", image=pixels, depth=depth, boxes=boxes)
+    features = ["image=image:image", "depth=depth:depth", "boxes=boxes:numbers"]
+    packer.convert(tmp_path / "a.npz", tmp_path / "a.pack", features=features)
+    as_it_is = packer.convert(tmp_path / "a.pack", tmp_path / "b.pack")
+    smaller = packer.convert(tmp_path / "a.pack", tmp_path / "c.pack", resize=20)
+    for start, said in (("boxes: stored as they are", "--resize"), ("depth: 3 samples with pixels of 0", ":depth:0")):
+        assert not any(note.startswith(start) for note in as_it_is.notes)
+        (note,) = (note for note in smaller.notes if note.startswith(start))
+        assert said in note
