@@ -181,14 +181,19 @@ class Source(RecordSource):
     def _settled_fields(self, asked: Sequence[RecordField]) -> list[RecordField]:
         found: dict[str, list[Any]] = {}
         looked = 0
+        unread: set[str] = set()  # lists of a SequenceExample, by name
+        stepped: set[str] = set()
         damaged: list[str] = []
         for index, record in self._probes():
             try:
-                values = _entries(example.parse(self._data(index, record)))
+                parsed = example.parse(self._data(index, record))
+                values = _entries(parsed)
             except BadInput as error:
                 damaged.append(error.message)
                 continue
             looked += 1
+            unread.update(name for name in parsed.lists if name not in values)
+            stepped.update(name for name in parsed.lists if name in values and name not in parsed.features)
             for name, value in values.items():
                 found.setdefault(name, []).append(value)
         if not looked:
@@ -196,8 +201,23 @@ class Source(RecordSource):
         wanted = list(asked)
         if not asked:
             wanted = self._guessed(found, looked)
+        if unread:
+            self.notes.append(
+                f"feature lists left out, since their steps are no numbers of one type: {listed(sorted(unread))}; "
+                "frames of a video, say, are samples of their own: write an Example for each"
+            )
+        if joined := sorted(stepped & {field.entries[0] for field in wanted}):
+            self.notes.append(
+                f"feature lists whose steps are joined: {listed(joined)}; where a step ends is not kept: steps of one "
+                "length can be told apart again, others not"
+            )
         for field in asked:
             if field.entries[0] not in found:
+                if field.entries[0] in unread:
+                    raise InvalidRequest(
+                        f"option features: {field.entries[0]!r} is a feature list whose steps are no numbers of one "
+                        "type, which no field holds; leave it out"
+                    )
                 raise InvalidRequest(
                     f"option features: no feature {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(sorted(found)) or 'none'}"

@@ -583,3 +583,22 @@ def test_a_stopped_conversion_goes_on_unless_the_file_changed(tmp_path: Path) ->
     again = make_plan(Source(root), ConversionOptions())
     assert again.fingerprint != first.fingerprint
     assert again.digest == first.digest
+
+
+def _feature_list(name: bytes, *steps: bytes) -> bytes:
+    """An entry of a SequenceExample's lists."""
+    return delimited(1, delimited(1, name) + delimited(2, b"".join(delimited(1, step) for step in steps)))
+
+
+def test_feature_lists_that_are_left_out_or_joined_are_told(tmp_path: Path) -> None:
+    frames = _feature_list(b"frames", *(bytes_list(picture(number)) for number in range(2)))
+    track = _feature_list(b"track", int64_list([1]), int64_list([1, 1]))
+    record = example({"id": int64_list([3])}) + delimited(2, frames + track)
+    root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
+    source = Source(root)
+    assert [field.name for field in source.schema if not field.hidden] == ["key", "id", "track"]
+    assert any(note.startswith("feature lists left out") and "frames" in note for note in source.notes)
+    assert any(note.startswith("feature lists whose steps are joined: track") for note in source.notes)
+    assert not any("joined" in note for note in Source(root, features=("id=id",)).notes)
+    with pytest.raises(InvalidRequest, match="'frames' is a feature list whose steps are no numbers"):
+        Source(root, features=("image=frames",))
