@@ -37,7 +37,7 @@ from packer.files.safe_paths import open_beneath
 from packer.formats import _zip_arrays as zip_arrays
 from packer.formats import base
 from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping, opening
-from packer.schema import DTYPES, Field, Schema, StoredForm
+from packer.schema import DTYPES, KEY, Field, Schema, StoredForm
 
 TABLE = "values.npz"
 _FOREIGN, _PLACES = "foreign/", "places"
@@ -126,8 +126,14 @@ class ForeignWriter(base.Writer):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Labels stay in the source's pixels; where pictures were moved, the tool has no matrix that leads on."""
-        moved = [name for name in cls.shown(schema) if schema[name].kind in _PLACED]
+        """No field for the tool; or labels, which stay in the source's pixels, beside pictures that were moved."""
+        shown = cls.shown(schema)
+        if not set(shown) - {KEY} and KEY not in cls.layout.held(schema):
+            return (
+                f"{cls.layout.tool} would find no field in the pack, in samples without anything: name some more with "
+                "--fields"
+            )
+        moved = [name for name in shown if schema[name].kind in _PLACED]
         if not moved or _MATRIX not in schema:
             return None
         return (

@@ -201,6 +201,16 @@ def test_raw_pixels_are_refused_as_the_picture_of_a_record(name: str, photos: Pa
         convert(photos, tmp_path / "a.pack", to=name, codecs={"image": "raw"})
 
 
+def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path, tmp_path: Path) -> None:
+    """TFRecord has a feature for the key."""
+    request = ConversionRequest(photos, tmp_path / "a.pack", to=name, fields=["key"])
+    if name == "tfrecord":
+        assert request.plan(None).schema.names[0] == "key"
+    else:
+        with pytest.raises(InvalidRequest, match="find no field in the pack|needs a picture as its image"):
+            request.plan(None)
+
+
 @pytest.mark.parametrize("kind", ["jacquard", "cornell"])
 def test_labels_that_the_tool_would_find_off_the_picture_are_refused(name: str, kind: str, tmp_path: Path) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")
