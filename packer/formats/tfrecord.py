@@ -70,7 +70,10 @@ class Writer(ForeignWriter):
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
         declared = (f"{called!r}: {_declaration(schema, name)}" for name, called in features(schema).items())
-        return (*super().notes(schema), f"of which DALI takes some: features={{{', '.join(declared)}}}")
+        return (
+            *super().notes(schema),
+            f"of which DALI (from nvidia.dali import tfrecord) takes some: features={{{', '.join(declared)}}}",
+        )
 
     def _begin(self, payload_bytes: int) -> None:
         self._features = features(self.schema)
@@ -105,10 +108,10 @@ def _declaration(schema: Schema, name: str) -> str:
     """How DALI's fn.readers.tfrecord is told of a feature."""
     dtype = dtype_of(schema, name)
     if dtype is None:
-        return 'FixedLenFeature((), tfrec.string, "")'
+        return 'tfrecord.FixedLenFeature((), tfrecord.string, "")'
     array = schema.stored_form(name).array
     shape = list(array[1]) if array is not None else []
-    return f"FixedLenFeature({shape or [1]}, tfrec.{'float32' if dtype.kind == 'f' else 'int64'}, 0)"
+    return f"tfrecord.FixedLenFeature({shape or [1]}, tfrecord.{'float32' if dtype.kind == 'f' else 'int64'}, 0)"
 
 
 class Reader(ForeignReader):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,3 +226,12 @@ def test_what_tensorflow_writes_is_packed_as_it_is(compression: str, tmp_path: P
         sample = source[number]
         assert (sample["image"], int(sample["label"])) == (path.read_bytes(), number - 2)
         assert np.array_equal(sample["box"], np.float32([0.5, number / 3]))
+
+
+def test_the_line_for_dali_needs_the_one_import_that_it_names(tmp_path: Path) -> None:
+    made = packer.convert(source_trees.photos(tmp_path / "in"), tmp_path / "a.pack", to="tfrecord")
+    (note,) = (note for note in made.notes if "DALI" in note)
+    assert "(from nvidia.dali import tfrecord)" in note
+    names = SimpleNamespace(string="s", int64="i", float32="f", FixedLenFeature=lambda *words: words)
+    features = eval(note.partition("features=")[2], {"tfrecord": names})
+    assert features == {"key": ((), "s", ""), "image/encoded": ((), "s", ""), "image/class/label": ([1], "i", 0)}
