@@ -393,10 +393,8 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     if any(field.codec == "encoded" for field in pictures) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
         kept = "files' bytes are kept, exact, and" if made.options.get("exif") != "rotate" else "pictures are"
-        yield (
-            f"faster:   {kept} decoded whole in every epoch; "
-            f"{faster} makes training fast, packer advise {shell_word(str(source))} measures how"
-        )
+        measured = f", packer advise {shell_word(str(source))} measures how" if source.is_dir() else ""
+        yield f"faster:   {kept} decoded whole in every epoch; {faster} makes training fast{measured}"
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:

@@ -157,6 +157,9 @@ def test_convert_ends_with_what_to_do_next(tmp_path: Path) -> None:
         assert len(names["dataset"]) == 6
     said = called("convert", root, tmp_path / "small.pack", "--resize", "16").stdout
     assert "packer advise" not in said
+    archive = shutil.make_archive(str(tmp_path / "photos"), "zip", root)
+    said = called("convert", archive, tmp_path / "of_zip.pack").stdout  # which advise does not read
+    assert "--resize N makes training fast\n" in said and "packer advise" not in said
     pack = tmp_path / "cornell.pack"
     said = called("convert", source_trees.cornell(tmp_path / "cornell"), pack, "--preset", "ggcnn").stdout
     assert f"GraspDataset({str(pack)!r}, style='ggcnn')" in said
