@@ -131,6 +131,23 @@ def test_a_zip_is_a_folder(tmp_path: Path) -> None:
     assert (source.kind, len(source), found) == ("folder", 12, "image folder: 12 images in 3 folders")
 
 
+def test_what_a_mac_adds_to_a_zip_does_not_keep_its_folder_from_being_the_root(tmp_path: Path) -> None:
+    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    left = {"__MACOSX/photos/cat/._0.png": b"x", "__MACOSX/._photos": b"x", ".DS_Store": b"x"}
+    (tmp_path / "photos.zip").write_bytes(zip_of(left | members))
+    source, _ = SourceSpec().open(tmp_path / "photos.zip")
+    assert [source.key(at) for at in range(4)] == ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
+    assert [source.value(at, "image") for at in range(4)] == list(members.values())
+    assert any("desktops" in note and "__MACOSX" in note for note in source.notes)
+
+
+def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tmp_path: Path) -> None:
+    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    (tmp_path / "other.zip").write_bytes(zip_of(members))
+    with pytest.raises(InvalidRequest, match="give photos of the archive, unpacked, if the folders"):
+        SourceSpec().open(tmp_path / "other.zip")
+
+
 def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:
     archive = gnu(photos(tmp_path / "in"), tmp_path / "photos")
     with pytest.raises(InvalidRequest, match=r"cannot decide what it is; say --from folder .* or --from webdataset"):

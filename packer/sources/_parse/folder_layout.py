@@ -107,7 +107,7 @@ def check_classes(root: Path, listing: Listing, pictures: Sequence[str], *, may_
         if len(inner) > 1 and all(map(is_role, inner)) and any(map(is_picture_role, inner)):
             raise InvalidRequest(
                 f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
-                f"no classes; give {shown(str(root / filled[0]))}"
+                f"no classes; give {_inside(root, filled[0])}"
             )
     if len(filled) == 1 or not may_have_roles:
         _check_roles(root, listing, pictures, filled)
@@ -159,7 +159,7 @@ def _check_doubled(root: Path, pictures: Sequence[str], filled: Sequence[str]) -
     )
     raise InvalidRequest(
         f"{shown(str(root))}: all images of {shown(first)} lie in a folder of the same name{classes}; give "
-        f"{shown(str(root / first / first))}{more}; or --layout class, if {_some(filled)} are the classes"
+        f"{_inside(root, first, first)}{more}; or --layout class, if {_some(filled)} are the classes"
     )
 
 
@@ -173,7 +173,7 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
     if len(filled) == 1 and len(inner[filled[0]]) > 1:
         raise InvalidRequest(
             f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
-            f"{_some(sorted(inner[filled[0]]))}; give {shown(str(root / filled[0]))}, if these are the classes; or "
+            f"{_some(sorted(inner[filled[0]]))}; give {_inside(root, filled[0])}, if these are the classes; or "
             "--layout class, if all are one class"
         )
     common = set.intersection(*inner.values())
@@ -202,7 +202,7 @@ def _check_wrapped(root: Path, pictures: Sequence[str], filled: Sequence[str]) -
         wrapped = next(name for name in pictures if name.startswith(f"{filled[0]}/")).split("/")[1]
         raise InvalidRequest(
             f"{shown(str(root))}: {_some(filled)} hold the same folders, in {shown(wrapped)}: {_some(sorted(common))}; "
-            f"if these are the classes, pack each by itself, as {shown(str(root / filled[0] / wrapped))}, and all but "
+            f"if these are the classes, pack each by itself, as {_inside(root, filled[0], wrapped)}, and all but "
             f"the first with --classes-from PACK; or --layout class, if {_some(filled)} are the classes"
         )
 
@@ -250,7 +250,7 @@ def _way_out(
     """What to do with folders that are splits. of_classes, of_roles: those that hold classes, and roles of files."""
     if of_classes and of_roles:
         return (
-            f"give {shown(str(root / of_classes[0]))}, whose folders are the classes; {_some(of_roles)} hold no class "
+            f"give {_inside(root, of_classes[0])}, whose folders are the classes; {_some(of_roles)} hold no class "
             "folders, so that no layout labels them: sort their images into class folders first"
         )
     others = sorted({name.partition("/")[0] for name in pictures if "/" in name} - set(splits))
@@ -264,7 +264,7 @@ def _way_out(
     if of_classes:
         flat = [name for name in splits if name not in of_classes]
         loose = f"; it leaves out the images of {_some(flat)}, which lie in no class folder" if flat else ""
-        alone = f"; or give {shown(str(root / of_classes[0]))}, for its classes alone" if flat else ""
+        alone = f"; or give {_inside(root, of_classes[0])}, for its classes alone" if flat else ""
         return (
             "say --layout split/class, which makes one pack with the field split and classes that all splits share"
             f"{loose}{alone}; or --layout split, if the folders in them are no classes"
@@ -313,12 +313,19 @@ def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: 
     )
 
 
+def _inside(root: Path, *names: str) -> str:
+    """A folder in the root as what to give: nobody can give one in an archive by its path."""
+    if root.is_dir():
+        return shown(str(root.joinpath(*names)))
+    return f"{shown('/'.join(names))} of the archive, unpacked"
+
+
 def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> str:
     """What to type for folders that are roles."""
     inside = [name for name in pictures if name.startswith(f"{main[0]}/")]
     is_nested = len(main) == 1 and any(name.count("/") > 1 for name in inside)
     if is_nested and not any(name.partition("/")[0] in others for name in listing.names):
-        return f"--classes none (no labels), or give {shown(str(root / main[0]))}, if the folders in it are the classes"
+        return f"--classes none (no labels), or give {_inside(root, main[0])}, if the folders in it are the classes"
     sidecars = []
     are_splits = is_nested and all(split_rank(name.split("/")[1]) is not None for name in inside)
     levels = max(name.count("/") for name in inside) if are_splits else 1 + is_nested
@@ -336,11 +343,13 @@ def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequen
     if not sidecars and len(main) == 1 and any(name.partition("/")[0] in others for name in pictures):
         return (
             f"where each file lies; no --sidecar pattern does, as no name in {listed(others)} begins with one in "
-            f"{shown(main[0])}: rename or link them so; or give {shown(str(root / main[0]))}, for its pictures alone"
+            f"{shown(main[0])}: rename or link them so; or give {_inside(root, main[0])}, for its pictures alone"
         )
     if are_splits:
         options = f"--layout split{''.join(map(shown, sidecars))}"
-        return f"packer convert {shown(shell_word(str(root / main[0])))} PACK {options}, with the field split"
+        place = shown(shell_word(str(root / main[0] if root.is_dir() else main[0])))
+        unpacked = "" if root.is_dir() else ", of the archive, unpacked"
+        return f"packer convert {place} PACK {options}, with the field split{unpacked}"
     return f"--classes none{''.join(map(shown, sidecars))}{'' if sidecars else ' (no labels)'}"
 
 

@@ -128,7 +128,7 @@ def _listed_contents(root: Path, contents: Contents) -> Listing:
         above, _, last = name.rpartition("/")
         if above in passed:
             passed.add(name)
-        elif kind := _clutter(last, is_folder=True):
+        elif kind := clutter_kind(last, is_folder=True):
             passed.add(name)
             if last.startswith(".") and last.lower() not in _TOOLS_FOLDERS:
                 hidden[name] = 0
@@ -143,7 +143,7 @@ def _listed_contents(root: Path, contents: Contents) -> Listing:
             top = next((folder for folder in hidden if name.startswith(f"{folder}/")), None)
             if top is not None:
                 hidden[top] += name.lower().endswith(_PICTURES)
-        elif kind := _clutter(last, is_folder=False):
+        elif kind := clutter_kind(last, is_folder=False):
             clutter[kind] += 1
         else:
             names.append(name)
@@ -225,7 +225,7 @@ class _Walk:
         """The entries of a folder that belong to a data set; counts the others."""
 
         def kept(names: list[str], *, is_folder: bool) -> list[str]:
-            kinds = [_clutter(name, is_folder=is_folder) for name in names]
+            kinds = [clutter_kind(name, is_folder=is_folder) for name in names]
             for name, kind in zip(names, kinds, strict=True):
                 if is_folder and name.startswith(".") and name.lower() not in _TOOLS_FOLDERS:
                     self.hidden[prefix + name] = _pictures_in(os.path.join(self.folder.root, prefix, name))
@@ -262,7 +262,7 @@ def _pictures_in(path: str) -> int:
     return sum(name.lower().endswith(_PICTURES) for _, _, files in os.walk(path) for name in files)
 
 
-def _clutter(name: str, *, is_folder: bool) -> str | None:
+def clutter_kind(name: str, *, is_folder: bool) -> str | None:
     """What kind of leftover an entry is, None for one that may belong to a data set."""
     if is_folder:
         return f"{name}/" if name.startswith(".") or name.lower() in _CLUTTER_FOLDERS else None

@@ -4,7 +4,7 @@ What could not be unpacked on every file system, or leads out of where it is unp
 listed, all of it at once: paths that are absolute or hold `..`, links, devices, names that come twice or differ in case
 or the spelling of accents only, a file that is a folder too. So an archive is either the folder that it was made of, or
 an error. Where everything lies in one folder of the archive's own name (`photos.zip` with `photos/`), that folder is
-the root, as it is for whoever unpacks the archive beside itself.
+the root, as it is for whoever unpacks the archive beside itself; `__MACOSX` and the like are no other folder.
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import Collisions, components, folded
+from packer.sources._parse.listing import clutter_kind
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
@@ -96,19 +97,26 @@ class Found:
                 f"{printable(str(path))}: holds what cannot be taken from an archive: "
                 f"{', '.join(self.culprits[:_SHOWN])}{more}; unpack it and give the folder, or make it again without"
             )
+        root = self._take_root(_stem(path.name))
         order = sorted(range(len(self.names)), key=self.names.__getitem__)
         self.rows = order
         self.names = [self.names[row] for row in order]
         self.offsets = array("q", (self.offsets[row] for row in order))
         self.sizes = array("q", (self.sizes[row] for row in order))
-        return self._take_root(_stem(path.name))
+        return root
 
     def _take_root(self, top: str) -> str:
-        if {name.partition("/")[0] for name in (*self.names, *self.folders)} != {top} or top not in self.folders:
+        """What desktops leave behind beside the folder stays where it is, to be counted as such."""
+        tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
+        left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
+        if tops - left != {top} or top not in self.folders or any(f"{top}/{name}" in self.folders for name in left):
             return ""
-        front = len(top) + 1
-        self.names = [name[front:] for name in self.names]
-        self.folders = {name[front:] for name in self.folders if name != top}
+        front = f"{top}/"
+        names = [name.removeprefix(front) for name in self.names]
+        if len(set(names)) < len(names):
+            return ""
+        self.names = names
+        self.folders = {name.removeprefix(front) for name in self.folders if name != top}
         return top
 
     def _check_collisions(self) -> None:
