@@ -7,7 +7,6 @@ fits.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from packer import codecs
 from packer.errors import InvalidRequest
 from packer.formats.base import Slot
 from packer.schema import Field, Schema
@@ -43,17 +42,6 @@ def in_file_slots(schema: Schema, slots: Sequence[Slot], asked: Sequence[tuple[s
     """The fields in slots whose values the tool takes for files; arguments and errors as of `with_slots`."""
     of_files = {slot.name for slot in slots if slot.is_file}
     return [field.name for field in with_slots(schema, slots, asked, to=to) if field.slot in of_files]
-
-
-def check_are_files(schema: Schema, names: Sequence[str], *, to: str) -> None:
-    """Raise InvalidRequest for a field of these names whose stored bytes nobody else opens."""
-    for field in map(schema.__getitem__, names):
-        codec = codecs.codec_class(field)
-        if not (codec.any_picture or codec.suffixes or codec.keeps_files):
-            raise InvalidRequest(
-                f"--codec {field.name}={field.codec}: records of {to} hold {field.slot}s as files, which {field.codec} "
-                f"is none: --codec {field.name}=png, or another field as --slot {field.slot}=FIELD"
-            )
 
 
 def _asked(schema: Schema, slots: Sequence[Slot], asked: Sequence[tuple[str, str]], *, to: str) -> dict[str, str]:

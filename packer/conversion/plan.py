@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
-from packer.conversion.foreign_record_slots import check_are_files, in_file_slots, with_slots
+from packer.conversion.foreign_record_slots import in_file_slots, with_slots
 from packer.conversion.label_frame import HOW_TO_FRAME
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
@@ -229,7 +229,6 @@ def _stored_schema(
     if (moves or MATRIX in source.schema.fields) and any(field.kind in PIXEL_KINDS for field in stored):
         stored += [MATRIX, SOURCE_SIZE]
     settled = with_slots(Schema(tuple(stored)), writer.slots, options.slots, to=options.to)
-    check_are_files(settled, as_files, to=options.to)
     settled = codecs.described(settled)
     if (reason := writer.refusal(settled)) is not None:
         raise InvalidRequest(reason)

@@ -204,7 +204,7 @@ class _FieldBatch:
     def _allocated(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         with self._lock:
             if self._arrays is None:
-                dtype, size = self._field.pixel_dtype, (self._count, *shape)
+                dtype, size = self._sample_decoder.pixel_dtypes[self._field.name], (self._count, *shape)
                 tensor, memory = self._take(prod(size) * np.dtype(dtype).itemsize)
                 self._tensor = tensor.view(getattr(torch, dtype)).view(size)
                 self._arrays = memory.view(dtype).reshape(size)

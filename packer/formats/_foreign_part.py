@@ -43,6 +43,7 @@ TABLE = "values.npz"
 _FOREIGN, _PLACES = "foreign/", "places"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 10
+_PNG_START = b"\x89PNG\r\n\x1a\n"  # of a file: a codec that keeps files says its suffix
 _MATRIX = "matrix"  # of a pack whose pictures were moved, from the source's pixels to those that are stored
 _PLACED = ("boxes", "points")
 _BUFFER_BYTES = 1 << 20
@@ -63,6 +64,11 @@ LABEL = base.Slot(
 def in_slot_image(schema: Schema) -> tuple[str, ...]:
     """The held field of a layout that holds pictures alone."""
     return tuple(field.name for field in schema if field.slot == "image")
+
+
+def holds_files(schema: Schema, name: str) -> bool:
+    """Whether the values of a picture field are files that other programs open."""
+    return bool(schema.stored_form(name).suffixes(_PNG_START))
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,18 @@ class ForeignWriter(base.Writer):
         if any(slot.name == "label" for slot in cls.slots) and schema.in_slot("label") is None and cls.needs_label:
             found += ", label 0 for all, since no field is the label: --slot label=FIELD names one"
         rest = f"; kept beside, where it does not look: {', '.join([*beside[:_SHOWN], *more])}" if beside else ""
-        return (f"{cls.layout.tool} will find: {found}{rest}",)
+        return (f"{cls.layout.tool} will find: {found}{rest}", *cls._about_pixels(schema))
+
+    @classmethod
+    def _about_pixels(cls, schema: Schema) -> Iterator[str]:
+        """A note on each picture of the records that no tool can open, since that was asked for."""
+        for slot in cls.slots:
+            field = schema.in_slot(slot.name)
+            if slot.is_file and field is not None and not holds_files(schema, field.name):
+                yield (
+                    f"{cls.layout.tool} cannot open {field.name}: pixels of codec {field.codec} are no file; --codec "
+                    f"{field.name}=png stores files"
+                )
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:

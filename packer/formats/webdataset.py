@@ -29,14 +29,13 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.files.npy_arrays import npy_header
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter
+from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter, holds_files
 from packer.layouts import tar
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
 SUFFIX = ""
 _DATA, _INDEX, _SHARDS = "data.tar", "data.idx", "shardindex.json"
 _MEMBER_BYTES = 800  # of a member, header and padding, about
-_PNG_START = b"\x89PNG\r\n\x1a\n"  # of a file, whose suffix a codec says that keeps files
 _BY_KIND = {"text": "txt", "json": "json"}
 _MOST_NAME = tar.MOST_NAME_BYTES
 
@@ -82,8 +81,7 @@ class Writer(ForeignWriter):
         suffixes = {}
         for name, prefix in prefixes(schema).items():
             last = "cls" if _is_whole(schema[name]) else _suffix(schema, name, b"")
-            is_any_file = bool(schema.stored_form(name).suffixes(_PNG_START))
-            if last == "bin" and schema[name].kind in PIXEL_KINDS and is_any_file:
+            if last == "bin" and schema[name].kind in PIXEL_KINDS and holds_files(schema, name):
                 last = {"image": "jpg", "mask": "png", "depth": "npy"}[schema[name].kind] + " (or as its file)"
             suffixes[name] = f".{prefix}.{last}" if prefix else f".{last}"
         return {KEY: KEY, **suffixes} if KEY in schema else suffixes

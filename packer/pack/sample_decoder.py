@@ -78,7 +78,8 @@ class SampleDecoder:
             field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
         ]
         # asked once: every batch wants to know
-        self._cast_to = {name: np.dtype(self.schema[name].pixel_dtype) for name in self.pictures if self._is_cast(name)}
+        self.pixel_dtypes = {name: self.schema[name].pixel_dtype for name in self.pictures}  # asked for in each batch
+        self._cast_to = {name: np.dtype(dtype) for name, dtype in self.pixel_dtypes.items() if self._is_cast(name)}
         self._of_fixed_size = {name for name in self.pictures if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None

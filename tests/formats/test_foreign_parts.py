@@ -196,9 +196,12 @@ def test_pictures_that_are_moved_are_files_for_the_tool(name: str, tmp_path: Pat
 
 
 @of_files
-def test_raw_pixels_are_refused_as_the_picture_of_a_record(name: str, photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=f"records of {name} hold images as files, which raw is none: --codec im"):
-        convert(photos, tmp_path / "a.pack", to=name, codecs={"image": "raw"})
+def test_raw_pixels_that_were_asked_for_are_told_to_be_no_picture(name: str, photos: Path, tmp_path: Path) -> None:
+    for codec, count in (("raw", 1), ("png", 0), ("encoded", 0), ("jpeg:90", 0)):
+        notes: list[str] = []
+        ConversionRequest(photos, tmp_path / "a.pack", to=name, codecs={"image": codec}).plan(notes.append)
+        told = [note for note in notes if "cannot open image: pixels of codec raw are no file" in note]
+        assert len(told) == count
 
 
 def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path, tmp_path: Path) -> None:

@@ -380,8 +380,8 @@ def test_a_pack_equals_the_files_it_was_made_of(tmp_path: Path, kind: str) -> No
     counts |= {"tfrecord": 12 + 12 + 1, "recordio": 4 + 4 + 1, "webdataset": 12 + 4 + 1, "caffe-lmdb": 3 + 3 + 1}
     counts |= {"efficient-lmdb": 12 + 12, "tensorpack-lmdb": 24 + 12}
     counts |= {"hdf5": 14 + 21 + 1, "n5": 5 + 5 + 1, "npz": 10 + 5 + 1}
-    counts |= {"ocid-grasp": 20 + 5 + 2}
-    assert comparison.compared == counts[kind]
+    every = sum(path.is_file() for path in (tmp_path / "in").rglob("*"))  # of layouts, whose trees hold nothing else
+    assert comparison.compared == counts.get(kind, every)
     assert comparison.worst == {}
 
 
