@@ -154,6 +154,8 @@ def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> t
     other = _other_records(SourceRoot(place.parent), [place.name])
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
+    if not root.stat().st_size:
+        raise InvalidRequest(f"{shown(str(root))}: the file is empty; get it again, or give the folder of the data set")
     holders = ", ".join(name for module, name in _modules() if module.Source.holds_records or module.Source.takes_files)
     raise InvalidRequest(
         f"{shown(str(root))}: is a file; give the folder of the data set, a tar or zip file that holds it, or a file "

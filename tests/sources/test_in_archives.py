@@ -148,6 +148,13 @@ def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tm
         SourceSpec().open(tmp_path / "other.zip")
 
 
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.rec", "a.tar"])
+def test_a_file_without_a_byte_is_called_empty(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InvalidRequest, match="the file is empty; get it again"):
+        SourceSpec().open(tmp_path / name)
+
+
 def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:
     archive = gnu(photos(tmp_path / "in"), tmp_path / "photos")
     with pytest.raises(InvalidRequest, match=r"cannot decide what it is; say --from folder .* or --from webdataset"):
