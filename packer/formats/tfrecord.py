@@ -69,9 +69,12 @@ class Writer(ForeignWriter):
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
+        kept = [name for name in features(schema) if schema[name].kind == "number" and dtype_of(schema, name) is None]
+        bare = f"{', '.join(kept)}: bytes, as the codec raw lays numbers out, and no FloatList or Int64List"
         declared = (f"{called!r}: {_declaration(schema, name)}" for name, called in features(schema).items())
         return (
             *super().notes(schema),
+            *([bare] if kept else []),
             f"of which DALI (from nvidia.dali import tfrecord) takes some: features={{{', '.join(declared)}}}",
         )
 

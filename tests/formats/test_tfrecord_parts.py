@@ -235,3 +235,15 @@ def test_the_line_for_dali_needs_the_one_import_that_it_names(tmp_path: Path) ->
     names = SimpleNamespace(string="s", int64="i", float32="f", FixedLenFeature=lambda *words: words)
     features = eval(note.partition("features=")[2], {"tfrecord": names})
     assert features == {"key": ((), "s", ""), "image/encoded": ((), "s", ""), "image/class/label": ([1], "i", 0)}
+
+
+def test_lists_of_numbers_that_become_bytes_are_told(tmp_path: Path) -> None:
+    records = [
+        foreign.example(
+            {"image": foreign.bytes_list(source_trees.picture(n)), "kp": foreign.float_list([n] * (n + 2)), "n": number}
+        )
+        for n, number in enumerate(map(foreign.int64_list, ([1], [2], [3])))
+    ]
+    root = source_trees.write(tmp_path / "in", {"a.tfrecord": foreign.tfrecord(records)})
+    (note,) = (note for note in packer.convert(root, tmp_path / "a.pack", to="tfrecord").notes if "FloatList" in note)
+    assert note.startswith("kp: bytes, as the codec raw lays numbers out, and no FloatList")
