@@ -182,7 +182,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard, ocid-grasp, yolo, voc, vmrd), sidecar, picture "
+    help="What to do with a sample whose label file (jacquard, ocid-grasp, ivalab, yolo, voc, vmrd), sidecar, picture "
     "(coco, table), label (table) or other file (pairs) is missing; keep: label files only.",
 )
 @click.option(
@@ -193,8 +193,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--labels",
     type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard, ocid-grasp, coco, voc, vmrd: an ill-formed label line or annotation is an error, or "
-    "is dropped.",
+    help="cornell, jacquard, ocid-grasp, ivalab, coco, voc, vmrd: an ill-formed label line or annotation is an "
+    "error, or is dropped.",
 )
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."

@@ -1,0 +1,109 @@
+"""ivalab's multi-object grasps: what its files say, read here again by a few lines of their own, and its traps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import packer
+from packer import sources
+from packer.conversion.convert import convert
+from packer.errors import BadInput, InvalidRequest
+from packer.sources.ivalab import Source, recognise
+from tests.support.layout_trees import ivalab
+from tests.support.source_trees import picture, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return ivalab.build(tmp_path / "set")
+
+
+def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
+    convert(root, tmp_path / "out.pack")
+    dataset = packer.open(tmp_path / "out.pack", output="numpy")
+    assert [sample["key"] for sample in dataset] == ["0000", "0001", "0010"]
+    for sample in dataset:
+        number = sample["key"]
+        with Image.open(root / f"rgbd/depth_{number}.png") as image:
+            assert np.array_equal(sample["depth"], np.asarray(image))
+        words = (root / f"annotations/rgb_{number}_annotations.txt").read_text().split()
+        assert np.array_equal(sample["grasps"], np.array([float(word) for word in words], np.float32).reshape(-1, 4, 2))
+        assert len(sample["grasps"]) == ivalab.COUNTS[number]
+        assert sample["rgb"].shape == (48, 64, 3)
+    assert (dataset.schema["depth"].dtype, dataset.schema["depth"].invalid) == ("uint16", 0)
+
+
+def test_bytes_of_pictures_are_kept(root: Path) -> None:
+    sample = Source(root)[0]
+    assert sample["rgb"] == (root / "rgbd/rgb_0000.jpg").read_bytes()
+    assert sample["grasps_file"] == ivalab.ANNOTATIONS.encode()
+
+
+def test_copies_of_an_editor_and_cut_ones_are_no_labels(root: Path) -> None:
+    more = {"rgb_cropped320/rgb_0000Cropped320.png": picture(7), "rgd/rgd_0000.png": picture(8)}
+    more |= {"rgd_cropped320/rgb_0000_annotationsCropped320.txt": "1 2\n"}  # type: ignore[dict-item]
+    source = Source(write(root, more))
+    assert len(source) == 3
+    assert source.file_names(1)[-1] == "annotations/rgb_0001_annotations.txt"
+    assert len(source[1]["grasps"]) == 1
+    assert set(source.extras()) == {*more, "README.md", "annotations/rgb_0001_annotations.txt~"}
+
+
+def test_names_count_and_not_folders(root: Path) -> None:
+    for path in [*root.glob("rgbd/*"), *root.glob("annotations/*")]:
+        path.rename(root / path.name)
+    assert [Source(root).key(index) for index in range(3)] == ["0000", "0001", "0010"]
+    assert sources.detect(root)[0] == "ivalab"
+
+
+def test_a_number_that_is_there_twice_is_an_error(root: Path) -> None:
+    write(root, {"more/rgb_0001.jpg": picture(5, suffix=".jpg")})
+    with pytest.raises(BadInput, match=r"more/rgb_0001\.jpg and rgbd/rgb_0001\.jpg"):
+        Source(root)
+
+
+def test_an_empty_file_and_an_absent_one_are_no_grasps(root: Path) -> None:
+    (root / "annotations/rgb_0000_annotations.txt").unlink()
+    source = Source(root)
+    assert source[0]["grasps"].shape == source[2]["grasps"].shape == (0, 4, 2)
+    assert source.missing(0) == "no grasps: no rgb_0000_annotations.txt"
+    assert source.missing(2) == "no grasps: the file of annotations is empty"
+    assert [key for key, _ in Source(root, missing="skip").left_out] == ["0000"]
+    with pytest.raises(BadInput, match=r"0000 \(no rgb_0000_annotations\.txt\)"):
+        Source(root, missing="error")
+
+
+@pytest.mark.parametrize("name", ["rgb_0001.jpg", "depth_0001.png"])
+def test_what_others_have_is_named_where_it_is_missing(root: Path, name: str) -> None:
+    (root / "rgbd" / name).unlink()
+    with pytest.raises(BadInput, match=rf"0001 \(no {name}\).*--missing skip"):
+        Source(root)
+    assert len(Source(root, missing="skip")) == 2
+
+
+def test_annotations_alone_as_the_repository_has_them_are_refused(root: Path) -> None:
+    for path in root.glob("rgbd/*"):
+        path.unlink()
+    with pytest.raises(InvalidRequest, match=r"expected pictures rgb_NNNN\.jpg"):
+        Source(root)
+    assert recognise(["annotations/rgb_0001_annotations.txt"]) is None
+
+
+def test_a_set_without_depth_has_no_depth(root: Path) -> None:
+    for path in root.glob("rgbd/depth*"):
+        path.unlink()
+    source = Source(root)
+    assert source.schema.names == ("key", "rgb", "grasps", "files", "grasps_file")
+    assert "no depth: no picture has a depth_NNNN.png" in source.notes
+
+
+def test_ill_formed_labels(root: Path) -> None:
+    path = root / "annotations/rgb_0001_annotations.txt"
+    path.write_text(ivalab.ANNOTATIONS + "1 2\n3 4 5\n5 6\n7 8\n")
+    with pytest.raises(BadInput, match=r"rgb_0001_annotations\.txt:10: cannot read the label"):
+        Source(root)[1]
+    lenient = Source(root, labels="lenient")
+    assert len(lenient[1]["grasps"]) == 2
+    assert lenient.missing(1) == "1 of 3 grasps left out: not numbers"
