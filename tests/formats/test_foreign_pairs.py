@@ -13,7 +13,7 @@ from packer.sources.base import Source
 from tests.support import source_trees
 from tests.support.conversions import opened, packed
 
-FOLDERS = ("folder", "cornell", "jacquard", "ocid-grasp", "ivalab")  # of files that nobody packed
+FOLDERS = ("folder", "cornell", "jacquard", "ocid-grasp", "ivalab", "graspnet-rect")  # of files that nobody packed
 SOURCES = [name for name in source_trees.BUILDERS if name not in FOLDERS]
 TARGETS = [name for name in formats.names() if formats.load(name).Writer.slots]
 RENAMING = ("basicsr-lmdb",)  # whose keys are names, and LMDB sorts them

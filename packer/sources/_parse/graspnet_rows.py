@@ -1,0 +1,76 @@
+"""GraspNet rows: the rectangle labels of GraspNet-1Billion, an .npy file of seven numbers a grasp, as arrays.
+
+A row is center x, center y, open x, open y, height, score, object. The open point is the middle of one end of the
+rectangle: the opening is twice its distance from the center, and the height is the length of the jaws.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+from packer.files.npy_arrays import read_header
+from packer.sources._parse.listing import shown
+
+COLUMNS = 7
+_LARGEST_ID = 1 << 53  # up to which float64 holds every whole number
+
+
+class GraspNetRows(NamedTuple):
+    """rows: float64 (N, 7), finite, as in the file. corners: float32 (N, 4, 2). total: with those left out."""
+
+    rows: npt.NDArray[np.float64]
+    corners: npt.NDArray[np.float32]
+    total: int
+
+    @property
+    def dropped(self) -> int:
+        """How many were left out."""
+        return self.total - len(self.rows)
+
+
+def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
+    """The rows of a file; those that are no place in a picture, NaN or beyond float32, are left out.
+
+    Raises BadInput for a file that is no array of such rows; nothing in it is evaluated or unpickled.
+    """
+    where = shown(str(path))
+    try:
+        header = read_header(data)
+    except ValueError as error:
+        raise BadInput(f"{where}: cannot read the grasps: {error}; get the file again") from error
+    expected = f"an array (N, {COLUMNS}) of float32 or float64"
+    if header.name not in ("float32", "float64") or len(header.shape) != 2 or header.shape[1] != COLUMNS:
+        raise BadInput(f"{where}: found {header.name} {header.shape}, expected {expected}; get the file again")
+    size = header.shape[0] * COLUMNS * header.dtype.itemsize
+    if len(data) - header.data_at != size:
+        raise BadInput(
+            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} as its header says; get it again"
+        )
+    array = np.frombuffer(data, header.dtype, offset=header.data_at)
+    shaped = array.reshape(header.shape, order="F" if header.is_fortran else "C")
+    with np.errstate(all="ignore"):  # what comes of NaN and of numbers beyond float32 is left out
+        rows = np.ascontiguousarray(shaped, np.float64)
+        placed = corners(rows)
+        kept = np.isfinite(rows).all(axis=1) & np.isfinite(placed).all(axis=(1, 2))
+        kept &= np.isfinite(rows[:, 5].astype(np.float32))
+    rows, placed = rows[kept], placed[kept]
+    objects = rows[:, 6]
+    strange = np.flatnonzero((objects != np.floor(objects)) | (np.abs(objects) > _LARGEST_ID))
+    if len(strange):
+        raise BadInput(
+            f"{where}: object {objects[strange[0]]}: expected a whole number in the last column; get the file again"
+        )
+    return GraspNetRows(rows, placed, len(shaped))
+
+
+def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Rows (N, 7) as corners (N, 4, 2), p0 -> p1 the opening axis, from the other end to the open point."""
+    center, half = rows[:, :2], rows[:, 2:4] - rows[:, :2]
+    length = np.hypot(half[:, 0], half[:, 1])[:, None]
+    along = np.where(length > 0, half / np.where(length > 0, length, 1), [1.0, 0.0])  # without an opening: level
+    across = np.stack([-along[:, 1], along[:, 0]], axis=1) * rows[:, 4:5] / 2
+    ends = [center - half - across, center + half - across, center + half + across, center - half + across]
+    return np.asarray(np.stack(ends, axis=1), np.float32)
