@@ -1,5 +1,6 @@
 """Datasets: torch data sets over packs, random access, picklable, the same under fork, spawn and threads."""
 
+from packer.datasets.detection import DetectionCollate
 from packer.datasets.pack_dataset import (
     BasicSRLMDBDataset,
     BMPDataset,
@@ -21,6 +22,7 @@ __all__ = [
     "BMPDataset",
     "BasicSRLMDBDataset",
     "CaffeLMDBDataset",
+    "DetectionCollate",
     "EfficientLMDBDataset",
     "HDF5Dataset",
     "LMDBDataset",
