@@ -143,13 +143,10 @@ class ForeignWriter(base.Writer):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """No field for the tool; or labels, which stay in the source's pixels, beside pictures that were moved."""
+        """Keys alone; or labels, which stay in the source's pixels, beside pictures that were moved."""
         shown = cls.shown(schema)
-        if not set(shown) - {KEY} and KEY not in cls.layout.held(schema):
-            return (
-                f"{cls.layout.tool} would find no field in the pack, in samples without anything: name some more with "
-                "--fields"
-            )
+        if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
+            return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"
         moved = [name for name in shown if schema[name].kind in _PLACED]
         if not moved or _MATRIX not in schema:
             return None
