@@ -302,11 +302,13 @@ def test_shell_completion_is_what_the_docs_say(shell: str) -> None:
 
 
 def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "nothing").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     for name, text in (
         ("file", "is a file; give the folder"),
+        ("nothing", "the file is empty"),
         ("empty", "the folder is empty"),
         ("link", "is a link that leads nowhere"),
         ("absent", "does not exist"),
