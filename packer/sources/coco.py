@@ -756,8 +756,29 @@ class Source(base.Source):
         return notes
 
 
-def _column(name: str, dtype: str, **members: Any) -> Field:
-    return Field(name, "number", f"raw:{dtype}", dtype=dtype, shape=(None,), **members)
+def _column(
+    name: str,
+    dtype: str,
+    *,
+    classes: tuple[str, ...] | None = None,
+    of: str | None = None,
+    starts: str | None = None,
+    into: str | None = None,
+    hidden: bool = False,
+) -> Field:
+    """A field of one number for each row of others, which the members of a Field of these names say."""
+    return Field(
+        name,
+        "number",
+        f"raw:{dtype}",
+        dtype=dtype,
+        shape=(None,),
+        classes=classes,
+        of=of,
+        starts=starts,
+        into=into,
+        hidden=hidden,
+    )
 
 
 def _together(objects: Sequence[tuple[Objects, int]]) -> list[tuple[Objects, int]]:
