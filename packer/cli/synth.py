@@ -33,14 +33,24 @@ PLACE = (Group.MAKE_A_PACK, 2)
 @click.option("--samples", type=click.IntRange(min=1), default=100, show_default=True, help="How many samples.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed, other pictures.")
 @click.option("--threads", type=click.IntRange(min=1), help="Drawing threads.  [default: one per core]")
-@click.option("--size", metavar="WxH|varied", callback=_size, help="folder: size of the photos.  [default: 500x375]")
-@click.option("--classes", type=click.IntRange(min=1), help="folder: number of classes.  [default: 10]")
+@click.option(
+    "--size",
+    metavar="WxH|varied",
+    callback=_size,
+    help="All but cornell, jacquard: size of the pictures.  [default: 320x240, folder 500x375]",
+)
+@click.option(
+    "--classes", type=click.IntRange(min=1), help="All but cornell, jacquard: number of classes.  [default: 10]"
+)
+@click.option("--colours", is_flag=True, default=None, help="pairs: masks in colours, with a table of them.")
 @click.option("--missing-grasps", is_flag=True, default=None, help="jacquard: leave one grasp file out, as happens.")
 def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
     """Write a synthetic data set into DIR, a new or empty folder.
 
-    SET is the layout: cornell (up to 885 RGB-D scenes), jacquard (RGB-D views) or folder (JPEG photos by class). The
-    pictures are rendered from the seed; the same seed gives the same files, and more samples continue the same set.
+    SET is the layout. Grasps: cornell (up to 885 RGB-D scenes), jacquard (RGB-D views). Classes: folder (JPEG photos in
+    a folder per class). Things on a table with exact labels: coco and yolo (boxes, polygons), voc (boxes, masks), pairs
+    (masks of classes, as CamVid), table (one thing: mask, box, label in a metadata.csv). The pictures are rendered from
+    the seed; the same seed gives the same files, and more samples continue the same set.
     """
     given = {option: value for option, value in options.items() if value != ("" if option == "size" else None)}
     write = synthetic.load(name).write

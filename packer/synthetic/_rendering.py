@@ -9,6 +9,9 @@ things are linear RGB from 0 to 1; pictures are uint8 RGB with a gamma of 2.
 """
 
 import math
+import struct
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -363,3 +366,21 @@ def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
     if not done:
         raise PackerError(f"{suffix}: OpenCV cannot encode an array of shape {pixels.shape}; install another build")
     return data.tobytes()
+
+
+def encode_indexed(values: npt.NDArray[np.uint8], palette: Sequence[tuple[int, int, int]]) -> bytes:
+    """The bytes of a PNG whose pixels are numbers of colours, up to 256 of them, as OpenCV writes none."""
+    height, width = values.shape
+    rows = np.pad(values, ((0, 0), (1, 0)))  # a row begins with its filter, 0 for none
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", bytes(channel for colour in palette for channel in colour)),
+        (b"IDAT", zlib.compress(rows.tobytes())),
+        (b"IEND", b""),
+    )
+    written = (struct.pack(">I", len(data)) + name + data + _crc(name + data) for name, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(written)
+
+
+def _crc(data: bytes) -> bytes:
+    return struct.pack(">I", zlib.crc32(data))

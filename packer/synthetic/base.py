@@ -5,15 +5,19 @@ set's options. What callers may rely on:
 
 * Sample k depends on (seed, k) and the options alone: neither on `samples` nor on `threads`. On one machine the same
   call gives the same bytes.
+* A layout may have files that say something of all samples: annotations, tables, lists. They have rows, and the rows of
+  sample k depend on (seed, k) and the options alone, too; they follow each other in the order of the samples, so that
+  the file of more samples goes on with further rows. Which splits there are follows from `samples`.
 * The folder appears complete or not at all: work happens in `.<name>.synth` beside it, a work folder
   (files/work_folder.py); what a killed run left there is removed by the next.
 * It raises InvalidRequest for options that cannot be met, PackExists for a target that is not an empty folder, and
   StorageError where the disk refuses. Memory does not grow with `samples`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from dataclasses import field as member
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +25,7 @@ import numpy as np
 from packer.errors import InvalidRequest, PackExists, StorageError
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
+from packer.synthetic._shared_files import SharedFile, growing_file
 from packer.system.parallel import ordered_map
 
 _SET = "set"
@@ -41,19 +46,39 @@ def stream(seed: int, *numbers: int) -> np.random.Generator:
     return np.random.default_rng([seed, *numbers])
 
 
-def write_samples(draw: Callable[[int], dict[str, bytes]], folder: Path, *, samples: int, threads: int) -> SetSummary:
-    """Write the files, by relative POSIX path, that `draw` makes for each sample; samples are drawn by threads.
+@dataclass(frozen=True)
+class DrawnSample:
+    """files: bytes by relative POSIX path. rows: of a shared file, by its name, for each of its lists."""
+
+    files: Mapping[str, bytes]
+    rows: Mapping[str, Sequence[Sequence[bytes]]] = member(default_factory=dict)
+
+
+def write_samples(
+    draw: Callable[[int], DrawnSample],
+    folder: Path,
+    *,
+    samples: int,
+    threads: int,
+    shared: Sequence[SharedFile] = (),
+) -> SetSummary:
+    """Write what `draw` makes for each sample, and the shared files; samples are drawn by threads.
 
     Raises StorageError.
     """
     files = size_bytes = 0
-    for drawn in ordered_map(draw, range(samples), threads=threads):
-        size_bytes += write_files(folder, drawn)
-        files += len(drawn)
-    return SetSummary(samples, files, size_bytes)
+    with ExitStack() as stack:
+        growing = {each.name: stack.enter_context(growing_file(folder, each)) for each in shared}
+        for drawn in ordered_map(draw, range(samples), threads=threads):
+            size_bytes += write_files(folder, drawn.files)
+            files += len(drawn.files)
+            for name, lists in drawn.rows.items():
+                growing[name].add(lists)
+        size_bytes += sum(each.finish() for each in growing.values())
+    return SetSummary(samples, files + len(shared), size_bytes)
 
 
-def write_files(folder: Path, files: dict[str, bytes]) -> int:
+def write_files(folder: Path, files: Mapping[str, bytes]) -> int:
     """Write files by relative POSIX path and return their size in bytes; raises StorageError."""
     for name, data in files.items():
         path = folder / name

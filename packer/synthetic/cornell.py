@@ -35,7 +35,7 @@ from packer.synthetic._scene_objects import (
     make,
     place,
 )
-from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_files, write_samples
+from packer.synthetic.base import DrawnSample, SetSummary, check_counts, publishing, stream, write_files, write_samples
 from packer.system.parallel import ordered_map
 
 FOLDERS = {"01": (100, 100), "02": (200, 100), "03": (300, 100), "04": (400, 100), "05": (500, 100)}
@@ -169,7 +169,7 @@ def _backgrounds(studio: _Studio) -> dict[str, bytes]:
     }
 
 
-def _draw(studio: _Studio, index: int, *, ids: list[tuple[str, int]]) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int, *, ids: list[tuple[str, int]]) -> DrawnSample:
     folder, number = ids[index]
     plan = _plan(studio.seed, number)
     random = stream(studio.seed, 1, number)
@@ -184,12 +184,12 @@ def _draw(studio: _Studio, index: int, *, ids: list[tuple[str, int]]) -> dict[st
     for lost in _WITH_NAN.get(number, ()):
         positives[lost][[0, 3]] = np.nan
     stem = f"{folder}/pcd{number:04d}"
-    return {
+    return DrawnSample({
         f"{stem}r.png": encode(".png", studio.grain.add(drawn.picture, random)),
         f"{stem}d.tiff": encode(".tiff", _measured(drawn.depth, desk.camera, random=random), *_PLAIN),
         f"{stem}cpos.txt": _lines(positives),
         f"{stem}cneg.txt": _lines([_snapped(miss, random) for miss in misses[: plan.negatives]]),
-    }
+    })  # fmt: skip
 
 
 def _positives(mask: Mask, chords: Chords, random: Generator, *, count: int) -> list[Floats]:

@@ -16,7 +16,7 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.synthetic._rendering import TABLES, Camera, Grain, Lamp, draw, encode, lit, spread
 from packer.synthetic._scene_objects import PALETTE, THINGS, Picture, Thing, make, outline, place
-from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
+from packer.synthetic.base import DrawnSample, SetSummary, check_counts, publishing, stream, write_samples
 
 Size = tuple[int, int]
 
@@ -71,7 +71,7 @@ def class_names(count: int) -> tuple[tuple[str, str | None], ...]:
     return tuple((kind, colour) for colour, kind in itertools.islice(itertools.product(PALETTE, kinds), count))
 
 
-def _draw(studio: _Studio, index: int) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int) -> DrawnSample:
     random = stream(studio.seed, 1, index)
     kind, colour = studio.classes[index % len(studio.classes)]
     size = studio.sizes[random.integers(len(studio.sizes))]
@@ -89,7 +89,7 @@ def _draw(studio: _Studio, index: int) -> dict[str, bytes]:
     name = kind if colour is None else f"{colour}_{kind}"
     number = index // len(studio.classes)
     photo = encode(".jpg", studio.grain.add(picture, random), cv2.IMWRITE_JPEG_QUALITY, _QUALITY)
-    return {f"{name}/{name}_{number:05d}.jpg": photo}
+    return DrawnSample({f"{name}/{name}_{number:05d}.jpg": photo})
 
 
 def _camera(thing: Thing, random: np.random.Generator, *, size: Size) -> Camera:

@@ -34,7 +34,7 @@ from packer.synthetic._scene_objects import (
     outline,
     place,
 )
-from packer.synthetic.base import SetSummary, check_counts, publishing, stream, write_samples
+from packer.synthetic.base import DrawnSample, SetSummary, check_counts, publishing, stream, write_samples
 
 _SIDE = 1024
 _FOCAL = 1920.0  # px: 2 cm are 25.6 px at 1.5 m
@@ -98,7 +98,7 @@ def sample_views(samples: int, *, seed: int) -> list[JacquardView]:
     return views[:samples]
 
 
-def _draw(studio: _Studio, index: int, *, views: list[JacquardView], lacking: int | None) -> dict[str, bytes]:
+def _draw(studio: _Studio, index: int, *, views: list[JacquardView], lacking: int | None) -> DrawnSample:
     view = views[index]
     random = stream(studio.seed, 1, index)
     drawn = _drawn(studio, view, random=random)
@@ -112,7 +112,7 @@ def _draw(studio: _Studio, index: int, *, views: list[JacquardView], lacking: in
     }
     if index == lacking:
         del files[f"{stem}grasps.txt"]
-    return files
+    return DrawnSample(files)
 
 
 def _drawn(studio: _Studio, view: JacquardView, *, random: Generator) -> RenderedThing:
