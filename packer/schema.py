@@ -76,10 +76,13 @@ class StoredForm(NamedTuple):
     array: dtype and shape where each value is the numbers of one such array, little-endian, in C order, and nothing
       else; None where values differ in length or hold something else.
     suffixes: of a value, the file suffixes that fit it, the usual one first; empty where it is no file of its own.
+    list_dtype: NumPy name of the dtype where each value is a list of any length of such numbers, little-endian, and
+      nothing else; None where it is anything else.
     """
 
     array: FixedArray | None
     suffixes: Callable[[Buffer], tuple[str, ...]]
+    list_dtype: str | None = None
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,11 @@ class Codec(ABC):
         return None
 
     @classmethod
+    def list_dtype(cls, field: Field) -> str | None:
+        """NumPy name of the dtype where each value is a list of any length of such numbers, little-endian, bare."""
+        return None
+
+    @classmethod
     def suffixes_of(cls, field: Field, value: Buffer) -> tuple[str, ...]:
         """The file suffixes that fit one encoded value, the usual one first; empty where it is no file."""
         return cls.suffixes
@@ -92,7 +97,7 @@ class Codec(ABC):
     @classmethod
     def stored_form(cls, field: Field) -> StoredForm:
         """What formats, which know no codec, are told of the field's encoded values."""
-        return StoredForm(cls.fixed_array(field), partial(cls.suffixes_of, field))
+        return StoredForm(cls.fixed_array(field), partial(cls.suffixes_of, field), cls.list_dtype(field))
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:

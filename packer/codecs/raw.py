@@ -63,6 +63,12 @@ class Codec(base.Codec):
         """The dtype that was asked for, else the field's, and its shape where no length differs between samples."""
         return base.array_of(field)
 
+    @classmethod
+    def list_dtype(cls, field: Field) -> str | None:
+        """The dtype that was asked for, else the field's, where it has one dimension, whose length is open."""
+        described = cls.complete(field)
+        return described.dtype if described.shape == (None,) else None
+
     def encode(self, value: Any) -> bytes:
         """The numbers of an array; raises InvalidRequest for a dtype, BadInput for a shape or a value that does not
         fit.

@@ -78,6 +78,8 @@ class ForeignLayout:
     tool: whose files they are, for messages. data: the file that holds the values, or the folder of such files.
     others: further files of the tool. held: the fields of a schema whose encoded values stand in `data` as they are.
     has_places: whether values.npz says where they stand; False where that follows from the row.
+    held_before: as held, of parts that were written before another field stood in `data` otherwise; None for no such.
+      A part is told by the arrays of its values.npz.
     """
 
     tool: str
@@ -85,10 +87,16 @@ class ForeignLayout:
     others: tuple[str, ...]
     held: Callable[[Schema], tuple[str, ...]]
     has_places: bool = True
+    held_before: Callable[[Schema], tuple[str, ...]] | None = None
 
-    def tables(self, schema: Schema) -> tuple[Schema, Schema]:
+    def held_by_parts(self, schema: Schema) -> list[tuple[str, ...]]:
+        """What `data` holds in the parts that may be found: those of today first."""
+        today = self.held(schema)
+        before = self.held_before(schema) if self.held_before is not None else today
+        return [today] if before == today else [today, before]
+
+    def tables(self, schema: Schema, held: Sequence[str]) -> tuple[Schema, Schema]:
         """What values.npz holds: the other fields, and the places of those in `data`."""
-        held = self.held(schema)
         shape = (len(held), 2)
         form = StoredForm(("int64", shape), suffixes=lambda value: ())
         places = (Field(_PLACES, "number", "number", "int64", shape),) if self.has_places else ()
@@ -96,9 +104,9 @@ class ForeignLayout:
             places, form_of=lambda field: form
         )
 
-    def named(self, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    def named(self, schema: Schema, held: Sequence[str]) -> Iterator[tuple[str, Schema]]:
         """Each with what the names of its arrays begin with."""
-        return zip(("", _FOREIGN), self.tables(schema), strict=True)
+        return zip(("", _FOREIGN), self.tables(schema, held), strict=True)
 
 
 class ForeignWriter(base.Writer):
@@ -173,7 +181,7 @@ class ForeignWriter(base.Writer):
             raise InvalidRequest(f"{path}: a part must be new, found a file or folder; remove it") from error
         except OSError as error:
             raise StorageError(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
-        values, places = self.layout.tables(schema)
+        values, places = self.layout.tables(schema, self._held)
         self._spools = (
             {name: Spool(values, name, path) for name in values.names},
             {name: Spool(places, name, path) for name in places.names},
@@ -244,7 +252,7 @@ class ForeignWriter(base.Writer):
 
     def _save(self, spools: tuple[dict[str, Spool], dict[str, Spool]]) -> None:
         contents = {}
-        for (prefix, _), table in zip(self.layout.named(self.schema), spools, strict=True):
+        for (prefix, _), table in zip(self.layout.named(self.schema, self._held), spools, strict=True):
             for spool in table.values():
                 for array, content in spool.contents(self._samples):
                     contents[f"{prefix}{array.name('.')}"] = (array, content)
@@ -293,7 +301,6 @@ class ForeignReader(base.Reader):
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
-        self._columns = {name: 2 * at for at, name in enumerate(self.layout.held(schema))}
         self._view: memoryview | None = None
         with (
             opening(path),
@@ -301,7 +308,8 @@ class ForeignReader(base.Reader):
             _file(folder, TABLE) as file,
             mapping(path / TABLE, file.fileno(), readahead=readahead) as mapped,
         ):
-            rows, places = self._tables(mapped, file)
+            held, rows, places = self._tables(mapped, file)
+            self._columns = {name: 2 * at for at, name in enumerate(held)}
             try:
                 self._view = self._data(folder, places, readahead=readahead)
             except BaseException:
@@ -311,21 +319,25 @@ class ForeignReader(base.Reader):
         self._width = 2 * len(self._columns)
         self._rows = rows
 
-    def _tables(self, mapped: mmap.mmap, file: IO[bytes]) -> tuple[MappedRecords, Places]:
-        """The other fields, mapped, and a copy of the places of those in the tool's file, flat."""
+    def _tables(self, mapped: mmap.mmap, file: IO[bytes]) -> tuple[tuple[str, ...], MappedRecords, Places]:
+        """The fields in the tool's file, the others, mapped, and a copy of the places of the former, flat."""
         path = self.path / TABLE
+        candidates = self.layout.held_by_parts(self.schema)
         named = [
-            (table, {f"{prefix}{array.name('.')}": array for array in self._arrays(table)})
-            for prefix, table in self.layout.named(self.schema)
+            [
+                (table, {f"{prefix}{array.name('.')}": array for array in self._arrays(table)})
+                for prefix, table in self.layout.named(self.schema, held)
+            ]
+            for held in candidates
         ]
-        wanted = {name: array for _, chosen in named for name, array in chosen.items()}
-        spans = zip_arrays.places(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
-        (values, of_values), (_, of_places) = named
+        wanted = [{**of_values, **of_places} for (_, of_values), (_, of_places) in named]
+        at, spans = zip_arrays.places_of_either(path, mapped, file, wanted, schema=self.schema, samples=self.samples)
+        (values, of_values), (_, of_places) = named[at]
         places = np.empty(0, np.int64)
         for span in (spans[name] for name in of_places):  # one, or none
             places = np.frombuffer(mapped, "<i8", span.size_bytes // 8, span.offset).astype(np.int64)
         spans_of_values = {array: spans[name] for name, array in of_values.items()}
-        return MappedRecords(path, mapped, schema=values, places=spans_of_values), places
+        return candidates[at], MappedRecords(path, mapped, schema=values, places=spans_of_values), places
 
     def _arrays(self, table: Schema) -> Iterator[Array]:
         return (array for name in table.names for array in arrays(table, name, self.samples))

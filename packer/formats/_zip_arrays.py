@@ -6,7 +6,7 @@ Of the archive see packer.files.zip_archive. An .npz file has the end record und
 
 import mmap
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import truncate
 from pathlib import Path
@@ -56,14 +56,33 @@ def places(
     path: Path, mapped: mmap.mmap, file: IO[bytes], arrays: Mapping[str, Array], *, schema: Schema, samples: int
 ) -> dict[str, ArraySpan]:
     """Where the numbers of each array lie; raises CorruptPack for anything but what `save` writes."""
+    return places_of_either(path, mapped, file, [arrays], schema=schema, samples=samples)[1]
+
+
+def places_of_either(
+    path: Path,
+    mapped: mmap.mmap,
+    file: IO[bytes],
+    tables: Sequence[Mapping[str, Array]],
+    *,
+    schema: Schema,
+    samples: int,
+) -> tuple[int, dict[str, ArraySpan]]:
+    """Which of some tables the file holds, by the names of their arrays, and where these lie; raises as `places`."""
+    named = [{_END, *(f"{name}.npy" for name in arrays)} for arrays in tables]
+    in_all = set.intersection(*named)
     try:
-        entries = Archive(mapped, file, wanted={_END, *(f"{name}.npy" for name in arrays)}).places()
+        entries = Archive(mapped, file, wanted=in_all, others=set.union(*named) - in_all).places()
+        at = next((at for at, names in enumerate(named) if names == entries.keys()), None)
+        if at is None:
+            raise ValueError(f"its entries are those of no part: {', '.join(sorted(entries)):.200}")
     except ZIP_ERRORS as error:
         raise CorruptPack(f"{path}: not an .npz file: {reason(error)}; copy or pack it again") from error
+    arrays = tables[at]
     end = entries[_END]
     found = mapped[end.offset : end.offset + min(end.size_bytes, MOST_END_BYTES + 1)]
     check_end(path, found, schema=schema, samples=samples)
-    return {name: _numbers(path, mapped, array, entries[f"{name}.npy"]) for name, array in arrays.items()}
+    return at, {name: _numbers(path, mapped, array, entries[f"{name}.npy"]) for name, array in arrays.items()}
 
 
 def _numbers(path: Path, mapped: mmap.mmap, array: Array, entry: ArchiveEntry) -> ArraySpan:

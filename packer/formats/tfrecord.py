@@ -6,9 +6,11 @@ Layout of `part-00000/` (see also `_foreign_part`):
     values.npz           where values lie; the whole numbers, which an Example holds as varints; hidden fields
 
 The features are called as the fields, but for those in a slot: image is `image/encoded`, label `image/class/label`.
-What they are, packer.layouts.example says: whole numbers (kind number) are an Int64List of all of them, those of uint64
-as the int64 of the same bits; numbers of one shape that are float32 are a FloatList; all else is a BytesList of one,
-the encoded value as it is. Every record has every feature, each with the count that its shape says.
+What they are, packer.layouts.example says. Numbers of one shape: whole ones (kind number) are an Int64List, those of
+uint64 as the int64 of the same bits, float32 ones a FloatList. Lists of any length of kind number: int64 are an
+Int64List, float32 a FloatList, which is what they become when the file is read. All else is a BytesList of one, the
+encoded value as it is. Every record has every feature, each with the count that its shape or its value says.
+Parts written before lists of any length were such hold them as bytes; they are read as ever.
 """
 
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ SUFFIX = ""
 _DATA = "data.tfrecord"
 _INDEX = "data.tfrecord.idx"
 _CALLED = {"image": "image/encoded", "label": "image/class/label"}
+_LISTS = ("int64", "float32")  # of any length, that a feature holds natively
+_VARINT_BYTES = 10  # at most
 _FRAMING_BYTES = 64  # of a record and each of its features, about
 _MOST_BYTES = (1 << 31) - (1 << 20)  # of one record, names of features included: protobuf reads no larger message
 
@@ -36,12 +40,13 @@ def features(schema: Schema) -> dict[str, str]:
 
 def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
     """The dtype of the numbers of a field, if its feature is a list of numbers; None where it is bytes."""
-    array = schema.stored_form(name).array
-    if array is None:
-        return None
-    dtype = np.dtype(array[0]).newbyteorder("<")
-    is_whole = dtype.kind in "iub" and schema[name].kind == "number"
-    return dtype if is_whole or dtype == np.dtype("<f4") else None
+    form = schema.stored_form(name)
+    if form.array is not None:
+        dtype = np.dtype(form.array[0]).newbyteorder("<")
+        is_whole = dtype.kind in "iub" and schema[name].kind == "number"
+        return dtype if is_whole or dtype == np.dtype("<f4") else None
+    is_list = form.list_dtype in _LISTS and schema[name].kind == "number"
+    return np.dtype(form.list_dtype).newbyteorder("<") if is_list else None
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
@@ -50,7 +55,13 @@ def _held(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name, dtype in dtypes.items() if dtype is None or dtype.kind == "f")
 
 
-LAYOUT = ForeignLayout("TFRecord readers", _DATA, (_INDEX,), _held)
+def _held_before(schema: Schema) -> tuple[str, ...]:
+    """As `_held`, and lists of whole numbers, which were bytes."""
+    now = _held(schema)
+    return tuple(name for name in features(schema) if name in now or schema.stored_form(name).array is None)
+
+
+LAYOUT = ForeignLayout("TFRecord readers", _DATA, (_INDEX,), _held, held_before=_held_before)
 
 
 class Writer(ForeignWriter):
@@ -85,9 +96,13 @@ class Writer(ForeignWriter):
         self._file, self._index = self._make(_DATA), self._make(_INDEX)
 
     def _check(self, values: Mapping[str, bytes]) -> None:
-        size = sum(map(len, values.values()))
+        size = sum(map(self._most_bytes, values, values.values()))
         if size > _MOST_BYTES:
             raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, protobuf holds at most {_MOST_BYTES:,}")
+
+    def _most_bytes(self, name: str, value: bytes) -> int:
+        dtype = self._dtypes[name]
+        return len(value) if dtype is None or dtype.kind == "f" else len(value) // dtype.itemsize * _VARINT_BYTES
 
     def _append(self, row: int, values: Mapping[str, bytes]) -> None:
         contents = {called: self._feature(name, values[name]) for name, called in self._features.items()}
@@ -113,8 +128,10 @@ def _declaration(schema: Schema, name: str) -> str:
     if dtype is None:
         return 'tfrecord.FixedLenFeature((), tfrecord.string, "")'
     array = schema.stored_form(name).array
-    shape = list(array[1]) if array is not None else []
-    return f"tfrecord.FixedLenFeature({shape or [1]}, tfrecord.{'float32' if dtype.kind == 'f' else 'int64'}, 0)"
+    numbers = "tfrecord.float32, 0.0" if dtype.kind == "f" else "tfrecord.int64, 0"
+    if array is None:
+        return f"tfrecord.VarLenFeature({numbers})"
+    return f"tfrecord.FixedLenFeature({list(array[1]) or [1]}, {numbers})"
 
 
 class Reader(ForeignReader):

@@ -131,7 +131,7 @@ def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, i
         elif value.dtype == np.float32:
             number, content = _FLOAT_LIST, value.astype("<f4").tobytes()
         else:
-            number, content = _INT64_LIST, b"".join(map(protobuf.number, value.ravel().tolist()))
+            number, content = _INT64_LIST, protobuf.packed(value.astype(np.int64, copy=False).ravel())
         inner = protobuf.head(1, len(content))
         listed = protobuf.head(number, len(inner) + len(content)) + inner
         entry = _named(name) + protobuf.head(2, len(listed) + len(content)) + listed

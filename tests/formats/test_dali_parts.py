@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import packer
+from tests.support import foreign_files as foreign
 from tests.support import source_trees
 from tests.support.conversions import packed
 from tests.support.foreign_environments import said_by
@@ -63,3 +64,35 @@ def test_dali_reads_the_parts(name: str, parts: int, tmp_path: Path) -> None:
     folders = sorted((tmp_path / "a.pack").glob("part-*"))
     assert len(folders) == parts
     assert json.loads(said_by("dali", READ, name, *folders).splitlines()[-1]) == wanted
+
+
+READ_LISTS = """
+import json, sys
+import numpy as np
+from nvidia.dali import fn, pipeline_def, tfrecord
+
+part, features = sys.argv[1:]
+
+@pipeline_def(batch_size=1, num_threads=1, device_id=None)
+def read():
+    data = part + "/data.tfrecord"
+    found = fn.readers.tfrecord(
+        path=data, index_path=data + ".idx", features=eval(features), random_shuffle=False, name="reader"
+    )
+    return found["kp"], found["ids"]
+
+pipeline = read()
+pipeline.build()
+print(json.dumps([[np.asarray(output[0]).tolist() for output in pipeline.run()] for _ in range(4)]))
+"""
+
+
+@pytest.mark.foreign
+def test_dali_reads_lists_of_any_length_by_the_line_that_is_printed(tmp_path: Path) -> None:
+    lists = [([n - 0.5] * n, [n, -1, 1 << 40][:n]) for n in range(4)]
+    records = [foreign.example({"kp": foreign.float_list(kp), "ids": foreign.int64_list(ids)}) for kp, ids in lists]
+    root = source_trees.write(tmp_path / "in", {"a.tfrecord": foreign.tfrecord(records)})
+    made = packer.convert(root, tmp_path / "a.pack", to="tfrecord", order="stored")
+    (line,) = (note.partition("features=")[2] for note in made.notes if "DALI" in note)
+    said = said_by("dali", READ_LISTS, tmp_path / "a.pack/part-00000", line)
+    assert json.loads(said.splitlines()[-1]) == [[kp, ids] for kp, ids in lists]
