@@ -182,8 +182,9 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard, ocid-grasp, ivalab, yolo, voc, vmrd), sidecar, picture "
-    "(coco, table), label (table) or other file (pairs) is missing; keep: label files only.",
+    help="What to do with a sample whose label file (jacquard, ocid-grasp, ivalab, graspnet-rect, grasp-anything, "
+    "yolo, voc, vmrd), sidecar, picture (coco, table), label (table) or other file (pairs) is missing; keep: label "
+    "files only.",
 )
 @click.option(
     "--duplicates",
@@ -193,8 +194,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--labels",
     type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard, ocid-grasp, ivalab, coco, voc, vmrd: an ill-formed label line or annotation is an "
-    "error, or is dropped.",
+    help="cornell, jacquard, ocid-grasp, ivalab, grasp-anything, coco, voc, vmrd: an ill-formed label line, file or "
+    "annotation is an error, or is dropped.",
 )
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."

@@ -3,16 +3,20 @@
 Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` says what an opcode is and reads its argument;
 those that only build values are carried out here, and everything else is refused: no name in a pickle is ever imported
 or called. The globals below are known by their names alone, since protocols up to 2 write bytes, and all of them
-NumPy's numbers, by such: these become bytes and arrays of a fixed set of dtypes.
+NumPy's numbers, by such: these become bytes and arrays of a fixed set of dtypes. Where the caller has the storages that
+torch keeps beside a pickle (packer.layouts.torch_file), the names that torch writes of a tensor are known too, and it
+becomes an array.
 """
 
 import io
+import math
 import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packer.errors import BadInput
 
@@ -31,6 +35,22 @@ _GLOBALS = frozenset(
 )
 
 
+# torch's classes of storages -> dtype of their numbers, in the byte order of the file
+_STORAGES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "LongStorage": "i8", "IntStorage": "i4"}
+_STORAGES |= {"ShortStorage": "i2", "CharStorage": "i1", "ByteStorage": "u1"}
+_TORCH = frozenset(
+    (
+        ("collections", "OrderedDict"),
+        *(("torch._utils", name) for name in ("_rebuild_tensor_v2", "_rebuild_parameter")),
+        *(("torch", name) for name in _STORAGES),
+    )
+)
+_MOST_LENGTHS = 8  # of an array
+
+# the bytes of a storage by its key, and "<" or ">"; raises BadInput
+ReadStorage = Callable[[str], tuple[memoryview, str]]
+
+
 @dataclass(frozen=True)
 class _KnownName:
     """A global: its last name."""
@@ -46,16 +66,26 @@ class _Unbuilt:
     value: Any = None
 
 
+@dataclass(frozen=True)
+class _Storage:
+    """What a tensor's numbers lie in."""
+
+    numbers: npt.NDArray[Any]
+
+
 class _Mark:
     """Where a list of items begins on the stack."""
 
 
-def loads(data: bytes) -> Any:
-    """The value: None, bool, int, float, str, bytes, tuple, list, dict, NumPy arrays and scalars; raises BadInput."""
+def loads(data: bytes, *, storage: ReadStorage | None = None) -> Any:
+    """The value: None, bool, int, float, str, bytes, tuple, list, dict, NumPy arrays and scalars; raises BadInput.
+
+    storage: of a pickle that torch wrote, whose tensors become arrays too: read-only views of these bytes.
+    """
     if len(data) > MOST_BYTES:
         raise BadInput(f"a pickle of {len(data)} bytes, expected at most {MOST_BYTES}")
     try:
-        return _plain(_Machine().run(data), _MOST_DEPTH)
+        return _plain(_Machine(storage).run(data), _MOST_DEPTH)
     except BadInput:
         raise
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
@@ -81,7 +111,9 @@ _ALLOWED = frozenset((*_LITERALS, *_CONSTANTS, *_TUPLES, *_PUTS, *_GETS, *_NOTHI
 class _Machine:
     """The stack and the memo of one pickle; errors of all kinds mean that it is damaged."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage: ReadStorage | None) -> None:
+        self._storage = storage
+        self._globals = _GLOBALS if storage is None else _GLOBALS | _TORCH
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._steps: dict[str, Callable[[], None]] = {
@@ -95,10 +127,12 @@ class _Machine:
             "APPENDS": lambda: self._extend(self._marked()),
             "SETITEM": lambda: self._update([self._stack.pop(-2), self._stack.pop()]),
             "SETITEMS": lambda: self._update(self._marked()),
-            "STACK_GLOBAL": lambda: self._stack.append(_known(self._stack.pop(-2), self._stack.pop())),
+            "STACK_GLOBAL": lambda: self._stack.append(self._known(self._stack.pop(-2), self._stack.pop())),
             "REDUCE": lambda: self._stack.append(_reduced(self._stack.pop(-2), self._stack.pop())),
             "BUILD": lambda: _build(self._stack.pop(-2), self._stack.pop(), self._stack),
         }
+        if storage is not None:
+            self._steps["BINPERSID"] = lambda: self._stack.append(_stored(self._stack.pop(), storage))
 
     def run(self, data: bytes) -> Any:
         """The value, with placeholders in it."""
@@ -131,9 +165,14 @@ class _Machine:
             elif name in _GETS:
                 self._stack.append(self._memo[argument])
             elif name == "GLOBAL":
-                self._stack.append(_known(*argument))
+                self._stack.append(self._known(*argument))
             elif name in self._steps:
                 self._steps[name]()
+
+    def _known(self, module: Any, name: Any) -> _KnownName:
+        if (module, name) not in self._globals:
+            raise BadInput(f"a pickle that names {module!s:.60}.{name!s:.60}, which is no plain value: refused")
+        return _KnownName(name)
 
     def _popped(self, count: int) -> list[Any]:
         if len(self._stack) < count:
@@ -176,12 +215,6 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
-def _known(module: Any, name: Any) -> _KnownName:
-    if (module, name) not in _GLOBALS:
-        raise BadInput(f"a pickle that names {module!s:.60}.{name!s:.60}, which is no plain value: refused")
-    return _KnownName(name)
-
-
 def _raw(value: Any) -> bytes:
     """Bytes, also as a pickle of Python 2 has them."""
     return value.encode("latin-1") if isinstance(value, str) else bytes(memoryview(value))
@@ -208,7 +241,43 @@ def _reduced(name: Any, arguments: Any) -> Any:
     if name.name == "_frombuffer":
         raw, dtype, shape, order = arguments
         return _array(_dtype(dtype), shape, _raw(raw), order)
+    if name.name == "OrderedDict" and not arguments:
+        return {}
+    if name.name == "_rebuild_tensor_v2":
+        return _tensor(*arguments[:4])
+    if name.name == "_rebuild_parameter" and isinstance(arguments[0], np.ndarray):
+        return arguments[0]
     raise BadInput(f"a pickle that calls {name.name}: refused")
+
+
+def _stored(identity: Any, storage: ReadStorage) -> _Storage:
+    """The storage that a persistent id of torch names: ("storage", its class, its key, a device, how many numbers)."""
+    kind, name, key, _, count = identity
+    if kind != "storage" or not isinstance(name, _KnownName) or name.name not in _STORAGES or not isinstance(key, str):
+        raise BadInput("a pickle that names what is no storage of numbers: refused")
+    data, order = storage(key)
+    numbers = np.frombuffer(data, np.dtype(order + _STORAGES[name.name]))
+    if type(count) is not int or len(numbers) != count:
+        raise BadInput(f"damaged: a storage of {len(numbers)} numbers, expected {count!s:.20}")
+    return _Storage(numbers)
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> npt.NDArray[Any]:
+    """The tensor that lies so in a storage, all counted in numbers; raises BadInput where it does not."""
+    if not isinstance(storage, _Storage) or not all(isinstance(each, tuple) for each in (shape, strides)):
+        raise TypeError("no tensor")
+    if any(type(each) is not int or each < 0 for each in (offset, *shape, *strides)) or len(shape) > _MOST_LENGTHS:
+        raise TypeError("no shape")
+    last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    count = math.prod(shape)
+    # a stride of 0 says one number again and again: more than there are would be memory that no file is
+    if count > len(storage.numbers) or (count and last >= len(storage.numbers)):
+        raise BadInput(f"damaged: a tensor of shape {shape!s:.60} that does not lie in its storage")
+    numbers = storage.numbers[offset if count else 0 :]
+    step = numbers.itemsize
+    steps = tuple(stride * step if count else 0 for stride in strides)
+    found: npt.NDArray[Any] = np.ndarray(shape, numbers.dtype, numbers, strides=steps)
+    return found
 
 
 def _build(what: Any, state: Any, stack: list[Any]) -> None:
@@ -233,7 +302,11 @@ def _dtype(what: Any) -> np.dtype[Any]:
 
 
 def _array(dtype: np.dtype[Any], shape: Any, raw: bytes, order: Any) -> Any:
-    if not isinstance(shape, tuple) or any(type(length) is not int or length < 0 for length in shape) or len(shape) > 8:
+    if (
+        not isinstance(shape, tuple)
+        or any(type(length) is not int or length < 0 for length in shape)
+        or len(shape) > _MOST_LENGTHS
+    ):
         raise TypeError("no shape")
     if order not in ("C", "F"):
         raise TypeError("no order")
@@ -246,7 +319,7 @@ def _plain(value: Any, depth: int, done: dict[int, Any] | None = None) -> Any:
     done = {} if done is None else done
     if isinstance(value, _Unbuilt) and isinstance(value.value, np.ndarray):
         return value.value
-    if isinstance(value, (_Unbuilt, _KnownName, _Mark)):
+    if isinstance(value, (_Unbuilt, _KnownName, _Storage, _Mark)):
         raise BadInput("damaged: a pickle that is not complete")
     if not isinstance(value, (tuple, list, dict)):
         return value

@@ -16,13 +16,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.grasp_labels import Labels, read_rows
+from packer.sources._parse.grasp_labels import corners as corners
 from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 
@@ -47,21 +45,6 @@ class _View(NamedTuple):
 
     def path(self, role: str) -> str:
         return f"{self.folder}{self.key}_{_SUFFIXES[role]}"
-
-
-def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Rows x, y, theta in degrees, opening, jaw (N, 5) as corners (N, 4, 2), p0 -> p1 the opening axis.
-
-    The opening points along (cos theta, sin theta) with y down: in the sample views 14 % of its end points then lie
-    inside the object, 37 % with the opposite sign.
-    """
-    x, y, degrees, opening, jaw = rows.reshape(-1, 5).T
-    cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
-    center = np.stack([x, y], axis=1)
-    along = np.stack([cos, sin], axis=1) * opening[:, None] / 2
-    across = np.stack([-sin, cos], axis=1) * jaw[:, None] / 2
-    ends = [center - along - across, center + along - across, center + along + across, center - along + across]
-    return np.asarray(np.stack(ends, axis=1), np.float32)
 
 
 def recognise(names: Sequence[str]) -> str | None:

@@ -1,0 +1,67 @@
+"""Descriptions, instructions and masks of Grasp-Anything: texts that can be stored, masks of the size that is said."""
+
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import BadInput
+from packer.sources._parse.anything_labels import (
+    read_description,
+    read_instruction,
+    read_object_mask,
+    read_whole_mask,
+)
+from tests.fuzz.target import Disagreement
+
+TOKENS = (
+    b"\x8c\x01a",
+    b"X\x03\0\0\0\xed\xa0\x80",
+    b"\x94",
+    b"]",
+    b"(",
+    b"e",
+    b"\x86",
+    b"<f4",
+    b"|b1",
+    b"|u1",
+    b"(2, 3)",
+)
+MOST_BYTES = 2048
+_PATH = Path("fuzz")
+
+
+def seeds() -> Iterator[bytes]:
+    for protocol in range(6):
+        yield pickle.dumps(("A cup.", ["cup", "ünï"]), protocol=protocol)
+        yield pickle.dumps("Grasp the cup.", protocol=protocol)
+    for array in (np.eye(3, 5, dtype=bool), np.arange(6, dtype="<i8").reshape(2, 3), np.asfortranarray(np.eye(2, 3))):
+        file = io.BytesIO()
+        np.save(file, array)
+        yield file.getvalue()
+
+
+def check(data: bytes) -> None:
+    def texts(found: Callable[[], list[str]]) -> None:
+        try:
+            values = found()
+        except BadInput:
+            return
+        if any(type(text) is not str or text.encode().decode() != text for text in values):
+            raise Disagreement(f"{values}")
+
+    def described() -> list[str]:
+        description = read_description(data, _PATH)
+        return [description.prompt, *description.queries]
+
+    texts(described)
+    texts(lambda: [read_instruction(data, _PATH)])
+    for read in (read_object_mask, read_whole_mask):
+        try:
+            mask = read(data, _PATH)
+        except BadInput:
+            continue
+        if mask.ndim != 2 or mask.size > len(data):
+            raise Disagreement(f"{mask.shape} of {len(data)} bytes")

@@ -1,0 +1,319 @@
+"""Grasp-Anything: what its files say, read again by torch, pickle, NumPy and Pillow, and the traps of its layout."""
+
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import packer
+from packer import sources
+from packer.conversion.convert import convert
+from packer.errors import BadInput, InvalidRequest
+from packer.sources.grasp_anything import Source
+from tests.support.layout_trees import grasp_anything
+from tests.support.layout_trees.grasp_anything import GRASPS, TEXT, A, B, C, npy, rows, saved, square
+from tests.support.source_trees import picture, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return grasp_anything.build(tmp_path / "set")
+
+
+def loaded(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """A label file as the networks' loader has it."""
+    with path.open("rb") as file:
+        return np.asarray(torch.load(file, weights_only=True).numpy())
+
+
+def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
+    summary = convert(root, tmp_path / "out.pack")
+    dataset = packer.open(tmp_path / "out.pack", output="numpy")
+    assert list(dataset.keys()) == [A, B, C]
+    for sample in map(dataset.__getitem__, range(len(dataset))):
+        key, numbers = sample["key"], sorted(GRASPS[sample["key"]])
+        with Image.open(root / f"image/{key}.jpg") as image:
+            assert np.abs(sample["rgb"].astype(int) - np.asarray(image)).max() <= 3  # of two JPEG decoders
+        files = [loaded(root / f"grasp_label_positive/{key}_{number}.pt") for number in numbers]
+        expected = np.concatenate([np.zeros((0, 6), np.float32), *files])
+        assert sample["grasp_rows"].dtype == np.float32 and np.array_equal(sample["grasp_rows"], expected)
+        assert np.array_equal(sample["grasp_scores"], expected[:, 0])
+        of_each = [number for number, file in zip(numbers, files, strict=True) for _ in file]
+        assert sample["grasp_objects"].tolist() == of_each
+        assert [sample["label_keys"][row] for row in sample["grasp_labels"]] == [f"{key}_{k}" for k in of_each]
+        assert sample["label_keys"] == [f"{key}_{number}" for number in numbers]
+        negative = [loaded(root / f"grasp_label_negative/{key}_{number}.pt") for number in numbers]
+        assert np.array_equal(sample["grasp_rows_negative"], np.concatenate([expected[:0], *negative]))
+        assert sample["grasp_objects_negative"].tolist() == [number for number in numbers for _ in range(2)]
+        with (root / f"scene_description/{key}.pkl").open("rb") as file:
+            assert (sample["text"], sample["queries"]) == pickle.load(file)
+        drawn = np.zeros((48, 64), int)
+        for number in numbers:  # of one size, so that the later lie on top
+            drawn[np.load(root / f"mask/{key}_{number}.npy")] = number + 1
+        assert np.array_equal(sample["mask"], drawn)
+    assert list(summary.incomplete) == [(C, "no grasps: no label file; no mask: all of it is 0")]
+
+
+def test_one_picture_with_several_label_files_is_one_sample(root: Path) -> None:
+    source = Source(root)
+    assert len(source) == 3
+    assert len(source.files(0)) == 1 + 4 * 3 + 1  # each of its files is read
+    assert len(source[0]["grasps"]) == 10
+
+
+def test_numbers_of_two_digits_are_objects_and_stand_in_their_order(root: Path) -> None:
+    """The loader of Grasp-Anything's authors takes one digit away, so that `_10` names the picture `..._1.jpg`."""
+    sample = Source(root)[0]
+    assert sample["label_keys"] == [f"{A}_0", f"{A}_1", f"{A}_2", f"{A}_10"]
+    assert sample["grasp_objects"].tolist() == [0] * 3 + [1] * 2 + [2] + [10] * 4
+    assert sample["grasp_labels"].tolist() == [0] * 3 + [1] * 2 + [2] + [3] * 4
+
+
+def test_a_picture_whose_name_ends_in_a_number_keeps_its_label_files(root: Path) -> None:
+    write(
+        root, {f"image/{A}_10.jpg": picture(7, suffix=".jpg"), f"grasp_label_positive/{A}_10_4.pt": saved(rows(5, 2))}
+    )
+    source = Source(root)
+    assert [source.key(index) for index in range(4)] == [A, f"{A}_10", B, C]
+    assert source[1]["label_keys"] == [f"{A}_10_4"] and source[1]["grasp_objects"].tolist() == [4, 4]
+    assert source[0]["label_keys"][-1] == f"{A}_10"
+
+
+def test_a_grasp_by_hand(root: Path) -> None:
+    made = np.array([[0.5, 20, 30, 10, 6, 0], [0.25, 20, 30, 10, 6, 90]], np.float32)
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
+    assert Source(root)[1]["grasps"] == pytest.approx(
+        np.array([[[15, 27], [25, 27], [25, 33], [15, 33]], [[23, 25], [23, 35], [17, 35], [17, 25]]]), abs=1e-4
+    )
+
+
+def test_the_angle_turns_with_the_clock_on_the_screen(root: Path) -> None:
+    """A bar turned by 30 degrees with the clock is gripped across: the opening ends lie outside, the centre in."""
+    height, width, turned = 48, 64, np.deg2rad(30)
+    y, x = np.mgrid[:height, :width]
+    along = (x - 32) * np.cos(turned) + (y - 24) * np.sin(turned)
+    across = -(x - 32) * np.sin(turned) + (y - 24) * np.cos(turned)
+    bar = (np.abs(along) < 18) & (np.abs(across) < 4)
+    made = np.array([[1, 32, 24, 20, 6, 30 - 90]], np.float32)
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
+    (corners,) = Source(root)[1]["grasps"]
+    center, ends = corners.mean(axis=0), [corners[[0, 3]].mean(axis=0), corners[[1, 2]].mean(axis=0)]
+    inside = [bool(bar[round(float(at[1])), round(float(at[0]))]) for at in (center, *ends)]
+    assert inside == [True, False, False]
+
+
+def test_the_scores_and_numbers_are_exact(root: Path) -> None:
+    made = np.array([[1e-30, 1 / 3, 2 / 3, 4.1, 5.3, -89.99999]], np.float32)
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
+    source = Source(root)
+    assert source[1]["grasp_rows"].tobytes() == made.tobytes() and source.missing(1) is None
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made.astype(np.float64) + 1e-12))
+    assert source.missing(1) == f"grasp_label_positive/{B}_3.pt has float64, of which rows keep float32"
+
+
+def test_a_view_of_a_larger_tensor_is_its_own_rows(root: Path) -> None:
+    made = torch.from_numpy(rows(1, 20))
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made[4:7]))
+    assert np.array_equal(Source(root)[1]["grasp_rows"], made[4:7].numpy())
+
+
+class Evil:
+    """Unpickled by pickle, it would make a folder."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("evil",)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (saved(Evil()), r"names posix\.mkdir, which is no plain value: refused"),
+        (pickle.dumps(Evil()), "does not begin as a file of torch.save"),
+        (saved([[0.5] * 6]), "holds a list, expected a tensor"),
+        (saved(torch.zeros(2, 5)), r"found float32 \(2, 5\), expected a tensor \(N, 6\)"),
+        (saved(torch.zeros(6)), r"found float32 \(6,\)"),
+        (saved(torch.zeros(2, 6, dtype=torch.int64)), "found int64"),
+        (saved(rows(1, 2))[:-9], "damaged"),
+    ],
+)
+def test_a_file_that_is_no_tensor_of_rows(root: Path, data: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(data)
+    with pytest.raises(BadInput, match=rf"grasp_label_positive/{B}_3\.pt: cannot read the grasps: .*{said}"):
+        Source(root)[1]
+    source = Source(root, labels="lenient")
+    assert len(source[1]["grasps"]) == 0 and source[1]["label_keys"] == [f"{B}_0", f"{B}_3"]
+    reason = source.missing(1)
+    assert reason is not None
+    assert re.match(rf"grasp_label_positive/{B}_3\.pt left out: cannot read the grasps: .*{said}", reason)
+    assert not (root / "evil").exists()
+
+
+def test_rows_that_are_not_finite_are_left_out_and_told(root: Path) -> None:
+    made = rows(1, 4)
+    made[1, 0], made[2, 4] = np.nan, np.inf
+    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
+    source = Source(root)
+    assert np.array_equal(source[1]["grasp_rows"], made[[0, 3]])
+    assert source.missing(1) == f"2 of 4 grasps of grasp_label_positive/{B}_3.pt left out: not finite"
+
+
+@pytest.mark.parametrize("empty", [torch.zeros(0, 6), torch.tensor([])])
+def test_a_label_file_without_grasps(root: Path, empty: torch.Tensor) -> None:
+    for number in (0, 3):
+        (root / f"grasp_label_positive/{B}_{number}.pt").write_bytes(saved(empty))
+    source = Source(root)
+    assert source[1]["grasps"].shape == (0, 4, 2) and source[1]["label_keys"] == [f"{B}_0", f"{B}_3"]
+    assert source.missing(1) == "no grasps: 2 label files without any"
+
+
+def test_pictures_without_labels(root: Path) -> None:
+    assert Source(root)[2]["label_keys"] == []
+    assert "1 picture without label files: kept with no grasps" in Source(root).notes
+    source = Source(root, missing="skip")
+    assert [source.key(index) for index in range(len(source))] == [A, B]
+    assert source.left_out == [(C, "no label files and no masks")]
+    assert {f"image/{C}.jpg", f"scene_description/{C}.pkl"} <= set(source.extras())
+    with pytest.raises(BadInput, match=rf"1 picture without labels, 0 files of no picture: {C} .*--missing skip"):
+        Source(root, missing="error")
+
+
+def test_labels_of_no_picture_are_an_error_or_left_out(root: Path) -> None:
+    (root / f"image/{B}.jpg").unlink()
+    with pytest.raises(BadInput, match=rf"7 files of no picture: {B} \(no picture of that name, 7 files of it\)"):
+        Source(root)
+    source = Source(root, missing="skip")
+    assert (B, "no picture of that name, 7 files of it") in source.left_out and len(source) == 1
+    assert f"grasp_label_positive/{B}_3.pt" in source.extras()
+
+
+@pytest.mark.parametrize("copy", [f"more/image/{A}.jpg", f"image/{A}.png", f"seen/positive_grasp/{A}_0.pt"])
+def test_what_is_there_twice_is_an_error(root: Path, copy: str) -> None:
+    write(root, {copy: b""})
+    with pytest.raises(BadInput, match="1 file there twice: .*; remove all but one"):
+        Source(root)
+
+
+def test_a_description_that_is_code_is_left_out_and_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    (root / f"scene_description/{A}.pkl").write_bytes(pickle.dumps(Evil()))
+    (root / f"scene_description/{B}.pkl").write_bytes(pickle.dumps(("half \ud800", [])))
+    (root / f"scene_description/{C}.pkl").write_bytes(pickle.dumps((1, 2)))
+    source = Source(root)
+    assert [source[index]["text"] for index in range(3)] == ["", "", ""] and source[0]["queries"] == []
+    said = [source.missing(index) or "" for index in range(3)]
+    assert f"no text: scene_description/{A}.pkl: cannot read the text: " in said[0] and "posix.mkdir" in said[0]
+    assert "it is no Unicode" in said[1] and "expected a pair" in said[2]
+    assert not (root / "evil").exists()
+
+
+def test_a_picture_without_a_description(root: Path) -> None:
+    (root / f"scene_description/{A}.pkl").unlink()
+    source = Source(root)
+    assert source[0]["text"] == "" and source.missing(0) == "no text: no scene_description"
+    assert source[1]["text"] == TEXT[0]
+
+
+def plusplus(root: Path) -> Path:
+    """Grasp-Anything++ as its loaders have it: parts of objects, an instruction for each, other names of folders."""
+    files: dict[str, bytes | str] = {f"{A}_{k}_{part}": b"" for k, part in ((0, 0), (0, 1), (10, 0))}
+    made = {f"seen/positive_grasp/{stem}.pt": saved(rows(seed, 2)) for seed, stem in enumerate(files)}
+    made |= {f"seen/grasp_instructions/{stem}.pkl": pickle.dumps(f"Grasp {stem}") for stem in list(files)[1:]}
+    made |= {f"part_mask/{stem}.npy": npy(square(seed).astype(np.uint8)) for seed, stem in enumerate(files)}
+    made |= {f"prompt/{A}.pkl": pickle.dumps(TEXT), f"image/{A}.jpg": picture(1, suffix=".jpg")}
+    return write(root, made)
+
+
+def test_parts_of_objects(tmp_path: Path) -> None:
+    root = plusplus(tmp_path / "set")
+    assert sources.detect(root) == ("grasp-anything", "Grasp-Anything: 1 picture with 3 label files")
+    source = Source(root)
+    sample, stems = source[0], [f"{A}_0_0", f"{A}_0_1", f"{A}_10_0"]
+    assert sample["label_keys"] == stems
+    assert sample["grasp_objects"].tolist() == [0, 0, 0, 0, 10, 10]
+    assert sample["grasp_labels"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert sample["instructions"] == [None, f"Grasp {stems[1]}", f"Grasp {stems[2]}"]
+    assert np.array_equal(sample["grasp_rows"], np.concatenate([rows(seed, 2) for seed in range(3)]))
+    assert "mask" not in sample and sorted(np.unique(sample["part_mask"])) == [0, 1, 2, 3]
+    assert source.missing(0) is None
+
+
+def test_what_parts_have_and_no_label_file(tmp_path: Path) -> None:
+    root = plusplus(tmp_path / "set")
+    (root / f"seen/positive_grasp/{A}_10_0.pt").unlink()
+    source = Source(root)
+    assert source[0]["part_mask"].max() == 2
+    assert (
+        source.missing(0)
+        == "1 mask of parts without a label file: left out; 1 instruction without a label file: left out"
+    )
+
+
+def test_the_smaller_of_two_masks_lies_on_top(root: Path) -> None:
+    large, small = np.zeros((48, 64), bool), np.zeros((48, 64), bool)
+    large[5:40, 5:40], small[10:15, 10:15] = True, True
+    for number, mask in ((0, small), (3, large)):
+        (root / f"mask/{B}_{number}.npy").write_bytes(npy(mask))
+    mask = Source(root)[1]["mask"]
+    assert mask[12, 12] == 1 and mask[20, 20] == 4 and mask[0, 0] == 0
+
+
+def test_objects_beyond_255_have_masks_of_16_bit(root: Path) -> None:
+    write(root, {f"mask/{B}_{300}.npy": npy(square(2).astype(np.int64))})
+    source = Source(root)
+    assert source.schema["mask"].dtype == "uint16" and source[1]["mask"].max() == 301
+
+
+def test_a_mask_of_the_whole_picture_is_kept_as_it_is(root: Path) -> None:
+    whole = np.arange(48 * 64, dtype=np.uint8).reshape(48, 64)
+    write(root, {f"mask/{C}.npy": npy(whole)})
+    assert np.array_equal(Source(root)[2]["mask"], whole)
+    write(root, {f"mask/{B}.npy": npy(whole)})
+    with pytest.raises(BadInput, match="1 file there twice"):
+        Source(root)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (npy(np.zeros((48, 65), bool)), "is 65x48 px, its picture 64x48"),
+        (npy(np.zeros((48, 64), np.float32)), r"found float32 \(48, 64\)"),
+        (npy(np.zeros(48 * 8, np.uint8)), r"found uint8 \(384,\)"),
+        (npy(np.zeros((48, 64), bool))[:-1], "3071 bytes of data, expected 3072"),
+        (npy(np.array([[None]])), "Python objects"),
+        (b"", "does not begin as an .npy file"),
+    ],
+)
+def test_a_mask_that_is_none(root: Path, data: bytes, said: str) -> None:
+    (root / f"mask/{B}_3.npy").write_bytes(data)
+    with pytest.raises(BadInput, match=rf"mask/{B}_3\.npy: .*{said}"):
+        Source(root)[1]
+
+
+def test_where_folders_lie_and_what_they_are_called(root: Path) -> None:
+    before = Source(root)[0]
+    (root / "images").mkdir()
+    for old, new in (("image", "images/image"), ("grasp_label_positive", "a_0.pt/grasp_label"), ("mask", "image/mask")):
+        (root / new).parent.mkdir(exist_ok=True)
+        (root / old).rename(root / new)
+    after = Source(root)[0]
+    for name in ("key", "rgb", "label_keys"):
+        assert after[name] == before[name]
+    for name in ("grasp_rows", "mask"):
+        assert np.array_equal(after[name], before[name])
+
+
+def test_pictures_or_labels_alone_are_refused(root: Path) -> None:
+    for folder in ("image", "grasp_label_positive"):
+        with pytest.raises(InvalidRequest, match=r"expected pictures image/<id>\.jpg and grasp_label_positive"):
+            Source(root / folder)
+
+
+def test_it_is_recognised(root: Path) -> None:
+    assert sources.detect(root) == ("grasp-anything", "Grasp-Anything: 2 pictures with 6 label files")
