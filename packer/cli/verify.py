@@ -70,11 +70,21 @@ def command(
             name: {**vars(worst), "psnr_db": None if math.isinf(worst.psnr_db) else worst.psnr_db}
             for name, worst in found.worst.items()
         }
-        print_json({"pack": str(pack), "ok": found.ok, "problems": found.problems, "worst": worst})
+        print_json(
+            {
+                "pack": str(pack),
+                "ok": found.ok,
+                "problems": found.problems,
+                "worst": worst,
+                "not_compared": dict(found.not_compared),
+            }
+        )
     else:
         for name, least in found.worst.items():
             level = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
             echo(f"field {name}: worst PSNR {level} (sample {least.index}, key {least.key!r})")
+        for name, reason in found.not_compared.items():
+            echo(f"field {name}: not compared: {reason}")
     if len(found.problems) > _SHOWN and not as_json:
         echo(f"... and {len(found.problems) - _SHOWN} more; --json lists all", err=True)
     if found.problems:

@@ -474,7 +474,7 @@ class ConversionRequest:
             found = f"read as {opened.kind}"
         if self.preset:
             asked = _with_preset(self.preset, asked, opened.schema)
-        asked = replace(asked, source=spec.to_json(opened))
+        asked = replace(asked, source=_asked_of(opened) if isinstance(self.source, Source) else spec.to_json(opened))
         place = self.source if isinstance(self.source, Path) else _place_of(opened)
         for line in (f"{place or opened.root}: {found}", *opened.notes):
             note(line)
@@ -567,6 +567,12 @@ class DryRun:
     size: Estimate
     free_bytes: int
     refused: PackerError | None
+
+
+def _asked_of(source: Source) -> Mapping[str, Any]:
+    """What the manifest says of a source that the user has made: what it was made with."""
+    known = source.provenance()
+    return source.asked() if known is None else known.asked
 
 
 def _place_of(source: Source) -> Path | None:

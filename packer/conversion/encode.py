@@ -15,12 +15,12 @@ import numpy as np
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.conversion import suspect_values
-from packer.conversion.label_frame import PictureFrame, lies_upright
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import Header, restart_interval_table
+from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.row_relations import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources.base import Sample

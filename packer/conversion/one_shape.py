@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from packer.conversion.label_frame import PictureFrame, lies_upright
 from packer.conversion.options import ConversionOptions
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize, upright
+from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources.base import Source
 

@@ -1,6 +1,5 @@
 """Source spec: what the user says of the source, made into a Source with its sidecars and splits."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from packer.pack import manifest as manifests
 from packer.sources._parse import folder_layout
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
-from packer.sources.base import Source, read_file
+from packer.sources.base import Source
 
 if TYPE_CHECKING:
     from packer.sources._extend.sidecars import Sidecar
@@ -224,10 +223,11 @@ class SourceSpec:
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }
-        if isinstance(splits, list):
-            lists = {split.name: hashlib.sha256(read_file(split.file)).hexdigest() for split in splits}
-            return {**asked, "splits": lists}
-        return {**asked, "splits": {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}}
+        if not splits:
+            return {**asked, "splits": {}}
+        from packer.sources._extend.splits import splits_to_json  # only a --split needs it
+
+        return {**asked, "splits": splits_to_json(splits)}
 
 
 def _as_typed(option: str) -> str:

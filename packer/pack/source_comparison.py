@@ -3,6 +3,9 @@
 Bytes that were kept must be the file's. Pixels that were encoded anew must be equal where nothing was lost; where
 something was (JPEG, a smaller dtype, moved pixels) the peak signal-to-noise ratio says how much, and the worst sample
 of each field is named. Pixels that were moved are compared with the original moved in one step by the stored matrix.
+
+Everything else that the source makes of its files, such as boxes, masks, labels and texts, is made again by the source
+(packer.pack.reopened_source) and compared value by value. Which fields could not be compared, and why, is said.
 """
 
 import json
@@ -10,32 +13,32 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from packer import codecs, images, sources
+from packer import codecs, images
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey, printable
+from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import components
-from packer.geometry import View
+from packer.geometry import View, move_values
 from packer.images.backends import pillow
 from packer.pack.extra_files import ExtraFiles
+from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
+from packer.pack.reopened_source import ReopenedSource
+from packer.pack.source_paths import SourcePath, SourcePaths
+from packer.pack.value_difference import class_difference, difference
 from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, Field
-from packer.sources._extend.sidecars import Sidecar
 from packer.sources._objects.object_source import KIND as OBJECT
-from packer.sources._parse import folder_layout
 from packer.sources._parse.sidecar_pattern import stored_path
-from packer.sources._trees.open_tree import open_tree
-from packer.sources.base import Source, place
+from packer.sources.base import Sample, place
 
-_SHOWN = 60  # characters of a value
+_FILES = "files"
+_OURS = (KEY, _FILES, "orientation", "matrix", "source_size")  # fields that say where the others come from
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,10 @@ EVERYTHING = Subset()
 
 
 class Comparison:
-    """What differs between a pack and a folder; `worst` and `compared` are filled while `problems` is read."""
+    """What differs between a pack and a source; `worst` and `compared` are filled while `problems` is read.
+
+    not_compared: by field why no value of it was, complete once `problems` was read.
+    """
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
         """folder: of the pack. root: of the original files, an archive of them, or the one file that holds all samples.
@@ -83,49 +89,77 @@ class Comparison:
         """
         self.compared = 0
         self.worst: dict[str, Worst] = {}
+        self.not_compared: dict[str, str] = {}
         self._root = root
         self._subset = subset
-        self._pack = Pack(folder, apart=True)
-        self._origins = SourcePaths(self._pack)
         self._codecs: dict[str, Codec] = {}
-        self._asked = asked_of_source(self._pack.manifest.options)
-        given = self._asked.get("options")
-        self._given: dict[str, Any] = given if isinstance(given, dict) else {}
-        asked = self._asked.get("sidecars")
-        parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
-        self._sidecars = {sidecar.name: sidecar for sidecar in parsed}
+        self._seen: set[str] = set()  # names of fields of which a value was compared
+        self._pack = Pack(folder, apart=True)
+        try:
+            if self._pack.manifest.source.get("kind") == OBJECT:
+                raise InvalidRequest(
+                    f"{folder}: was made of a Python object ({self._pack.manifest.source.get('of')}), which lies "
+                    "nowhere to be compared with; verify it without a source, or compare samples: packer.open"
+                )
+            self._reopened = ReopenedSource(self._pack, root)
+            self._origins = SourcePaths(self._pack, needs_files=self._reopened.source is None)
+        except PackerError:
+            self._pack.close()
+            raise
+        self._source = self._reopened.source
+        self._main = next((field.name for field in self._pack.schema if field.kind in PIXEL_KINDS), "")
         moved = "matrix" in self._pack.schema
         self._matrices = self._pack.index.column("matrix") if moved else None
         self._sizes = self._pack.index.column("source_size") if moved else None
-        if self._pack.manifest.source.get("kind") == OBJECT:
-            self._pack.close()
-            raise InvalidRequest(
-                f"{folder}: was made of a Python object ({self._pack.manifest.source.get('of')}), which lies nowhere "
-                "to be compared with; verify it without a source, or compare samples: packer.open"
-            )
-        self._records: Source | None = None  # of a source whose files hold many samples each
-        self._rows: dict[str, int] = {}
-        kind = self._pack.manifest.source.get("kind")
-        if kind in sources.names() and sources.load(str(kind)).Source.holds_records:
-            self._records = self._source()
-        if self._records is not None:
-            self._folder = self._records.folder
-            self._rows = {self._records.key(row): row for row in range(len(self._records))}
-        else:
-            takes_files = kind in sources.names() and sources.load(str(kind)).Source.takes_files
-            follow_links = self._given.get("follow_links") is True
-            self._folder = open_tree(root, follow_links=follow_links, takes_files=takes_files)
+        self._made = [field for field in self._pack.schema if field.name not in _OURS and self._is_made(field.name)]
+
+    def _is_made(self, name: str) -> bool:
+        return self._source is not None and name in self._source.schema
 
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""
         try:
+            yield from self._fields()
             for index in range(len(self._pack)):
                 if index in self._subset:
                     yield from self._sample(index)
-            yield from self._missing()
+            if self._reopened.problem:
+                yield self._reopened.problem
+            for key in self._reopened.further():
+                yield f"{self._root}: sample {key!r} is not in the pack; pack again to have it"
             yield from self._extras()
+            self._say_what_was_not_compared()
         finally:
             self._pack.close()
+
+    # ---- fields
+
+    def _fields(self) -> Iterator[str]:
+        """Fields that are made on one side only, and classes that are called otherwise."""
+        ours = [field for field in self._pack.schema if field.name not in _OURS]
+        for field in ours:
+            if self._source is not None and field.name in self._source.schema:
+                differing = class_difference(field.classes, self._source.schema[field.name].classes)
+                if differing is not None and self._reopened.is_ours(field):
+                    yield f"{self._root}: field {field.name!r}: other classes: {differing}; pack again to have them"
+            elif self._reopened.is_ours(field):
+                yield (
+                    f"{self._root}: field {field.name!r}: the pack has it, the source does not give it (any more); was "
+                    "it packed of other files?"
+                )
+        for field in self._source.schema if self._source is not None else ():
+            if field.name not in (*_OURS, *self._pack.schema.names) and not self._reopened.is_left_out(field):
+                yield (
+                    f"{self._root}: field {field.name!r}: the source gives it, the pack does not have it; pack again "
+                    "to have it"
+                )
+
+    def _say_what_was_not_compared(self) -> None:
+        for field in self._pack.schema if len(self._pack) else ():
+            if field.name not in (*_OURS, *self._seen):
+                self.not_compared[field.name] = self._reopened.why_not(field)
+
+    # ---- samples
 
     def _sample(self, index: int) -> Iterator[str]:
         try:
@@ -133,110 +167,191 @@ class Comparison:
         except CorruptPack as error:
             yield str(error)
             return
+        row = self._reopened.row(index)
+        named = {origin.name for origin in origins}
+        is_needed = self._matrices is not None or any(field.name not in named for field in self._made)
+        # small files are read once: their bytes stand in the sample
+        sample, unread = self._read(row) if is_needed or not self._reopened.holds_records else (None, "")
+        is_sound = True
+        done = set()
         for origin in origins:
-            if origin.field is None:
+            if origin.field is None or not (origin.exact or origin.field.kind in ("json", *PIXEL_KINDS)):
                 continue
             try:
                 components(origin.path)
-                original = self._original(index, origin)
+                original = self._original(index, row, origin, sample)
                 with self._pack.record(index, (origin.name,)) as record:
-                    problem = self._compare(index, origin, original, record[origin.name])
+                    problem = self._compare(index, row, origin, original, record[origin.name], sample)
             except PackerError as error:
                 problem = str(error)
-            self.compared += 1
+            done.add(origin.name)
+            self._note(origin.name)
             if problem:
+                is_sound = False
                 yield f"{self._root / origin.path}: {self._pack.where(index, origin.name)}: {problem}"
-        yield from self._unnamed(index, {origin.name for origin in origins})
+        if self._source is None:
+            return
+        if row is not None and sample is not None:
+            yield from self._values(index, row, sample, done)
+        elif is_sound and (unread or row is None):  # a file that is missing, or that cannot be read, was named above
+            yield unread or f"{self._root}: {self._pack.where(index, KEY)}: the source has no such sample (any more)"
 
-    def _unnamed(self, index: int, named: set[str]) -> Iterator[str]:
-        """What differs in values of a record that have no path of their own, such as labels."""
-        key = self._pack.index.key(index)
-        if self._records is None or key not in self._rows:
-            return
-        renumbered = {"label"} if self._asked.get("classes_from") else set()  # by another pack
-        passed_over = {KEY, *named, *renumbered}
-        fields = [
-            field
-            for field in self._pack.schema
-            if field.kind in ("number", "text", "json") and not field.hidden and field.name in self._records.schema
-            if field.name not in passed_over
-        ]
-        if not fields:
-            return
+    def _note(self, name: str) -> None:
+        self.compared += 1
+        self._seen.add(name)
+
+    def _read(self, row: int | None) -> tuple[Sample | None, str]:
+        """The sample as the source gives it; None and why not where it cannot be read, or is not there."""
+        if self._source is None or row is None:
+            return None, ""
         try:
-            sample = self._records[self._rows[key]]
+            return self._source[row], ""
         except PackerError as error:
-            yield str(error)
-            return
+            return None, str(error)
+
+    def _values(self, index: int, row: int, sample: Sample, done: set[str]) -> Iterator[str]:
+        """What differs in values that are no files as they are."""
+        fields = [field for field in self._made if field.name not in done]
         for field in fields:
-            expected = sample[field.name]
             try:
                 with self._pack.record(index, (field.name,)) as record:
-                    found = self._codec(field).decode(record[field.name])
+                    problem = self._value(index, row, field, sample, record[field.name])
             except PackerError as error:
-                yield str(error)
-                continue
-            self.compared += 1
-            if not _is_same(found, expected):
-                yield (
-                    f"{self._root}: {self._pack.where(index, field.name)}: differs: the pack has "
-                    f"{printable(repr(found)[:_SHOWN])}, the source {printable(repr(expected)[:_SHOWN])}"
-                )
+                problem = str(error)
+            self._note(field.name)
+            if problem:
+                path = self._root / sample.get(_FILES, {}).get(field.name, "")
+                yield f"{path}: {self._pack.where(index, field.name)}: {problem}"
 
-    def _original(self, index: int, origin: SourcePath) -> bytes:
+    def _value(self, index: int, row: int, field: Field, sample: Sample, value: Buffer) -> str | None:
+        """What differs in one value that the source makes; None where nothing does."""
+        expected = sample[field.name]
+        codec = self._codec(field)
+        if field.kind in PIXEL_KINDS and isinstance(expected, np.ndarray):
+            original = _as_file(field, expected)
+            return self._pixels(index, row, field, original, stored=codec.decode(value), sample=sample)
+        if field.kind in PIXEL_KINDS:
+            origin = SourcePath(field.name, "", field, exact=self._origins.is_exact(field))
+            return self._compare(index, row, origin, expected, value, sample)
+        of_source = self._source_field(field.name)
+        if field.kind in ("points", "boxes") and len(expected):
+            expected = self._placed(of_source, row, expected, sample)
+        if of_source.codec != field.codec:
+            try:
+                expected = codec.decode(codec.encode(expected))
+            except PackerError as error:
+                return f"differs: the source gives what {field.codec} does not hold: {error}"
+        found = bytes(value) if field.kind == "bytes" else codec.decode(value)
+        return difference(field, found, expected, classes=of_source.classes)
+
+    def _source_field(self, name: str) -> Field:
+        if self._source is None:
+            raise InvalidRequest(f"{self._root}: no source")
+        return self._source.schema[name]
+
+    # ---- where labels lie
+
+    def _picture(self, row: int, sample: Sample) -> PictureFrame | None:
+        """Size and orientation of the sample's first picture, and what its labels say of them; None without one."""
+        value = sample.get(self._main)
+        if value is None or self._source is None:
+            return None
+        if not isinstance(value, bytes):
+            return PictureFrame((value.shape[0], value.shape[1]), 1)
+        header = images.sniff(value, MOST_PIXELS)
+        stated = self._source.stated_size(row) if self._source.frame == "stated" else None
+        return PictureFrame((header.height, header.width), header.orientation, stated)
+
+    def _placed(self, field: Field, row: int, values: Any, sample: Sample) -> Any:
+        """Points or boxes in px of the picture as stored, as a conversion places them."""
+        picture = self._picture(row, sample)
+        if picture is None or not self._lies_upright(field, picture):
+            return values
+        return move_values(field, values, picture.from_upright)
+
+    def _lies_upright(self, field: Field, picture: PictureFrame) -> bool:
+        if self._source is None:
+            return False
+        frame = self._reopened.sidecar_frame
+        return lies_upright(self._source, field, picture, main=self._main, sidecar_frame=frame)
+
+    def _view(
+        self, index: int, row: int | None, field: Field, header: images.Header, sample: Sample | None
+    ) -> View | None:
+        """Where the pixels of a field's own picture went; None where they stayed. Its size is then to be filled in."""
+        if self._matrices is None or self._sizes is None:
+            return None
+        size, orientation = (header.height, header.width), 1
+        picture = self._picture(row, sample) if row is not None and sample is not None else None
+        if picture is not None and self._source is not None:
+            is_beside = field.name in self._source.companions
+            is_turned_alike = field.name == self._main or (is_beside and header.orientation == picture.orientation)
+            orientation = picture.orientation
+            if orientation != 1 and not is_turned_alike and self._lies_upright(field, picture):
+                return self._reopened.own_view(*size, orientation=1)
+        elif self._reopened.is_turned and field.name in self._reopened.sidecars:
+            return None  # its picture, which cannot be read, would say whether it was turned
+        if size != tuple(self._sizes[index]):
+            return self._reopened.own_view(*size, orientation=orientation)
+        return View(tuple(self._matrices[index].ravel().tolist()), size)
+
+    # ---- files
+
+    def _original(self, index: int, row: int | None, origin: SourcePath, sample: Sample | None) -> bytes:
         """The file's bytes; where Pillow decoded it, its pixels as PNG, which is how they were packed."""
-        if self._records is not None:
-            return self._stored(self._records, index, origin)
+        if self._reopened.holds_records:
+            return self._stored(index, row, origin)
         is_decoded = self._is_decoded(index, origin)
         path = origin.path.removesuffix(".png") if is_decoded else origin.path
-        sidecar = self._sidecars.get(origin.name)
+        sidecar = self._reopened.sidecars.get(origin.name)
         if sidecar is not None and sidecar.outside is not None:
             above = sidecar.outside.removesuffix(stored_path(sidecar.outside))
-            folder, inside = place(self._folder, (sidecar.outside,), above + path)
+            folder, inside = place(self._reopened.folder, (sidecar.outside,), above + path)
             given = folder.read(inside)
+        elif sample is not None and sample.get(_FILES, {}).get(origin.name) == path and not is_decoded:
+            value = sample[origin.name] if isinstance(sample.get(origin.name), bytes) else None
+            given = self._reopened.folder.read(path) if value is None else value
         else:
-            given = self._folder.read(path)
+            given = self._reopened.folder.read(path)
         if not is_decoded or origin.field is None:
             return given
         return _as_png(origin.field, pillow.decode(given, path, origin.field.kind))
 
-    def _stored(self, records: Source, index: int, origin: SourcePath) -> bytes:
+    def _stored(self, index: int, row: int | None, origin: SourcePath) -> bytes:
         """What a record holds; pixels that were no file in it as PNG, depth as .npy."""
-        key = self._pack.index.key(index)
-        if key not in self._rows:
+        if row is None or self._source is None:
+            key = self._pack.index.key(index)
             raise InvalidRequest(f"{self._root}: there is no sample {key!r}; the pack was made of other files")
-        value = records.content(self._rows[key], origin.name, origin.path)
-        if isinstance(value, np.ndarray) and origin.field is not None and origin.field.kind == "depth":
-            return npy_file(np.ascontiguousarray(value))
+        value = self._source.content(row, origin.name, origin.path)
         if isinstance(value, np.ndarray) and origin.field is not None:
-            return _as_png(origin.field, value)
+            return _as_file(origin.field, value)
         return value.encode() if isinstance(value, str) else bytes(value)
 
     def _is_decoded(self, index: int, origin: SourcePath) -> bool:
         """Whether Pillow decoded the file when it was packed; `.png` was put behind its name then."""
-        if self._given.get("decode_with") != "pillow" or origin.field is None:
+        if self._reopened.given.get("decode_with") != "pillow" or origin.field is None:
             return False
-        sidecar = self._sidecars.get(origin.name)
+        sidecar = self._reopened.sidecars.get(origin.name)
         if sidecar is not None:
             return sidecar.needs_pillow
         return origin.path == f"{self._pack.index.key(index)}.png"
 
-    def _compare(self, index: int, origin: SourcePath, original: bytes, value: Buffer) -> str | None:
+    def _compare(
+        self, index: int, row: int | None, origin: SourcePath, original: bytes, value: Buffer, sample: Sample | None
+    ) -> str | None:
         described = origin.field
         if origin.exact or described is None:
             if value == original or self._is_decoded_alike(index, origin, original, value):
                 return None
             return f"differs: the file has {len(original)} bytes, the pack {len(value)}, expected the same bytes"
         codec = self._codec(described)
-        if described.kind == "json":
-            try:
-                same = json.loads(original.decode("utf-8-sig")) == codec.decode(value)
-            except (ValueError, RecursionError) as error:
-                return f"the file is no JSON: {error}"
-            return None if same else "differs: the file holds another value"
-        if described.kind not in PIXEL_KINDS:
-            return None  # numbers made of a file: there is nothing to compare them with
-        return self._pixels(index, described, original, stored=codec.decode(value))
+        if described.kind != "json":
+            return self._pixels(index, row, described, original, stored=codec.decode(value), sample=sample)
+        try:
+            same = json.loads(original.decode("utf-8-sig")) == codec.decode(value)
+        except (ValueError, RecursionError) as error:
+            return f"the file is no JSON: {error}"
+        return None if same else "differs: the file holds another value"
 
     def _is_decoded_alike(self, index: int, origin: SourcePath, original: bytes, value: Buffer) -> bool:
         """Whether a picture that Pillow decoded has the same pixels, in a PNG that another version wrote otherwise."""
@@ -245,16 +360,23 @@ class Comparison:
         decoder = images.Decoder(origin.field.kind, wide=origin.field.is_wide_mask)
         return decoder(original).tobytes() == decoder(value).tobytes()
 
-    def _pixels(self, index: int, field: Field, original: bytes, *, stored: npt.NDArray[Any]) -> str | None:
+    def _pixels(
+        self,
+        index: int,
+        row: int | None,
+        field: Field,
+        original: bytes,
+        *,
+        stored: npt.NDArray[Any],
+        sample: Sample | None,
+    ) -> str | None:
+        """What differs between a picture file and stored pixels; lossy ones are noted in `worst`."""
         view = None
-        if self._matrices is not None and self._sizes is not None:
-            if self._pack.manifest.options.get("sidecar_frame") == "upright" and field.name in self._companions:
-                return None  # it was not moved by the matrix of the picture
-            header = images.sniff(original, MOST_PIXELS)
-            if (header.height, header.width) != tuple(self._sizes[index]):
-                return None  # a picture of another size than the sample's main one was moved by its own matrix
-            matrix = self._matrices[index].ravel().tolist()
-            view = View(tuple(matrix), (stored.shape[0], stored.shape[1]))
+        if self._matrices is not None:
+            view = self._view(index, row, field, images.sniff(original, MOST_PIXELS), sample)
+            if view is None:
+                return None
+            view = view._replace(size=(stored.shape[0], stored.shape[1]))
         decoder = images.Decoder(field.kind, wide=field.is_wide_mask, invalid=field.invalid, max_pixels=MOST_PIXELS)
         wanted = decoder(original, view)
         if wanted.shape != stored.shape:
@@ -266,12 +388,6 @@ class Comparison:
         if field.name not in self.worst or found < self.worst[field.name].psnr_db:
             self.worst[field.name] = Worst(found, index, self._pack.index.key(index))
         return None
-
-    @cached_property
-    def _companions(self) -> frozenset[str]:
-        """Fields whose values lie over the picture as the user said; lists the folder again."""
-        source = self._records or self._source()
-        return frozenset((*self._sidecars, *(source.companions if source is not None else ())))
 
     def _codec(self, field: Field) -> Codec:
         if field.name not in self._codecs:
@@ -289,46 +405,17 @@ class Comparison:
             self.compared += 1
             try:
                 components(path)
-                same = self._folder.read(path) == content
+                same = self._reopened.folder.read(path) == content
             except PackerError as error:
                 yield str(error)
                 continue
             if not same:
                 yield f"{self._root / path}: differs: the pack carries other bytes; expected the same"
 
-    def _missing(self) -> Iterator[str]:
-        """Samples of the folder that the pack neither has nor lists as skipped."""
-        try:
-            source = self._records or self._source()
-        except PackerError as error:
-            yield str(error)
-            return
-        skipped = {key for key, _ in self._pack.manifest.skipped}
-        for row in range(len(source) if source is not None else 0):
-            key = source.key(row) if source is not None else ""
-            try:
-                self._pack.index.index_of(key)
-            except UnknownKey:
-                if key not in skipped:
-                    yield f"{self._root}: sample {key!r} is not in the pack; pack again to have it"
 
-    def _source(self) -> Source | None:
-        """The folder as it was read when it was packed; None where the manifest names no source that is known here."""
-        kind = self._pack.manifest.source.get("kind")
-        if kind not in sources.names():
-            return None
-        made = sources.load(str(kind)).Source
-        if self._asked.get("places") and not made.holds_records:
-            return None  # files elsewhere name its samples, such as annotations, and no manifest says where they lie
-        options: dict[str, Any] = {name: self._given[name] for name in made.options() if name in self._given}
-        if "layout" in made.options():
-            options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
-        if "ignore_suffixes" in made.options():
-            options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self._sidecars.values())
-        # what holds records is opened before there is a folder; a lone file names the others
-        by_path = made.holds_records or (self._root.is_file() and self._folder.contents is None)
-        source: Source = made(self._root if by_path else self._folder, **options)
-        return source
+def _as_file(field: Field, pixels: npt.NDArray[Any]) -> bytes:
+    """Pixels that are no file in the source as the file that holds them."""
+    return npy_file(np.ascontiguousarray(pixels)) if field.kind == "depth" else _as_png(field, pixels)
 
 
 def _as_png(field: Field, pixels: npt.NDArray[Any]) -> bytes:
@@ -336,15 +423,6 @@ def _as_png(field: Field, pixels: npt.NDArray[Any]) -> bytes:
     dtype = "uint16" if field.is_wide_mask else "uint8"
     wide = pixels.astype(np.uint16) if field.is_wide_mask and pixels.dtype == np.uint8 else pixels
     return codecs.make(replace(field, codec="png", dtype=dtype, shape=(None, None, 3)[: pixels.ndim])).encode(wide)
-
-
-def _is_same(found: Any, expected: Any) -> bool:
-    """Whether two values are equal, numbers to the bit but for their byte order."""
-    if isinstance(found, (np.ndarray, np.generic)):
-        one, other = np.asarray(found), np.asarray(expected)
-        is_float = one.dtype.kind == "f" and other.dtype.kind == "f"
-        return one.shape == other.shape and np.array_equal(one, other, equal_nan=is_float)
-    return bool(found == expected)
 
 
 def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:

@@ -34,8 +34,10 @@ class SourcePath:
 class SourcePaths:
     """The origins of every sample of an open pack."""
 
-    def __init__(self, pack: Pack) -> None:
-        """Raises InvalidRequest where the pack does not say which files its values were."""
+    def __init__(self, pack: Pack, *, needs_files: bool = True) -> None:
+        """needs_files: whether InvalidRequest is raised where the pack does not say which files its values were; else
+        there are none.
+        """
         self._pack = pack
         self._moved = "matrix" in pack.schema
         self._codec = None
@@ -43,7 +45,8 @@ class SourcePaths:
         self._decodes = isinstance(given, dict) and given.get("decode_with") == "pillow"
         if _NAME in pack.schema and pack.schema[_NAME].kind == "json":
             self._codec = codecs.make(pack.schema[_NAME])
-        elif pack.manifest.source.get("kind") not in _BY_KEY or "image" not in pack.schema:
+        self._is_by_key = pack.manifest.source.get("kind") in _BY_KEY and "image" in pack.schema
+        if needs_files and self._codec is None and not self._is_by_key:
             raise InvalidRequest(
                 f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "
                 "pack again with it: without --preset and --fields"
@@ -51,6 +54,8 @@ class SourcePaths:
 
     def of(self, index: int) -> Sequence[SourcePath]:
         """The origins of one sample; raises CorruptRecord, CorruptPack."""
+        if self._codec is None and not self._is_by_key:
+            return []
         if self._codec is None:
             key = self._pack.index.key(index)
             return [self._origin("image", f"{key}.png" if self._decodes and pillow.is_readable(key) else key)]
@@ -67,14 +72,25 @@ class SourcePaths:
         if name not in self._pack.schema:
             return SourcePath(name, path, None, exact=False)
         field = self._pack.schema[name]
-        exact = codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
-        return SourcePath(name, path, field, exact=exact)
+        return SourcePath(name, path, field, exact=self.is_exact(field))
+
+    def is_exact(self, field: Field) -> bool:
+        """Whether the field's values are the bytes of files."""
+        return codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
+
+
+def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of every conversion on the way from the original source to a pack, the first one first."""
+    found = [options]
+    while True:
+        asked = found[-1].get("source")
+        before = asked.get("options") if isinstance(asked, dict) and asked.get("kind") == PACK_KIND else None
+        if not isinstance(before, dict):
+            return found[::-1]
+        found.append(before)
 
 
 def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
     """What was asked of the original folder; for a pack of a pack that stands inside."""
-    asked = options.get("source")
-    while isinstance(asked, dict) and asked.get("kind") == PACK_KIND:
-        before = asked.get("options")
-        asked = before.get("source") if isinstance(before, dict) else None
-    return asked if isinstance(asked, dict) else {}
+    asked = conversions(options)[0].get("source")
+    return asked if isinstance(asked, dict) and asked.get("kind") != PACK_KIND else {}

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
@@ -45,11 +45,13 @@ class Verification:
     """What a verification found.
 
     problems: one line each, none where the pack is sound. worst: of each field that was compared with the original
-    files and is lossy, the value that is least like its file.
+    files and is lossy, the value that is least like its file. not_compared: by field why no value of it was compared
+    with these.
     """
 
     problems: Sequence[str]
     worst: Mapping[str, Worst]
+    not_compared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -91,10 +93,11 @@ def verify(
             comparison = Comparison(folder, Path(source), subset=chosen)
         except CorruptPack as error:
             note(str(error))
-    if comparison is not None:
-        for problem in comparison.problems():
-            note(problem)
-    return Verification(tuple(found), comparison.worst if comparison is not None else {})
+    if comparison is None:
+        return Verification(tuple(found), {})
+    for problem in comparison.problems():
+        note(problem)
+    return Verification(tuple(found), comparison.worst, comparison.not_compared)
 
 
 def problems(

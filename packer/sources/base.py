@@ -24,7 +24,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from packer.errors import BadIndex, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 MOST_PROBES = 16
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
+Made = TypeVar("Made", bound="Source")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Provenance(NamedTuple):
@@ -101,6 +104,14 @@ class Source(ABC):
     # options that no other source has, and that say which files are its samples: whoever gives one means this source
     telling_options: ClassVar[tuple[str, ...]] = ()
     _tree: FileTree | None = None
+    _given: Mapping[str, Any] = _NOTHING  # what the constructor was given by name, as far as a manifest can store it
+
+    def __new__(cls: type[Made], *args: object, **options: Any) -> Made:
+        """Note the options, for `asked`: the constructor is each subclass's own."""
+        made = super().__new__(cls)
+        plain = {name: _plain(value) for name, value in options.items()}
+        made._given = {name: value for name, value in plain.items() if value is not None}
+        return made
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
         """Take a folder or an archive for the root, and list it; raises as `open_tree` and `scan` do."""
@@ -147,8 +158,25 @@ class Source(ABC):
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the options that the constructor takes, in order."""
-        parameters = inspect.signature(cls).parameters.values()
-        return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+        return tuple(cls.defaults())
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The options that the constructor takes, in order, each with its default."""
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+    def asked(self) -> dict[str, Any]:
+        """What it was made with, as the manifest of a pack states it: options, sidecars, splits, see `places`."""
+        places, defaults = dict(self.places()), self.defaults()
+        given = {name: value for name, value in self._given.items() if defaults.get(name, value) != value}
+        return {
+            "kind": self.kind,
+            "options": {**self.assumed(), **{name: value for name, value in given.items() if name not in places}},
+            "sidecars": [],
+            **({"places": places} if places else {}),
+            "splits": {},
+        }
 
     @abstractmethod
     def __len__(self) -> int:
@@ -296,6 +324,13 @@ def relative_name(path: Path, root: str) -> str:
     """The path of a file from the folder of a data set; it leads above that for one beside it."""
     text = str(path)
     return text[len(root) + 1 :] if text.startswith(f"{root}/") else os.path.relpath(text, root)
+
+
+def _plain(value: object) -> str | int | tuple[str, ...] | None:
+    """The value of an option as a manifest stores it; None for what is none."""
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    return value if isinstance(value, str | int) else None
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:

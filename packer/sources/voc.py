@@ -14,7 +14,7 @@ object_mask_file.
 
 The classes are those of CVAT's `labelmap.txt`, else of the lists of classes in ImageSets and of all files, sorted: for
 Pascal VOC its twenty in its own order, so that class k is the value k + 1 of a mask.
-The frame of the labels is the size that each file states, unless `label_frame` says it (packer.conversion.label_frame).
+The frame of the labels is the size that each file states, unless `label_frame` says it (packer.pack.label_frame).
 """
 
 from collections.abc import Mapping, Sequence

@@ -103,6 +103,12 @@ class Sidecar:
             ) from None
 
     @property
+    def text(self) -> str:
+        """What the user types."""
+        further = self.dtype if self.invalid is None else repr(self.invalid)
+        return f"{self.name}={self.suffix}:{self.kind}" + (f":{further}" if further is not None else "")
+
+    @property
     def field(self) -> Field:
         """The field that the sidecar adds; raises InvalidRequest for a name that no field can have."""
         codec = _CODECS[self.kind]
@@ -313,6 +319,9 @@ class _Files(AddedFields):
     def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
         found = next((sidecar for sidecar in self._sidecars if sidecar.name == name), None)
         return f"--sidecar {shell_word(f'{name}={found.suffix}:depth:{values[name]}')}" if found else None
+
+    def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
+        return {**of_source, "sidecars": [*of_source["sidecars"], *(sidecar.text for sidecar in self._sidecars)]}
 
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
         return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars)

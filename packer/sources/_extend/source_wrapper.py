@@ -35,6 +35,10 @@ class AddedFields(ABC):
         """As of a source, for the added fields."""
         return None
 
+    def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
+        """As of a source, whose own is given: with what was asked of this, too."""
+        return of_source
+
 
 class DerivedSource(base.Source):
     """The chosen rows of another source, in its order, with the fields of an addition."""
@@ -121,6 +125,9 @@ class DerivedSource(base.Source):
 
     def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
         return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
+
+    def asked(self) -> dict[str, Any]:
+        return self._addition.asked(self._source.asked())
 
     def places(self) -> Mapping[str, str]:
         return self._source.places()

@@ -86,6 +86,13 @@ class Shares:
         return [sum(parts[: number + 1], Fraction()) for number in range(len(parts))]
 
 
+def splits_to_json(splits: "Sequence[Split] | Shares") -> dict[str, Any]:
+    """As manifests state them: lists by their content, nothing of the machine."""
+    if isinstance(splits, Shares):
+        return {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}
+    return {split.name: hashlib.sha256(base.read_file(split.file)).hexdigest() for split in splits}
+
+
 def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "list[Split] | Shares":
     """From what the user types, all lists or all shares; raises InvalidRequest."""
     splits = [Split.parse(text) for text in texts]
@@ -131,7 +138,8 @@ def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
         _check(split, unknown, twice, source)
     kept = [(name, reason) for name, reason in source.unread if name in listed_unread]
     unlisted = [(name, UNLISTED) for name in unread if name not in listed_unread]
-    made = _numbered(source, names, numbers, reason=UNLISTED, unread=kept, further=unlisted)
+    addition = _Number(numbers, names, splits_to_json(splits))
+    made = _numbered(source, addition, reason=UNLISTED, unread=kept, further=unlisted)
     repeated = ", ".join(f"{shown(name)} {count}" for name, count in again.items() if count)
     if repeated:
         made.notes = [*made.notes, f"lines that list a sample again: {repeated}; each sample is packed once"]
@@ -170,7 +178,8 @@ def add_shares(source: base.Source, shares: Shares) -> base.Source:
             f"split {empty[0]!r}: a share of {shares.shares[empty[0]]} of {among} is none; give it a larger one"
         )
     how = f"drawn with seed {shares.seed}" + (f", by {shares.by}" if shares.by else "")
-    made = _numbered(source, names, numbers, reason=NO_SHARE, unread=source.unread, how=how)
+    addition = _Number(numbers, names, splits_to_json(shares))
+    made = _numbered(source, addition, reason=NO_SHARE, unread=source.unread, how=how)
     made.notes = [*made.notes, *_lacking(source, names, numbers)]
     return made
 
@@ -197,19 +206,19 @@ def _lacking(source: base.Source, names: tuple[str, ...], numbers: "array[int]")
 
 def _numbered(
     source: base.Source,
-    names: tuple[str, ...],
-    numbers: "array[int]",
+    addition: "_Number",
     *,
     reason: str,
     unread: Sequence[tuple[str, str]],
     further: Sequence[tuple[str, str]] = (),
     how: str = "",
 ) -> base.Source:
+    names, numbers = addition.names, addition.numbers
     left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *further]
     rows = (row for row, number in enumerate(numbers) if number >= 0)
     counts = ", ".join(f"{shown(name)} {numbers.count(number)}" for number, name in enumerate(names))
     note = f"splits: {counts}; {counted(len(left_out), 'sample')} {reason}{f' ({how})' if how else ''}"
-    return DerivedSource(source, _Number(numbers, names), rows=rows, left_out=left_out, note=note, unread=unread)
+    return DerivedSource(source, addition, rows=rows, left_out=left_out, note=note, unread=unread)
 
 
 def _drawn(seed: int, name: str) -> bytes:
@@ -305,15 +314,21 @@ class _Places:
 class _Number(AddedFields):
     """Gives the number of the list."""
 
-    def __init__(self, numbers: "array[int]", names: tuple[str, ...]) -> None:
-        self._numbers = numbers
+    def __init__(self, numbers: "array[int]", names: tuple[str, ...], said: Mapping[str, Any]) -> None:
+        """said: of the splits, as manifests state them."""
+        self.numbers = numbers
+        self.names = names
+        self._said = said
         self.fields = (Field("split", "number", "number", dtype="int64", shape=(), classes=names),)
 
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
-        return {"split": np.int64(self._numbers[row])}
+        return {"split": np.int64(self.numbers[row])}
+
+    def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
+        return {**of_source, "splits": dict(self._said)}
 
     def value(self, source: base.Source, row: int, name: str) -> Any:
-        return np.int64(self._numbers[row])
+        return np.int64(self.numbers[row])
 
 
 def _lines(split: Split) -> Iterator[str]:

@@ -1,0 +1,219 @@
+"""Reopened source: what a pack was made of, opened again with the options that its manifest keeps.
+
+Samples are found by their keys. What cannot be opened as it was when it was packed is opened as far as it goes: a file
+that is missing, or that cannot be read, does not keep the other samples from being compared.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from packer import sources
+from packer.errors import CorruptPack, PackerError, UnknownKey
+from packer.files.safe_paths import components
+from packer.geometry import Resize, View, identity, upright
+from packer.pack.reader import Pack
+from packer.pack.source_paths import asked_of_source, conversions
+from packer.schema import Field
+from packer.sources._extend.sidecars import Sidecar, add_sidecars
+from packer.sources._parse import folder_layout
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.open_tree import open_tree
+from packer.sources.base import Source
+
+_TOLERANT = {"missing": "skip", "labels": "lenient", "duplicates": "first"}
+_ELSEWHERE_OPTIONS = ("labels_from",)  # name a folder outside of the source
+_OF_VALUES = ("boxes", "number")  # kinds of sidecars that are not stored as the files have them
+_DRAWN = "drawn at random by --split when the source was packed"
+_LISTED = "its lists were given by --split, and a pack keeps only their digests"
+_ELSEWHERE = "is made of files outside of the source, and no pack says where these lie"
+_NO_SOURCE = "the pack names no source that packer knows, only the files of its samples"
+
+
+class ReopenedSource:
+    """The source of one pack.
+
+    folder: where its files lie. source: None where it cannot be opened; problem: why not as it was packed, "" for none.
+    given: the options that the manifest keeps. sidecars: what --sidecar added, by name. holds_records: as of a source.
+    """
+
+    def __init__(self, pack: Pack, root: Path) -> None:
+        """root: the folder, archive or file. Raises PackerError where the source is one of records and does not open,
+        or where there is no such folder.
+        """
+        self.problem = ""
+        self.source: Source | None = None
+        self._pack = pack
+        self._root = root
+        self._conversions = conversions(pack.manifest.options)
+        self._asked = asked_of_source(pack.manifest.options)
+        given = self._asked.get("options")
+        self.given: dict[str, Any] = given if isinstance(given, dict) else {}
+        asked = self._asked.get("sidecars")
+        parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
+        self.sidecars = {sidecar.name: sidecar for sidecar in parsed}
+        kind = pack.manifest.source.get("kind")
+        self._maker = sources.load(str(kind)).Source if kind in sources.names() else None
+        self.holds_records = self._maker is not None and self._maker.holds_records
+        self.folder = self._opened()
+        self._listed: Source | None = self.source  # without sidecars
+        self._with_sidecars()
+        self._rows = self._found_rows()
+
+    # ---- opening it
+
+    def _opened(self) -> FileTree:
+        """Open the source, and say where its files lie."""
+        if self._maker is not None and self._maker.holds_records:
+            self.source = self._maker(self._root, **self._options(self._maker))
+            return self.source.folder
+        takes_files = self._maker is not None and self._maker.takes_files
+        follow_links = self.given.get("follow_links") is True
+        folder = open_tree(self._root, follow_links=follow_links, takes_files=takes_files)
+        if self._maker is None or self._asked.get("places"):
+            return folder
+        # a lone file names the others
+        place = self._root if self._root.is_file() and folder.contents is None else folder
+        options = self._options(self._maker)
+        try:
+            self.source = self._maker(place, **options)
+        except PackerError as error:
+            self.problem = str(error)
+            tolerant = {name: word for name, word in _TOLERANT.items() if name in self._maker.defaults()}
+            with suppress(PackerError):
+                self.source = self._maker(place, **options | tolerant)
+        return folder
+
+    def _options(self, maker: type[Source]) -> dict[str, Any]:
+        """The options that the manifest keeps, and those that follow from it; raises CorruptPack for ill-formed ones.
+
+        A manifest may be anybody's: it names no file outside of the source.
+        """
+        options: dict[str, Any] = {}
+        for name, default in maker.defaults().items():
+            if name not in self.given or name in _ELSEWHERE_OPTIONS:
+                continue
+            value = self.given[name]
+            value = tuple(value) if isinstance(value, list) else value
+            if type(value) is not type(default) or (
+                isinstance(value, tuple) and not all(isinstance(each, str) for each in value)
+            ):
+                raise CorruptPack(
+                    f"{self._pack.folder}: the manifest has an ill-formed option {name!r} of its source: "
+                    f"{self.given[name]!r:.80}; pack again from the source"
+                )
+            for path in value if name == "annotations" else ():
+                components(path.removeprefix("./"))
+            options[name] = value
+        if "layout" in maker.defaults():
+            options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
+        if "ignore_suffixes" in maker.defaults():
+            options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self.sidecars.values())
+        if "own_splits" in maker.defaults() and self._asked.get("splits"):
+            options["own_splits"] = False
+        return options
+
+    @property
+    def _places(self) -> dict[str, Any]:
+        """Options that named files elsewhere."""
+        places = self._asked.get("places")
+        return places if isinstance(places, dict) else {}
+
+    def _with_sidecars(self) -> None:
+        """Add the sidecars whose values the source makes of their files; the bytes of others are compared as they are.
+
+        Samples without such a file are not in the source then: reading the file by its path says so.
+        """
+        needed = [sidecar for sidecar in self.sidecars.values() if sidecar.kind in _OF_VALUES]
+        if self.source is not None and needed and not self.holds_records:
+            with suppress(PackerError):
+                self.source = add_sidecars(self.source, needed, missing="skip")
+
+    def _found_rows(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        """For each sample of the pack its row in the source, -1 for none."""
+        rows = np.full(len(self._pack), -1, np.int64)
+        for row, key in _keys(self.source):
+            with suppress(UnknownKey):
+                rows[self._pack.index.index_of(key)] = row
+        return rows
+
+    # ---- its samples
+
+    def row(self, index: int) -> int | None:
+        """The row in the source of a sample of the pack; None where the source has no such sample."""
+        found = int(self._rows[index])
+        return None if found < 0 else found
+
+    def further(self) -> Iterator[str]:
+        """Keys of the samples that the pack neither has nor lists as skipped."""
+        skipped = {key for key, _ in self._pack.manifest.skipped}
+        for _, key in _keys(self._listed):
+            try:
+                self._pack.index.index_of(key)
+            except UnknownKey:
+                if key not in skipped:
+                    yield key
+
+    # ---- its fields
+
+    def why_not(self, field: Field) -> str:
+        """Why a field cannot be compared with what the source makes."""
+        splits = self._asked.get("splits")
+        if field.name == "split" and isinstance(splits, dict) and splits:
+            return _DRAWN if "shares" in splits else _LISTED
+        if self._places:
+            return _ELSEWHERE
+        if self._maker is None:
+            return _NO_SOURCE
+        if self.source is None:
+            return "the source cannot be opened as it was packed"
+        return "no sample of it could be read from the source"
+
+    def is_ours(self, field: Field) -> bool:
+        """Whether the source is what makes a field, so that one which it does not make is amiss."""
+        if self.source is None or self._places or field.name in self.sidecars:
+            return False
+        return not (field.name == "split" and self._asked.get("splits"))
+
+    def is_left_out(self, field: Field) -> bool:
+        """Whether a conversion leaves a field of the source out of the pack as it was asked to."""
+        is_chosen = any(asked.get("fields") for asked in self._conversions)
+        return is_chosen or (field.hidden and field.kind == "bytes" and self.moves_pixels)
+
+    # ---- where its pixels went
+
+    @property
+    def moves_pixels(self) -> bool:
+        """Whether a conversion on the way moved pixels."""
+        return any(asked.get("resize") or asked.get("exif") == "rotate" for asked in self._conversions)
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether pictures were turned upright by their EXIF orientation."""
+        return self._conversions[0].get("exif") == "rotate"
+
+    @property
+    def sidecar_frame(self) -> Literal["stored", "upright"] | None:
+        """Over which pixels companions lie, as the user said."""
+        said = self._conversions[0].get("sidecar_frame")
+        return "upright" if said == "upright" else "stored" if said == "stored" else None
+
+    def own_view(self, height: int, width: int, orientation: int) -> View:
+        """Where the pixels of a picture went that has another size than the sample's first one.
+
+        orientation: by which it was turned; raises InvalidRequest for a --resize that none is.
+        """
+        view = upright(orientation, height, width) if self.is_turned else identity(height, width)
+        for asked in self._conversions:
+            if asked.get("resize"):
+                view = view.then(Resize.parse(str(asked["resize"])).view(*view.size))
+        return view
+
+
+def _keys(source: Source | None) -> Iterator[tuple[int, str]]:
+    """The row and the key of each sample."""
+    if source is not None:
+        yield from ((row, source.key(row)) for row in range(len(source)))

@@ -1,0 +1,298 @@
+"""What a source makes of annotations, compared with what a pack of it holds: `verify --source` beyond files."""
+
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import packer
+from packer.errors import PackerError
+from packer.pack import manifest as manifests
+from packer.pack.source_comparison import Comparison
+from packer.sources import folder, voc
+from packer.sources._extend.sidecars import Sidecar, add_sidecars
+from packer.sources._extend.splits import Split, add_splits
+from tests.sources.test_coco import segments
+from tests.support import layout_trees, source_trees
+from tests.support.command_line import called
+from tests.support.picture_files import colours, oriented
+from tests.support.source_trees import encoded, write
+
+
+def found_in(pack: Path, root: Path) -> tuple[list[str], dict[str, str]]:
+    """The problems beside the original files, and the fields that could not be compared."""
+    comparison = Comparison(pack, root)
+    return list(comparison.problems()), comparison.not_compared
+
+
+def fields_in(lines: list[str], key: str) -> set[str]:
+    """The fields of a sample that problems name."""
+    return {match[1] for line in lines if (match := re.search(rf"key '{re.escape(key)}', field '(\w+)'", line))}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_bytes().decode()
+    assert text.count(old) >= 1, f"{old!r} is not in {path}"
+    path.write_bytes(text.replace(old, new, 1).encode())
+
+
+class Change(NamedTuple):
+    """One number of an annotation: in which file, and the sample and the fields that then differ."""
+
+    path: str
+    old: str
+    new: str
+    key: str
+    fields: set[str]
+
+
+SEQUENCE = "ARID20/table/top/seq01"
+CHANGES = {
+    "coco": Change("annotations/instances_train2017.json", "20.25", "21.25", "train2017/000009.jpg", {"boxes"}),
+    "ivalab": Change(
+        "annotations/rgb_0001_annotations.txt", "40 22", "40 23", "0001", {"grasps", "grasps_file"}
+    ),
+    "ocid-grasp": Change(
+        f"{SEQUENCE}/Annotations/result_2018-08-21.2.txt", "30 26", "30 27",
+        f"{SEQUENCE}/result_2018-08-21.2", {"grasps", "grasps_file", "grasp_objects"},
+    ),
+    "table": Change("train/metadata.csv", ",3,", ",4,", "train/b.png", {"age"}),
+    "vmrd": Change("Grasps/00002.txt", "25.25", "26.25", "00002", {"grasps", "grasps_file"}),
+    "voc": Change("Annotations/2007_000027.xml", "40.5", "41.5", "2007_000027", {"boxes", "annotation_file"}),
+    "yolo": Change("labels/train/a.txt", "0.125", "0.0625", "images/train/a.png", {"boxes", "labels_file"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", layout_trees.builders())
+def test_one_number_of_an_annotation_is_found(tmp_path: Path, kind: str) -> None:
+    root, pack = layout_trees.builders()[kind](tmp_path / "in"), tmp_path / "out.pack"
+    packer.convert(root, pack, kind=kind)
+    assert found_in(pack, root) == ([], {})
+    if kind == "graspnet-rect":
+        change = change_npy(root / "rect_labels/scene_0100/realsense/0001.npy")
+    elif kind == "pairs":
+        change = change_mask(root / "DUTS-TR/DUTS-TR-Mask/c.png")
+    else:
+        change = CHANGES[kind]
+        edit(root / change.path, change.old, change.new)
+    lines, not_compared = found_in(pack, root)
+    assert fields_in(lines, change.key) == change.fields, lines
+    others = [line for line in lines if f"key '{change.key}'" not in line]
+    assert all(change.path in line and "the pack carries other bytes" in line for line in others), others
+    assert not_compared == {}
+
+
+def change_npy(path: Path) -> Change:
+    array = np.load(io.BytesIO(path.read_bytes()))
+    array[1, 0] += 1
+    np.save(path, array)
+    return Change(path.name, "", "", "scene_0100/realsense/0001", {"grasps", "grasp_rows", "grasps_file"})
+
+
+def change_mask(path: Path) -> Change:
+    path.write_bytes(source_trees.mask(77))
+    return Change(path.name, "", "", "TR/DUTS-TR/c", {"mask"})
+
+
+# ---- what else may have changed since
+
+
+def coco_set(tmp_path: Path) -> tuple[Path, Path]:
+    """A tree in COCO's layout and the pack of it."""
+    root, pack = layout_trees.builders()["coco"](tmp_path / "in"), tmp_path / "out.pack"
+    packer.convert(root, pack)
+    return root, pack
+
+
+def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def without_extras(lines: list[str]) -> list[str]:
+    return [line for line in lines if "the pack carries other bytes" not in line]
+
+
+def test_a_renamed_category_is_one_line_and_no_sample_differs(tmp_path: Path) -> None:
+    root, pack = coco_set(tmp_path)
+    for name in ("train", "val"):
+        edit(root / f"annotations/instances_{name}2017.json", '"toothbrush"', '"tooth brush"')
+    (line,) = without_extras(found_in(pack, root)[0])
+    assert line == (
+        f"{root}: field 'box_labels': other classes: the pack has toothbrush, which the source has not; the source has "
+        "tooth brush, which the pack has not; pack again to have them"
+    )
+
+
+def test_a_category_more_renumbers_no_sample(tmp_path: Path) -> None:
+    root, pack = coco_set(tmp_path)
+    more = {"id": 2, "name": "bat", "supercategory": "animal"}
+    for name in ("train", "val"):
+        edit_json(root / f"annotations/instances_{name}2017.json", lambda data: data["categories"].append(more))
+    (line,) = without_extras(found_in(pack, root)[0])
+    assert "field 'box_labels': other classes: the source has bat, which the pack has not" in line
+    edit_json(root / "annotations/instances_train2017.json", lambda data: data["annotations"][1].update(category_id=4))
+    lines = without_extras(found_in(pack, root)[0])
+    assert fields_in(lines, "train2017/000002.jpg") == {"box_labels", "category_ids"}
+    assert "the pack has 0 (cat), the source 2 (cup)" in lines[1]
+
+
+def test_annotations_and_pictures_that_come_and_go(tmp_path: Path) -> None:
+    root, pack = coco_set(tmp_path)
+    train = root / "annotations/instances_train2017.json"
+    edit_json(train, lambda data: data["annotations"].pop(0))
+    (root / "train2017/000011.jpg").write_bytes(source_trees.picture(9, suffix=".jpg"))
+    edit_json(train, lambda data: data["images"].append({**data["images"][0], "id": 11, "file_name": "000011.jpg"}))
+    edit_json(
+        root / "annotations/instances_val2017.json", lambda data: data["annotations"][0].update(bbox=[3, 3, 3, 4])
+    )
+    (root / "train2017/000002.jpg").unlink()
+    lines = without_extras(found_in(pack, root)[0])
+    assert "boxes" in fields_in(lines, "train2017/000009.jpg")
+    assert any("the pack has 2 rows, the source 1" in line for line in lines)
+    assert fields_in(lines, "val2017/000007.jpg") == {"boxes"}  # though the source as it was does not open
+    assert [line for line in lines if "000002" in line and "instances" not in line] == [
+        line for line in lines if line.startswith(f"{root}/train2017/000002.jpg: ") and "No such file" in line
+    ]
+    assert any("instances_train2017.json names 1 picture that are not there: 000002.jpg" in line for line in lines)
+    assert any("sample 'train2017/000011.jpg' is not in the pack" in line for line in lines)
+    edit_json(train, lambda data: data["images"].pop(0))
+    lines = without_extras(found_in(pack, root)[0])
+    assert any("key 'train2017/000009.jpg', field 'key'): the source has no such sample" in line for line in lines)
+
+
+@pytest.mark.parametrize("exif", ["ignore", "rotate"])
+def test_labels_of_turned_pictures_are_placed_as_they_were(tmp_path: Path, exif: str) -> None:
+    """Masks and boxes in XML lie over the picture of the size that it states, here the upright one."""
+    root = layout_trees.builders()["voc"](tmp_path / "in")
+    for path in sorted((root / "JPEGImages").iterdir()):
+        path.write_bytes(oriented(6, pixels=colours(1, height=64, width=48)))
+    edit(root / "Annotations/2008_000001.xml", "<annotation>", f"<annotation>{SIZE}")
+    if exif == "rotate":
+        packer.convert(root, tmp_path / "voc.pack", exif="rotate", resize=24)
+    else:  # which takes no mask that lies over the upright picture
+        shutil.rmtree(root / "SegmentationClass")
+        shutil.rmtree(root / "SegmentationObject")
+        packer.convert(root, tmp_path / "voc.pack")
+    comparison = Comparison(tmp_path / "voc.pack", root)
+    assert (list(comparison.problems()), comparison.not_compared) == ([], {})
+    for name, worst in comparison.worst.items():
+        assert worst.psnr_db > (20 if name == "image" else 1000), name  # masks are equal, through whatever turned them
+    edit(root / "Annotations/2007_000027.xml", "<ymax>40.5", "<ymax>41")
+    assert "boxes" in fields_in(found_in(tmp_path / "voc.pack", root)[0], "2007_000027")
+
+
+SIZE = "<size><width>64</width><height>48</height></size>"
+
+
+def test_values_that_were_computed_are_compared_as_pixels(tmp_path: Path) -> None:
+    """Segments of a panoptic file become a mask, which is moved, packed again, and of other numbers now."""
+    colours = np.zeros((48, 64, 3), np.uint8)
+    colours[8:40, 8:40] = (7, 1, 200)
+    root = segments(tmp_path / "in", colours, [3, 7 + 256 + 200 * 65536])
+    packer.convert(root, tmp_path / "a.pack")
+    packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", resize=24, fields=("image", "mask", "segment_labels"))
+    for name in ("a.pack", "b.pack"):
+        assert found_in(tmp_path / name, root) == ([], {})
+    colours[8:10, 8:40] = 0
+    (root / "annotations/panoptic_val/a.png").write_bytes(encoded(".png", np.ascontiguousarray(colours[..., ::-1])))
+    assert fields_in(found_in(tmp_path / "a.pack", root)[0], "val/a.jpg") == {"mask", "panoptic_file"}
+    comparison = Comparison(tmp_path / "b.pack", root)
+    assert without_extras(list(comparison.problems())) == []
+    assert comparison.worst["mask"].psnr_db < 60
+
+
+# ---- what cannot be compared
+
+
+def test_a_field_that_cannot_be_compared_is_named_with_the_reason(tmp_path: Path) -> None:
+    root = layout_trees.builders()["voc"](tmp_path / "in")
+    (tmp_path / "list.txt").write_text("2007_000027\n2008_000001\n")
+    packer.convert(root, tmp_path / "a.pack", splits={"val": tmp_path / "list.txt"})
+    packer.convert(root, tmp_path / "b.pack", splits={"train": 0.5, "val": 0.5})
+    lists = "its lists were given by --split, and a pack keeps only their digests"
+    assert found_in(tmp_path / "a.pack", root) == ([], {"split": lists})
+    assert found_in(tmp_path / "b.pack", root) == (
+        [],
+        {"split": "drawn at random by --split when the source was packed"},
+    )
+    done = called("verify", tmp_path / "a.pack", "--source", root)
+    assert (done.exit_code, f"field split: not compared: {lists}" in done.stdout) == (0, True), done.stderr
+
+
+def test_annotations_from_elsewhere_are_named_as_not_compared(tmp_path: Path) -> None:
+    root = layout_trees.builders()["coco"](tmp_path / "in")
+    shutil.move(root / "annotations", tmp_path / "notes")
+    packer.convert(root, tmp_path / "a.pack", kind="coco", annotations=tmp_path / "notes/instances_val2017.json")
+    lines, not_compared = found_in(tmp_path / "a.pack", root)
+    assert lines == []
+    assert set(not_compared) >= {"boxes", "box_labels", "image_id"} and "image" not in not_compared
+    assert set(not_compared.values()) == {"is made of files outside of the source, and no pack says where these lie"}
+
+
+# ---- the options of a source
+
+
+def test_a_source_that_the_user_made_leaves_its_options_in_the_pack(tmp_path: Path) -> None:
+    root = layout_trees.builders()["voc"](tmp_path / "in")
+    source = voc.Source(root, origin="zero", task="segment", label_frame="stored", missing="keep")
+    packer.convert(source, tmp_path / "a.pack")
+    asked = manifests.read(tmp_path / "a.pack").options["source"]
+    assert asked["options"] == {"origin": "zero", "task": "segment", "label_frame": "stored"}
+    assert found_in(tmp_path / "a.pack", root) == ([], {})
+    packer.convert(root, tmp_path / "b.pack", kind="voc", origin="zero", task="segment", label_frame="stored")
+    assert manifests.read(tmp_path / "b.pack").options["source"]["options"] == asked["options"]
+
+
+def test_so_do_its_sidecars_and_splits(tmp_path: Path) -> None:
+    files = {f"{name}{end}": data for name in "ab" for end, data in BESIDE.items()}
+    root = write(tmp_path / "in", files)
+    (tmp_path / "list.txt").write_text("b.jpg\na.jpg\n")
+    typed = ("box=.txt:boxes", "count=.num:number", "mask=_m.png:mask", "depth=_d.tiff:depth:-1.5")
+    inner = folder.Source(root, ignore_suffixes=("_m.png", "_d.tiff"), classes="none")
+    source = add_sidecars(inner, [Sidecar.parse(text) for text in typed])
+    source = add_splits(source, [Split("val", tmp_path / "list.txt")])
+    packer.convert(source, tmp_path / "a.pack")
+    packer.convert(root, tmp_path / "b.pack", sidecars=typed, splits={"val": tmp_path / "list.txt"}, classes="none")
+    first, second = (manifests.read(tmp_path / name).options["source"] for name in ("a.pack", "b.pack"))
+    assert {**first, "options": {"classes": "none"}} == second
+    for name in ("a.pack", "b.pack"):
+        lines, not_compared = found_in(tmp_path / name, root)
+        assert (lines, list(not_compared)) == ([], ["split"])
+    (root / "a.txt").write_text("1 2 3 5\n")
+    (root / "b.num").write_text("8")
+    lines = found_in(tmp_path / "b.pack", root)[0]
+    assert fields_in(lines, "a.jpg") == {"box"} and fields_in(lines, "b.jpg") == {"count"} and len(lines) == 2
+
+
+BESIDE: dict[str, bytes | str] = {
+    ".jpg": source_trees.picture(1, suffix=".jpg"),
+    ".txt": "1 2 3 4\n",
+    ".num": "7\n",
+    "_m.png": source_trees.mask(1),
+    "_d.tiff": source_trees.depth(1),
+}
+
+
+def test_options_of_a_hostile_manifest_open_nothing_outside(tmp_path: Path) -> None:
+    root, pack = coco_set(tmp_path)
+    (tmp_path / "other.json").write_text((root / "annotations/instances_val2017.json").read_text())
+    for value, said in (
+        (["../other.json"], r"\.\./other\.json"),
+        ([str(tmp_path / "other.json")], "other.json"),
+        ([1], "ill-formed option 'annotations'"),
+        (1, "ill-formed option 'annotations'"),
+    ):
+        made = manifests.read(pack)
+        asked = {**made.options, "source": {**made.options["source"], "options": {"annotations": value}}}
+        (pack / "packer.json").write_bytes(replace(made, options=asked).sealed().to_bytes())
+        with pytest.raises(PackerError, match=said):
+            Comparison(pack, root)
