@@ -183,8 +183,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--missing",
     type=click.Choice(("keep", "skip", "error")),
     help="What to do with a sample whose label file (jacquard, ocid-grasp, ivalab, graspnet-rect, grasp-anything, "
-    "yolo, voc, vmrd), sidecar, picture (coco, table), label (table) or other file (pairs) is missing; keep: label "
-    "files only.",
+    "regrad, yolo, voc, vmrd), sidecar, picture (coco, table), label (table) or other file (pairs) is missing; keep: "
+    "label files only.",
 )
 @click.option(
     "--duplicates",
@@ -194,8 +194,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--labels",
     type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard, ocid-grasp, ivalab, grasp-anything, coco, voc, vmrd: an ill-formed label line, file or "
-    "annotation is an error, or is dropped.",
+    help="cornell, jacquard, ocid-grasp, ivalab, grasp-anything, regrad, coco, voc, vmrd: an ill-formed label line, "
+    "file or annotation is an error, or is dropped.",
 )
 @click.option(
     "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
@@ -222,7 +222,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--like",
     metavar="NAME",
     help="pairs: the published layout that pictures and masks are in: duts, hku-is, minet, voc, ade20k, "
-    "ade20k-full-2017, ade20k-full-2020, cityscapes, u2net or camvid.  [default: as their names tell]",
+    "ade20k-full-2017, ade20k-full-2020, cityscapes, u2net or camvid.  [default: as their names tell]  "
+    "regrad: cv44 or cv45, of which OpenCV the angles of its grasps are.",
 )
 @click.option(
     "--role",

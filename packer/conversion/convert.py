@@ -166,7 +166,8 @@ def convert(
     slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
     roles: name -> which files have it in the samples, "PATH:KIND", such as {"image": "images/{stem}.jpg:image",
-    "mask": "masks/{stem}.png:mask"}. like: the name of a published layout that says so.
+    "mask": "masks/{stem}.png:mask"}. like: the name of a published layout that says so; of
+    regrad, of which OpenCV its angles are.
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
     label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
     table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from packer.errors import BadIndex, InvalidRequest
+from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
 from packer.sources._parse.listing import Listing, scan
 from packer.sources._parse.sidecar_pattern import stored_path
@@ -318,6 +318,19 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
 def probe_indices(count: int) -> list[int]:
     """At most 16 numbers spread evenly over so many."""
     return sorted({number * count // MOST_PROBES for number in range(MOST_PROBES)})
+
+
+def probed_mask_dtype(source: Source, name: str) -> str:
+    """What the files of a mask tell: uint16 where one of a few samples has 16 bit."""
+    from packer.images import sniff  # NumPy and decoders, which listing a folder does without
+
+    for index in probe_indices(len(source)):
+        try:
+            if sniff(source.value(index, name), MOST_PIXELS).bits > 8:
+                return "uint16"
+        except (BadInput, DamagedImage):
+            continue  # reading the sample says more
+    return "uint8"
 
 
 def relative_name(path: Path, root: str) -> str:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.schema import MOST_PIXELS, Field, Schema
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.graspnet_rows import COLUMNS, GraspNetRows, read_graspnet_rows
 from packer.sources._parse.listing import counted, described, listed, shown
@@ -167,7 +167,7 @@ class Source(base.Source):
         if "depth" in shared:
             fields.append(Field("depth", "depth", "encoded", dtype="uint16", invalid=0.0))
         if "mask" in shared:
-            fields.append(Field("mask", "mask", "encoded", dtype=self._mask_dtype()))
+            fields.append(Field("mask", "mask", "encoded", dtype=base.probed_mask_dtype(self, "mask")))
         fields += [
             Field("grasps", "points", "raw:float32", dtype="float32", shape=(None, 4, 2)),
             Field("grasp_rows", "number", "raw:float64", dtype="float64", shape=(None, COLUMNS), of="grasps"),
@@ -180,18 +180,6 @@ class Source(base.Source):
         fields.append(Field("files", "json", "json", hidden=True))
         fields.append(Field("grasps_file", "bytes", "encoded", hidden=True))
         return Schema(tuple(fields))
-
-    def _mask_dtype(self) -> str:
-        """What the masks of a few pictures tell: uint16 where one has 16 bit."""
-        from packer.images import sniff  # NumPy and decoders, which listing a folder does without
-
-        for index in base.probe_indices(len(self)):
-            try:
-                if sniff(self.read(self._pictures[index].paths["mask"]), MOST_PIXELS).bits > 8:
-                    return "uint16"
-            except (BadInput, DamagedImage):
-                continue  # reading the sample says more
-        return "uint8"
 
     def _found(self) -> list[str]:
         """The notes."""

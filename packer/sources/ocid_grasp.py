@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.schema import MOST_PIXELS, Field, Schema
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.grasp_labels import Labels, read_rectangles
@@ -244,7 +244,9 @@ class Source(base.Source):
         if "depth" in shared:
             fields.append(Field("depth", "depth", "encoded", dtype="uint16", invalid=0.0))
         fields += [
-            Field(name, "mask", "encoded", dtype=self._mask_dtype(name)) for name in _PIXELS[2:] if name in shared
+            Field(name, "mask", "encoded", dtype=base.probed_mask_dtype(self, name))
+            for name in _PIXELS[2:]
+            if name in shared
         ]
         fields.append(Field("grasps", "points", "raw:float32", dtype="float32", shape=(None, 4, 2)))
         if self._has_classes:
@@ -254,19 +256,6 @@ class Source(base.Source):
         fields.append(Field("files", "json", "json", hidden=True))
         fields.append(Field("grasps_file", "bytes", "encoded", hidden=True))
         return Schema(tuple(fields))
-
-    def _mask_dtype(self, name: str) -> str:
-        """What the masks of a few pictures tell: uint16 where one has 16 bit, as OCID's own label maps may."""
-        from packer.images import sniff  # NumPy and decoders, which listing a folder does without
-
-        for index in base.probe_indices(len(self)):
-            picture = self._pictures[index]
-            try:
-                if sniff(self.read(picture.path(name)), MOST_PIXELS).bits > 8:
-                    return "uint16"
-            except (BadInput, DamagedImage):
-                continue  # reading the sample says more
-        return "uint8"
 
     def _found(self) -> list[str]:
         """What the set is."""

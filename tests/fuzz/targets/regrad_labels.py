@@ -1,0 +1,53 @@
+"""REGRAD's JSON: what is read is finite, and as many grasps as the file has."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import BadInput
+from packer.sources._parse.regrad_labels import COLUMNS, read_regrad_grasps, read_relations, rectangles
+from tests.fuzz.target import Disagreement
+
+TOKENS = (
+    b"[[",
+    b"]]",
+    b"NaN",
+    b"Infinity",
+    b"1e309",
+    b"-0",
+    b"true",
+    b"null",
+    b'"',
+    b"{",
+    b"}",
+    b":",
+    b",",
+    b"\\ud800",
+)
+MOST_BYTES = 2048
+_PATH = Path("fuzz.json")
+
+
+def seeds() -> Iterator[bytes]:
+    yield json.dumps([[2.0, [[30.5, 20.25], [20.0, 8.0], -30.0], [0.9, 0.8, 0.7, 0.85]]]).encode()
+    yield b"[]"
+    yield json.dumps({"00001": {"table-1": ["mug-2"], "mug-2": []}}).encode()
+
+
+def check(data: bytes) -> None:
+    for strict in (True, False):
+        try:
+            found = read_regrad_grasps(data, _PATH, strict=strict)
+        except BadInput:
+            continue
+        sound = np.isfinite(found.rows).all() and np.isfinite(rectangles(found.rows)).all() and found.dropped >= 0
+        if not sound or found.rows.shape[1] != COLUMNS:
+            raise Disagreement(f"{found}")
+    try:
+        relations = read_relations(data, _PATH)
+    except BadInput:
+        return
+    if json.loads(data) != relations:
+        raise Disagreement(f"{relations}")
