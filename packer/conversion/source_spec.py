@@ -100,7 +100,7 @@ class SourceSpec:
         self._check_records(module.Source, root)
         if root.is_file() and not (module.Source.holds_records or module.Source.takes_files):
             place = open_tree(place)
-        options = self._options(module.Source, kind)
+        options = self._options(module.Source, kind, place)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", folder_layout.UNCHECKED)
         options |= self._known_classes(module.Source, kind)
@@ -189,7 +189,7 @@ class SourceSpec:
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
 
-        self._options(PackSource, manifests.PACK_KIND)  # it has none
+        self._options(PackSource, manifests.PACK_KIND, root)  # it has none
         if self.sidecars or self.splits or self.classes_from:
             raise InvalidRequest(
                 f"{root}: a pack takes no --sidecar, --split and --classes-from; pack the original folder with them"
@@ -197,13 +197,34 @@ class SourceSpec:
         source = PackSource(root)
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
-    def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
+    def _options(self, maker: type[Source], kind: str, place: Path | FileTree) -> dict[str, Any]:
+        """The options that the source takes; raises InvalidRequest for one that it does not have."""
         taken = set(maker.options())
         unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
         if unfit:
+            self._refuse_what_was_ruled_out(kind, unfit[0], place)
             known = ", ".join(_as_typed(name) for name in sorted(taken - _OURS))
-            raise InvalidRequest(f"source {kind!r} has no option {_as_typed(unfit[0])}; it has: {known or 'none'}")
+            raise InvalidRequest(
+                f"source {kind!r} has no option {_as_typed(unfit[0])}; it has: {known or 'none'}{_of_others(unfit[0])}"
+            )
         return {name: value for name, value in self.options.items() if name in taken}
+
+    def _refuse_what_was_ruled_out(self, kind: str, option: str, place: Path | FileTree) -> None:
+        """Raise InvalidRequest where the data are plainly of another source, which does not have the option either."""
+        if self.kind != "auto" or kind == manifests.PACK_KIND:
+            return
+        typed = _as_typed(option)
+        try:
+            found, sentence = sources.detect(place, follow_links=bool(self.options.get("follow_links")))
+        except InvalidRequest as error:  # two know it
+            raise InvalidRequest(
+                f"{error.message}; none of these has the option {typed}{_of_others(option)}"
+            ) from error
+        if found != kind:
+            root = place if isinstance(place, Path) else place.root
+            raise InvalidRequest(
+                f"{root}: {sentence}: --from {found}, which has no option {typed}; leave it out{_of_others(option)}"
+            )
 
     def to_json(self, source: Source) -> dict[str, Any]:
         """For the manifest and for resuming: list files by their content, nothing of the machine.
@@ -228,6 +249,12 @@ class SourceSpec:
         from packer.sources._extend.splits import splits_to_json  # only a --split needs it
 
         return {**asked, "splits": splits_to_json(splits)}
+
+
+def _of_others(option: str) -> str:
+    """Which sources have an option, for a message on one that does not."""
+    others = sources.having(option)
+    return f"; {_as_typed(option)} is of --from {' or '.join(others)}" if others else ""
 
 
 def _as_typed(option: str) -> str:

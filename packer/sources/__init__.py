@@ -119,6 +119,11 @@ def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
     return f"{shown(str(root))}: cannot decide what it is; say which of these: {said}"
 
 
+def having(option: str) -> list[str]:
+    """Names of the sources that have an option."""
+    return [name for name in names() if option in load(name).Source.defaults()]
+
+
 def knows(source: str, tree: FileTree) -> bool:
     """Whether a source recognises what is in a folder or an archive."""
     module, names = load(source), scan(tree).names
@@ -171,13 +176,15 @@ def _settled_tar(
 
     first = tar_tree.first_names(root, _LOOKED_AT)
     is_nested = tar_tree.holds_tars(first)
-    if load(records).Source.is_surely(first):
+    is_mixed = not all(map(_may_be_picture, first))  # tables and annotations may lie anywhere: the whole tar is asked
+    named = {name: found for module, name in _modules() if (found := _by_names(module, first)) is not None}
+    is_layout = any(load(name).SPECIFICITY in _LAYOUTS for name in named)  # files that no shard holds
+    if load(records).Source.is_surely(first) and not (is_mixed and is_layout):
         return records, sentence
-    for module, name in _modules():
-        found = module.recognise(first) if module.SPECIFICITY > 0 else None
-        if found is not None:
+    for name, found in named.items():
+        if not (is_mixed and load(name).SPECIFICITY in _LAYOUTS):
             return name, found
-    if not all(map(_may_be_picture, first)):  # tables and annotations, for which the whole tar is looked through
+    if is_mixed:
         tree = tar_tree.tar_tree(root)
         layout = _by_rank(tree, scan(tree).names, given=given, has_sidecars=has_sidecars, ranks=_LAYOUTS)
         if layout is not None:
@@ -192,6 +199,12 @@ def _settled_tar(
             f"{records} (members of one name are a sample, without labels)"
         )
     return records, sentence
+
+
+def _by_names(module: ModuleType, names: Sequence[str]) -> str | None:
+    """What a source says of these names, of a layout or a published set."""
+    sentence: str | None = module.recognise(names) if module.SPECIFICITY > 0 else None
+    return sentence
 
 
 def _may_be_picture(name: str) -> bool:

@@ -112,6 +112,7 @@ class Source(base.Source):
     """A data set with annotations in the layout of COCO."""
 
     kind = "coco"
+    telling_options = ("annotations",)
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Source(base.Source):
     """Pictures with masks, matched by name."""
 
     kind = "pairs"
-    telling_options = ("roles",)
+    telling_options = ("roles", "like")
 
     def __init__(
         self,
@@ -288,10 +288,10 @@ def _places_of_roles(
     for place, role in enumerate(wanted):
         if place not in present and not files.counts.get(role.name) and not is_layout:
             sample = next(iter(files.paths), None)
-            example = f" such as {shown(role.pattern.path(sample))}" if sample is not None else ""
+            example = f"expected files such as {shown(role.pattern.path(sample))}, " if sample is not None else ""
             raise InvalidRequest(
-                f"{shown(str(root))}: --role {shown(role.name)}={shown(role.pattern.text)} matches nothing: expected "
-                f"files{example}, found {described(names)}, such as {listed(names[:5]) or 'none'}"
+                f"{shown(str(root))}: --role {shown(role.name)}={shown(role.pattern.text)} matches nothing: "
+                f"{example}found {described(names)}, such as {listed(names[:5]) or 'none'}"
             )
     return present
 

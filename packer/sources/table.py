@@ -129,6 +129,7 @@ class Source(base.Source):
 
     kind = "table"
     takes_files: ClassVar[bool] = True
+    telling_options = ("key_column", "group_by")
     _listing: list[str] | None  # what lies in the folder; None of a table by itself
 
     def __init__(
