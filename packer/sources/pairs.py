@@ -5,8 +5,10 @@ or by the name of a published layout (packer.sources._parse.pair_layouts). Files
 placeholders stand for is equal; a file that is missing moves no other. Order: split by split, then by folder and stem.
 
 Fields: key (split, folder and stem as one path), one of each role in its order, pictures as the bytes of their files;
-folder (text) and split (int64) where the patterns have them. Hidden: files (field -> relative path), and roles of files
-that are kept verbatim. Of ADE20K in full also mask (uint16), instances (uint8) and objects (json), made of these.
+folder (text) and split (int64) where the patterns have them; of VOC the split is that of the lists in
+ImageSets/Segmentation (packer.sources._voc.image_sets), which order nothing. Hidden: files (field -> relative path),
+and roles of files that are kept verbatim. Of ADE20K in full also mask (uint16), instances (uint8) and objects (json),
+made of these.
 A mask lies over its picture as the user says for sidecars, where the picture is not upright by its EXIF orientation.
 """
 
@@ -29,6 +31,7 @@ from packer.sources._parse.pair_layouts import LAYOUTS, NAMES, PairLayout, layou
 from packer.sources._parse.pair_roles import Files, Role, check_roles, collect
 from packer.sources._parse.role_pattern import SampleName
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._voc.image_sets import NO_SETS, UNLISTED, ImageSets, read_image_sets
 
 SPECIFICITY = 20
 _FULL = "seg_file"  # of ADE20K in full: the role whose colours are classes and objects
@@ -65,6 +68,7 @@ class Source(base.Source):
         like: str = "auto",
         roles: Sequence[str] = (),
         missing: str = "error",
+        own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
         """List the files.
@@ -72,6 +76,7 @@ class Source(base.Source):
         like: the published layout that they are in; `auto` tells it by their names.
         roles: `NAME=PATH:KIND` each, instead of a layout, the picture first.
         missing: what a sample is that lacks a file which others have: an `error`, or left out (`skip`).
+        own_splits: whether the samples have the splits of the patterns, or of the lists in ImageSets.
         follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there are no such files, for roles that do not fit together, and for a label map in
         colours that is named as a mask; BadInput, naming the files, for samples that lack some, and for two files that
@@ -99,7 +104,9 @@ class Source(base.Source):
         self._samples = [_Paired(name, tuple(files.paths[name][place] for place in places)) for name in whole]
         self._counts = {role: [counts.get(name, 0) for name in whole] for role, counts in files.counts.items()}
         self.left_out = [(name.key, reason) for name, reason in sorted(lacking.items())]
-        self._splits = tuple(ranks) if "split" in wanted[0].pattern.places else ()
+        self._splits = tuple(ranks) if own_splits and "split" in wanted[0].pattern.places else ()
+        self._sets = self._image_sets(names, files, whole) if own_splits else NO_SETS
+        self._splits = self._sets.names or self._splits
         self._has_folders = any(name.folder for name in whole)
         self.schema = self._schema()
         pictures = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
@@ -107,7 +114,7 @@ class Source(base.Source):
         self.companions = pictures[1:]
         used = {path for paths in files.paths.values() for path in paths}
         self._extras = [name for name in names if name not in used]
-        self.notes = [*listing.notes(), *self._found(wanted)]
+        self.notes = [*listing.notes(), *self._found(wanted), *self._sets.notes]
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -146,6 +153,9 @@ class Source(base.Source):
     def stem(self, index: int) -> Path:
         return self.files(index)[0].with_suffix("")
 
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._sets.tables)
+
     def extras(self) -> Sequence[str]:
         return self._extras
 
@@ -168,8 +178,27 @@ class Source(base.Source):
         if name == "folder":
             return sample.folder
         if name == "split":
-            return np.int64(self._splits.index(sample.split) if self._splits else 0)
+            return np.int64(self._splits.index(self._split_of(sample)) if self._splits else 0)
         return np.int64(self._counts[name][index])
+
+    def _split_of(self, name: SampleName) -> str:
+        """The name of a sample's split."""
+        return self._sets.splits.get(name.key, UNLISTED) if self._sets.names else name.split
+
+    def _image_sets(self, names: Sequence[str], files: Files, whole: Sequence[SampleName]) -> ImageSets:
+        """What the lists beside VOC's pictures say of those that are samples; raises BadInput."""
+        if self._layout is None or self._layout.name != "voc":
+            return NO_SETS
+        place = next(at for at, role in enumerate(self._layout.roles) if role.name == "image")
+        there = [name for name, paths in files.paths.items() if paths[place]]
+        return read_image_sets(
+            self.folder,
+            names,
+            there=[name.key for name in there],
+            taken=[name.key for name in whole],
+            bases=sorted({name.folder for name in there}),
+            task="Segmentation",
+        )
 
     def _value(self, role: Role, path: str) -> Any:
         data = self.read(path) if path else b""
@@ -234,7 +263,7 @@ class Source(base.Source):
         like = f", laid out like {self._layout.name}" if self._layout is not None else ""
         notes = [f"{counted(len(self), 'sample')} of {fields}{like}"]
         if self._splits:
-            counts = Counter(sample.name.split for sample in self._samples)
+            counts = Counter(self._split_of(sample.name) for sample in self._samples)
             notes.append("splits: " + ", ".join(f"{shown(name)} {counts[name]}" for name in self._splits))
         remarks = self._layout.remarks if self._layout is not None else {}
         there = {*self.schema.names, *(f"split {name}" for name in self._splits)}

@@ -603,3 +603,83 @@ def test_sidecars_go_with_pairs(tmp_path: Path) -> None:
     samples, _ = packed(root, tmp_path / "out", roles=roles, sidecars=sidecars)
     assert [sample["boxes"].tolist() for sample in samples] == [[[0, 0, n + 1, 5]] for n in range(3)]
     assert samples[0]["depth"].shape[:2] == (48, 64)
+
+
+# ---- lists of VOC
+
+
+def voc_sets(root: Path, **lists: str) -> Path:
+    """Masks of four of five pictures of VOC, and lists of them; names of lists with `__` for a slash."""
+    files: dict[str, bytes | str] = {f"ImageSets/{name.replace('__', '/')}.txt": text for name, text in lists.items()}
+    for number in range(5):
+        files[f"JPEGImages/2007_{number}.jpg"] = picture(number, suffix=".jpg")
+        if number < 4:
+            files[f"SegmentationClass/2007_{number}.png"] = mask(number)
+    return write(root, files)
+
+
+def splits_of(root: Path, **options: Any) -> dict[str, str]:
+    source = Source(root, missing="skip", **options)
+    names = source.schema["split"].classes or ()
+    assert [int(source[row]["split"]) for row in range(len(source))] == [
+        int(source.value(row, "split")) for row in range(len(source))
+    ]
+    return {source.key(row): names[source.value(row, "split")] for row in range(len(source))}
+
+
+LISTS = {
+    "Segmentation__train": "\ufeff2007_0\r\n2007_2\r\n",
+    "Segmentation__val": "2007_1\n2007_4\n2007_9\n\n",  # one without a mask, one that is not there
+    "Segmentation__trainval": "2007_0\n2007_1\n2007_2\n2007_4\n2007_9\n",
+    "Main__train": "2007_3\n",
+    "Main__cat_train": "2007_3 -1\r\n",
+}
+
+
+def test_the_lists_of_voc_are_the_splits(tmp_path: Path) -> None:
+    root = voc_sets(tmp_path / "in" / "VOC2012", **LISTS)
+    wanted = {"2007_0": "train", "2007_1": "val", "2007_2": "train", "2007_3": "unlisted"}
+    assert splits_of(root) == wanted
+    source = Source(root.parent, missing="skip")
+    assert source.schema["split"].classes == ("train", "val", "unlisted")
+    assert [source.key(row) for row in range(len(source))] == [f"VOC2012/{name}" for name in wanted]
+    assert splits_of(root.parent) == {f"VOC2012/{name}": split for name, split in wanted.items()}
+    notes = [note for note in source.notes if "list" in note or "splits" in note]
+    assert notes == [
+        "splits: train 2, val 1, unlisted 1",
+        "2 lines of lists without a picture: 2007_9 (VOC2012/ImageSets/Segmentation/trainval.txt), "
+        "2007_9 (VOC2012/ImageSets/Segmentation/val.txt)",
+        "lists whose pictures are all in others, passed over: trainval",
+        "1 picture in no list of ImageSets/Segmentation: split 'unlisted'",
+    ]
+    assert {path.name for path in source.tables()} == {"train.txt", "val.txt", "trainval.txt"}
+
+
+def test_the_source_voc_gives_the_same_splits(tmp_path: Path) -> None:
+    from_pairs = splits_of(voc_sets(tmp_path / "in", **LISTS))
+    source = sources.load("voc").Source(tmp_path / "in", task="segment")
+    names = source.schema["split"].classes
+    assert {source.key(row): names[source.value(row, "split")] for row in range(len(source))} == from_pairs
+
+
+@pytest.mark.parametrize(
+    ("lists", "wanted"),
+    [
+        ({"Main__train": "2007_0 1\r\n2007_1 1\r\n", "Main__val": "2007_2 -1\n2007_3  1\n"}, "ttvv"),  # of classes
+        ({"train": "2007_0.jpg\n2007_1\n2007_2\n", "val": "2007_3"}, "tttv"),  # directly in ImageSets
+    ],
+)
+def test_other_lists_of_voc(tmp_path: Path, lists: dict[str, str], wanted: str) -> None:
+    assert "".join(split[0] for split in splits_of(voc_sets(tmp_path, **lists)).values()) == wanted
+
+
+def test_lists_of_voc_that_overlap_or_that_the_user_gives_anew(tmp_path: Path) -> None:
+    both = {"Segmentation__train": "2007_0\n2007_1\n", "Segmentation__val": "2007_1\n2007_2\n"}
+    source = Source(voc_sets(tmp_path / "a", **both), missing="skip")
+    assert "split" not in source.schema
+    assert any("lists of ImageSets that overlap" in note for note in source.notes)
+    root = voc_sets(tmp_path / "b", **LISTS)
+    (tmp_path / "mine.txt").write_text("2007_3\n")
+    packer.convert(root, tmp_path / "b.pack", missing="skip", splits={"mine": tmp_path / "mine.txt"})
+    with packer.open(tmp_path / "b.pack") as pack:
+        assert (len(pack), pack.schema["split"].classes) == (1, ("mine",))

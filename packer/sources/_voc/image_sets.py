@@ -32,6 +32,9 @@ class ImageSets(NamedTuple):
     notes: tuple[str, ...]
 
 
+NO_SETS = ImageSets({}, (), frozenset(), (), ())
+
+
 def read_image_sets(
     tree: FileTree,
     names: Sequence[str],
