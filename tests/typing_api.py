@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 import packer
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
-from packer.grasp import Fold
+from packer.grasp import Fold, NamedSplit, SliceSplit
 from packer.schema import Field
 from packer.system.progress_callback import Progress
 
@@ -71,6 +71,8 @@ def loads() -> None:
         for images, labels in packer.CUDAPrefetcher(DataLoader(own, 4), "cpu", channels_last=True):
             print(images, labels)
     grasps = packer.GraspDataset("cornell.pack", style="grconvnet", split=Fold(0), pixels="uint8", decoder="opencv")
+    cut = SliceSplit(0.0, 0.9, of=NamedSplit("seen.obj", missing="skip"))
+    packer.GraspDataset("anything.pack", split=cut, include_depth=False, items="label", exact="fork")
     with packer.BackgroundIterator(packer.DataLoaderX(grasps, batch_size=4), 2) as items:
         print(len(items))
 
@@ -85,6 +87,8 @@ def refused() -> None:
     packer.open("photos.pack", output="tensor")  # type: ignore[arg-type]
     packer.open("photos.pack", decode="auto")  # type: ignore[call-arg]
     packer.open("photos.pack", boxes=0.25)  # type: ignore[arg-type]
+    packer.GraspDataset("cornell.pack", items="object")  # type: ignore[arg-type]
+    packer.GraspDataset("cornell.pack", exact="ggcnn")  # type: ignore[arg-type]
     packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
     packer.convert([{"x": 1}], "photos.pack", progress="bar")  # type: ignore[arg-type]

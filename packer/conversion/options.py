@@ -11,7 +11,7 @@ from packer import codecs, formats
 from packer.errors import InvalidRequest
 from packer.formats.base import Order
 from packer.geometry import Resize
-from packer.schema import MOST_PIXELS, USUAL_PIXELS, Schema
+from packer.schema import MOST_PIXELS, USUAL_PIXELS, Field, Schema
 
 # Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
 # set of any size has few parts to keep open.
@@ -124,9 +124,10 @@ class ConversionOptions:
 # A grasp network's items show between half and all of a window at the size of its output. Cornell's window has that
 # size in px of the picture and is turned about the grasps: the picture stays whole and as large as it is. Jacquard's
 # window is the whole picture: at the least zoom, half of it fills the output, so that twice the output keeps a pixel
-# for each.
+# for each. Every other set is stored as Cornell is.
 
-_FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "object_id", "category", "split")
+_FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "grasp_labels", "label_keys", "object_id", "category", "split")
+_JACQUARD_COLUMNS = 5  # of its rows; those of other sets have a score, too
 _LEAST_ZOOM = 0.5
 
 
@@ -151,11 +152,16 @@ def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str
 
     preferred: kind -> codec of fields that the format stores in its own way.
     """
-    fields = tuple(field for field in _FIELDS if field in schema)
-    if "grasp_rows" in fields:
+    fields = tuple(field for field in _FIELDS if field in schema and not _has_holes(schema[field]))
+    if "grasp_rows" in fields and (schema["grasp_rows"].shape or ())[-1:] == (_JACQUARD_COLUMNS,):
         side = round(PRESETS[name].jacquard_px / _LEAST_ZOOM)
         return {"fields": fields, "resize": f"{side}x{side}"}
     if "grasps" not in fields:
-        raise InvalidRequest(f"--preset {name} is for cornell and jacquard; the source has no field grasps")
+        raise InvalidRequest(f"--preset {name} is for sets of grasps; the source has no field grasps")
     codecs = [(field, "raw") for field in ("rgb", "depth") if field in fields and schema[field].kind not in preferred]
     return {"fields": fields, "codecs": tuple(codecs)}
+
+
+def _has_holes(field: Field) -> bool:
+    """Whether it is a depth with missing pixels, which these networks do not take."""
+    return field.kind == "depth" and field.invalid is not None

@@ -122,6 +122,7 @@ class PackDataset(Dataset[Any]):
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
     _decoded_as: ClassVar[tuple[object, object] | None]  # the ways to one sample that `batch_decoder` makes batches of
+    _selects = False  # whether the samples are chosen by `_select` where no split was given, too
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -230,6 +231,7 @@ class PackDataset(Dataset[Any]):
         names = fields if fields is not None else self.as_tuple
         self._fields = tuple(dict.fromkeys(names)) if names is not None else None
         self._split = split
+        self._takes_all = split is None and not self._selects
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
@@ -304,13 +306,13 @@ class PackDataset(Dataset[Any]):
             raise UnknownKey(f"as_tuple names {sorted(missing)[0]!r}, which is not among fields")
 
     def _chosen(self, sample_decoder: SampleDecoder) -> npt.NDArray[np.int64] | range:
-        if self.split is None:
+        if self._takes_all:
             return range(len(sample_decoder.pack))
         if self._indices is None:
             self._indices = self._select(sample_decoder.pack, self.split)
         return self._indices
 
-    def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
+    def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
         names = pack.schema["split"].classes if "split" in pack.schema else None
         if not names or split not in names:
             raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names or ()) or 'none'}")
@@ -398,9 +400,9 @@ class PackDataset(Dataset[Any]):
         if outside.any():
             raise self._bad_index(int(given[outside][0]))
         return (
-            np.asarray(self._chosen(self.sample_decoder()), np.int64)[given]
-            if self.split
-            else given % max(self._count, 1)
+            given % max(self._count, 1)
+            if self._takes_all
+            else np.asarray(self._chosen(self.sample_decoder()), np.int64)[given]
         )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
@@ -410,7 +412,7 @@ class PackDataset(Dataset[Any]):
     def _pack_index(self, sample_decoder: SampleDecoder, index: int) -> int:
         if not -self._count <= index < self._count:
             raise self._bad_index(index)
-        return index % self._count if self._split is None else int(self._chosen(sample_decoder)[index])
+        return index % self._count if self._takes_all else int(self._chosen(sample_decoder)[index])
 
     def _bad_index(self, index: int) -> BadIndex:
         return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
@@ -451,7 +453,7 @@ class PackDataset(Dataset[Any]):
         """The index of the sample with that key, found by bisection; raises UnknownKey."""
         sample_decoder = self.sample_decoder()
         index = sample_decoder.pack.index.index_of(key)
-        if self.split is None:
+        if self._takes_all:
             return index
         found = np.flatnonzero(np.asarray(self._chosen(sample_decoder)) == index)
         if not len(found):

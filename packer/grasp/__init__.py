@@ -4,7 +4,7 @@ from packer.grasp.dataset import GGCNNDataset, GraspDataset, GRConvNetDataset, T
 from packer.grasp.item_decoder import as_input
 from packer.grasp.metrics import angle_difference, best_grasp, iou, is_correct_grasp
 from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
-from packer.grasp.sample_splits import Fold, ListSplit, SliceSplit
+from packer.grasp.sample_splits import Fold, ListSplit, NamedSplit, SliceSplit
 
 __all__ = [
     "Fold",
@@ -12,6 +12,7 @@ __all__ = [
     "GRConvNetDataset",
     "GraspDataset",
     "ListSplit",
+    "NamedSplit",
     "SliceSplit",
     "TurnAndZoom",
     "angle_difference",

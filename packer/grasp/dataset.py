@@ -20,7 +20,7 @@ import torch
 from packer.datasets.batch import Batch
 from packer.datasets.batch_decoder import Take, take_new
 from packer.datasets.pack_dataset import Indices, PackDataset, Transform
-from packer.errors import InvalidRequest, WrongType, printable
+from packer.errors import InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
 from packer.geometry.transforms.rotate import rotated
 from packer.geometry.transforms.zoom import zoomed
@@ -33,9 +33,10 @@ from packer.grasp.item_decoder import (
     GraspItem,
     ItemDecoder,
     ItemForm,
-    label_field,
     normalised,
 )
+from packer.grasp.label_rules import EXACT, Exact, kind_of, rule_of
+from packer.grasp.pack_items import ITEM_UNITS, OWNER_FIELD, ItemUnit, PackItems, has_label_items
 from packer.grasp.sample_splits import SPLITS, SliceSplit, Split
 from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
@@ -74,7 +75,7 @@ class TurnAndZoom(Geometry):
 
 
 class GraspDataset(PackDataset):
-    """Items `(x, (quality, cos, sin, width), index, rot, zoom)` of a Cornell or Jacquard pack of any format.
+    """Items `(x, (quality, cos, sin, width), index, rot, zoom)` of a pack of a grasp set, of any format.
 
     x: float32 (C, S, S): depth in m less its mean, clipped to -1 ... 1, then R, G, B / 255 less their mean; with
         pixels="uint8" a tuple: uint8 (3, S, S), and with depth float32 (1, S, S).
@@ -108,9 +109,13 @@ class GraspDataset(PackDataset):
         decoder: DecoderName = "auto",
         dct: DCT = "accurate",
         verify: VerifyMode = "first",
+        items: ItemUnit = "picture",
+        exact: Exact | None = None,
     ) -> None:
-        """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see grasp.splits.
+        """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see sample_splits.
 
+        items: "picture": each with all its grasps; "label": each label file of Grasp-Anything, the same elsewhere.
+        exact: "fork": the items that andvg3/Grasp-Anything's loader of the set has, sizes in its code and all.
         seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
         None: of torch's generator. transform: called with the item. decoder, dct, verify: as of PackDataset.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
@@ -131,10 +136,21 @@ class GraspDataset(PackDataset):
             raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px")
         if not (split is None or isinstance(split, (str, *SPLITS))):
             raise WrongType(f"split={split!r}: expected a name, or one of packer.grasp's, such as SliceSplit(0, 0.9)")
-        schema = manifests.read(Path(path)).schema
+        if items not in ITEM_UNITS:
+            raise InvalidRequest(f"items={items!r}: expected one of {', '.join(ITEM_UNITS)}")
+        if exact is not None and exact not in EXACT:
+            raise InvalidRequest(f"exact={exact!r}: expected {EXACT[0]!r} or None")
+        manifest = manifests.read(Path(path))
+        schema = manifest.schema
+        if exact is not None:
+            _check_fork(kind_of(manifest), style, include_depth=bool(include_depth))
         fields = [name for name, wanted in ((RGB, include_rgb), (DEPTH, include_depth)) if wanted]
         if DEPTH in schema and include_depth and schema[DEPTH].invalid is not None:
-            raise InvalidRequest(f"{path}: depth has missing pixels ({schema[DEPTH].invalid}), expected perfect depth")
+            raise InvalidRequest(
+                f"{path}: depth has missing pixels ({schema[DEPTH].invalid}), expected perfect depth; "
+                "include_depth=False leaves it out"
+            )
+        self._label_rule = rule_of(manifest, path, exact=exact)
         self.output_size = output_size
         self.style = style
         self.seed = seed
@@ -149,7 +165,12 @@ class GraspDataset(PackDataset):
         if seed is not None:
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
         self._means: npt.NDArray[np.float64] | None = None
-        fields.append(label_field(schema, path))
+        self._unit, self._exact = items, exact
+        self._selects = items != "picture" or exact is not None
+        self._label_files: npt.NDArray[np.int64] | None = None  # of every item, once the items were chosen
+        fields.append(self._label_rule.field)
+        if has_label_items(manifest, path, items, exact):
+            fields.append(OWNER_FIELD)
         super().__init__(
             path,
             fields,
@@ -169,13 +190,47 @@ class GraspDataset(PackDataset):
             warnings.warn(printable(text), stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_means": None}
+        return {**super().__getstate__(), "_means": None, "_label_files": None}
 
     def _check_names(self, pack: Pack) -> None:
         """Checks nothing: the names of `as_tuple` are those of items here."""
 
-    def _select(self, pack: Pack, split: str) -> npt.NDArray[np.int64]:
-        return self._rule.indices(pack) if self._rule is not None else super()._select(pack, split)
+    def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
+        items = PackItems(pack, self._unit, self._exact)
+        found = items.every() if self._rule is None else self._rule.choose(items)
+        if self._rule is None and split is not None:
+            found = found.at(np.isin(found.samples, super()._select(pack, split)))
+        self._label_files = found.labels
+        return found.samples
+
+    def _labels_at(self, indices: npt.NDArray[np.int64]) -> Sequence[int | None] | None:
+        """The label file of each of these items, None where items are pictures."""
+        if not self._selects:
+            return None
+        self._chosen(self.sample_decoder())
+        return None if self._label_files is None else self._label_files[indices].tolist()
+
+    def key(self, index: int) -> str:
+        """The key of an item: the sample's, or the name of its label file."""
+        [sample] = self.pack_indices([index]).tolist()
+        labels = self._labels_at(np.asarray([index]))
+        return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
+
+    def index_of(self, key: str) -> int:
+        """The index of the item with that key; raises UnknownKey."""
+        samples = self._chosen(self.sample_decoder())
+        if self._label_files is None:
+            return super().index_of(key)
+        found = self._pack_items().find(key)
+        if found is None:
+            raise UnknownKey(f"no label file of name {key!r}")
+        at = np.flatnonzero((np.asarray(samples) == found[0]) & (self._label_files == found[1]))
+        if not len(at):
+            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
+        return int(at[0])
+
+    def _pack_items(self) -> PackItems:
+        return PackItems(self.sample_decoder().pack, self._unit, self._exact)
 
     @property
     def length(self) -> int:
@@ -205,7 +260,13 @@ class GraspDataset(PackDataset):
         augmentations = [geometry.chosen(numbers) for numbers in random]
         positive = np.asarray(indices, np.int64) % max(len(self), 1)
         return GraspBatchDecoder(
-            self._items(), pack_indices, positive, augmentations=augmentations, form=self._form, take=take
+            self._items(),
+            pack_indices,
+            positive,
+            augmentations=augmentations,
+            form=self._form,
+            take=take,
+            labels=self._labels_at(positive),
         )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
@@ -219,7 +280,7 @@ class GraspDataset(PackDataset):
         sample_decoder = self.sample_decoder()
         if self._means is None:
             self._means = np.full((len(sample_decoder.pack), 4), np.nan)
-        return ItemDecoder(sample_decoder, self.output_size, self._means)
+        return ItemDecoder(sample_decoder, self.output_size, rule=self._label_rule, means=self._means)
 
     # ---- what evaluation scripts ask for
 
@@ -250,9 +311,24 @@ class GraspDataset(PackDataset):
 
     def _with_item(self, idx: Number, use: Any) -> Any:
         index = int(self.pack_indices([int(idx)])[0])
+        labels = self._labels_at(np.asarray([int(idx)]))
         items = self._items()
         with items.sample_decoder.pack.record(index, items.names) as record:
-            return use(items, items.item(index, record))
+            return use(items, items.item(index, record, labels[0] if labels is not None else None))
+
+
+_WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
+
+
+def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
+    """Raise InvalidRequest for options that the fork's loader of that set does not have."""
+    if style != "grconvnet":
+        raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; say style="grconvnet"')
+    if include_depth and kind in _WITHOUT_DEPTH:
+        raise InvalidRequest(
+            f'exact="fork", include_depth=True: its loader of {kind} has pictures alone, and stops where depth is '
+            "asked for; say include_depth=False"
+        )
 
 
 def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:

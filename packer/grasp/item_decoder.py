@@ -12,38 +12,29 @@ import torch
 
 from packer.codecs.base import StoredPicture
 from packer.datasets.batch_decoder import Take
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput
 from packer.formats.base import Record
 from packer.geometry import View, resized_crop
 from packer.grasp import picture_warp, targets
+from packer.grasp.label_rules import LabelRule, of_label
+from packer.grasp.pack_items import OWNER_FIELD
 from packer.grasp.picture_warp import ItemView, SourcePicture
 from packer.grasp.targets import MAPS, draw
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Schema
 from packer.system.thread_scratch import ThreadScratch
 
-ROWS, CORNERS = "grasp_rows", "grasps"
 RGB, DEPTH = "rgb", "depth"
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
 
-def label_field(schema: Schema, where: object) -> str:
-    """The field that labels are drawn from: Jacquard's rows where there are any; raises InvalidRequest."""
-    for name in (ROWS, CORNERS):
-        if name in schema:
-            return name
-    raise InvalidRequest(
-        f"{where}: no field {ROWS!r} or {CORNERS!r}; pack a cornell or jacquard folder, with these fields"
-    )
-
-
 class GraspItem(NamedTuple):
     """A sample that is about to be drawn: its index in the pack, record, pictures as stored, labels and view.
 
-    points: targets.Points in px of the source (Cornell) or of the output (Jacquard). stored: source -> stored pixels of
-    each picture, None where no pixel moved.
+    points, frame, source: as packer.grasp.label_rules.PlacedLabels. stored: source -> stored pixels of each picture,
+    None where no pixel moved.
     """
 
     pack_index: int
@@ -58,41 +49,50 @@ class GraspItem(NamedTuple):
 class ItemDecoder:
     """Makes items of one size from the records of an open pack; may be used by many threads."""
 
-    def __init__(self, sample_decoder: SampleDecoder, size: int, means: npt.NDArray[np.float64]) -> None:
-        """means: (samples of the pack, 4), the depth's mean per quarter turn where it is known, else NaN; is filled."""
+    def __init__(
+        self, sample_decoder: SampleDecoder, size: int, *, rule: LabelRule, means: npt.NDArray[np.float64]
+    ) -> None:
+        """rule: of the labels. means: (samples of the pack, 4), the depth's mean per quarter turn, NaN where it is not
+        known yet; is filled.
+        """
         self.sample_decoder = sample_decoder
         self._size = size
         self._means = means
-        self._label = label_field(sample_decoder.schema, sample_decoder.pack.folder)
+        self._rule = rule
         index, schema = sample_decoder.pack.index, sample_decoder.pack.schema
         self._matrices = index.column("matrix") if "matrix" in schema else None
         self._sizes = index.column("source_size") if "source_size" in schema else None
+        # of a set whose pictures all have the same number of grasps
+        self._columns = {name: index.column(name) for name in (rule.field, OWNER_FIELD) if _is_column(schema, name)}
 
     @property
     def names(self) -> list[str]:
         """The fields of the record that `item` wants."""
         return self.sample_decoder.stored
 
-    def item(self, index: int, record: Record) -> GraspItem:
-        """The item of a record; raises CorruptRecord, BadInput for a Jacquard picture that is not square."""
+    def item(self, index: int, record: Record, label: int | None = None) -> GraspItem:
+        """The item of a record, with the labels of that label file alone, None for all of them.
+
+        Raises CorruptRecord, BadInput for a picture whose size the rule cannot take.
+        """
         sample_decoder = self.sample_decoder
         pictures = {name: sample_decoder.stored_picture(index, name, record[name]) for name in sample_decoder.pictures}
         first = pictures[sample_decoder.pictures[0]].shape[:2]
         height, width = map(int, self._sizes[index]) if self._sizes is not None else first
-        field, value = sample_decoder.schema[self._label], record[self._label]
-        if self._label == ROWS:
-            if height != width:
-                raise BadInput(
-                    f"{sample_decoder.pack.where(index, RGB)}: {width}x{height} px; expected a square, as Jacquard has"
-                )
-            points = targets.of_rows(sample_decoder.decode(index, field, value), self._size / height)
-            frame, source = targets.around_middle(self._size), picture_warp.whole(height, width)
-        else:
-            points = targets.of_corners(sample_decoder.as_stored(index, field, value))
-            frame = targets.around_grasps(points, height, width, self._size)
-            source = picture_warp.around_grasps(frame, height, width)
+        values = self._labels(index, record, self._rule.field)
+        if label is not None:
+            values = of_label(values, self._labels(index, record, OWNER_FIELD), label)
+        try:
+            points, frame, source = self._rule.place(values, height, width, self._size)
+        except BadInput as error:
+            raise BadInput(f"{sample_decoder.pack.where(index, RGB)}: {error}") from error
         stored = {name: self._stored(index, first, picture.shape[:2]) for name, picture in pictures.items()}
         return GraspItem(index, record, pictures, points, frame, source, stored)
+
+    def _labels(self, index: int, record: Record, name: str) -> Any:
+        if name in self._columns:
+            return self._columns[name][index]
+        return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
         """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
@@ -163,6 +163,10 @@ class ItemDecoder:
         )
 
 
+def _is_column(schema: Schema, name: str) -> bool:
+    return name in schema and schema[name].is_column
+
+
 def _as_kind(name: str, found: Any) -> Any:
     """Depth as float32."""
     if name == DEPTH and found.dtype == np.float16:
@@ -220,14 +224,19 @@ class GraspBatchDecoder:
         augmentations: Sequence[tuple[float, float]],
         form: ItemForm,
         take: Take,
+        labels: Sequence[int | None] | None = None,
     ) -> None:
-        """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom)."""
+        """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom).
+
+        labels: the label file of each item, None for all of its picture.
+        """
         self.indices = indices
         self.given_up = False
         self._item_decoder = item_decoder
         self._dataset_indices = dataset_indices
         self._rot, self._zoom = np.asarray(augmentations, np.float64).reshape(-1, 2).T
         self._form = form
+        self._labels = [None] * len(indices) if labels is None else labels
         count, size = len(indices), form.size
         self._maps, self._drawn = _taken(take, (len(MAPS), count, size, size))
         self._floats, self._float_arrays = _taken(take, (count, form.floats, size, size))
@@ -239,7 +248,8 @@ class GraspBatchDecoder:
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
         item_decoder = self._item_decoder
         with item_decoder.sample_decoder.pack.records(chosen, item_decoder.names) as records:
-            items = [item_decoder.item(index, record) for index, record in zip(chosen, records, strict=True)]
+            labels = self._labels[start:stop]
+            items = [item_decoder.item(*each) for each in zip(chosen, records, labels, strict=True)]
             owner = np.repeat(np.arange(len(items)), [len(item.points) for item in items])
             points = np.concatenate([item.points for item in items])
             points = targets.moved(points, owner, [item.frame for item in items], rots, zooms)

@@ -49,10 +49,11 @@ class ItemView(NamedTuple):
     quarters: int
 
 
-def around_grasps(frame: Frame, height: int, width: int) -> SourcePicture:
-    """Of Cornell: the window around the labels."""
+def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourcePicture:
+    """Of Cornell: the window around the labels, cut at the picture's end and at these bounds, where there are any."""
     top, left = frame.top, frame.left
-    window = (top, left, min(height, top + frame.size) - top, min(width, left + frame.size) - left)
+    bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
+    window = (top, left, min(bottom, top + frame.size) - top, min(right, left + frame.size) - left)
     return SourcePicture(height, width, (frame.center[1], frame.center[0]), window)
 
 

@@ -2,22 +2,31 @@
 
 | split                                  | samples                                                              |
 |----------------------------------------|----------------------------------------------------------------------|
-| SliceSplit(0.0, 0.9, rotate=0.1)              | the grasp networks' own: a cut of the list, rotated before           |
+| SliceSplit(0.0, 0.9, rotate=0.1)       | the grasp networks' own: a cut of the list, rotated before           |
+| SliceSplit(0.0, 0.9, of=NamedSplit(f)) | the same of another split                                            |
 | Fold(0, part="train")                  | four of five random folds of the pictures; part="val" is the fifth   |
 | Fold(0, by="object")                   | the same with all pictures of an object in one fold                  |
-| ListSplit("train.txt")                    | the samples whose keys the file lists, in its order                  |
+| ListSplit("train.txt")                 | the samples whose keys the file lists, in its order                  |
+| NamedSplit("seen.obj")                 | those that a file names, text or a pickled list, in the pack's order |
 | "train"                                | what packer convert --split train=FILE named                         |
+
+Where items are label files (GraspDataset, items="label"), these are what is cut and named; folds keep those of one
+picture together.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import InvalidRequest, UnknownKey, WrongType
+from packer.errors import BadInput, InvalidRequest, UnknownKey, WrongType
 from packer.geometry import shuffled
+from packer.grasp.pack_items import ItemList, PackItems
+from packer.layouts import pickled
 from packer.pack.reader import Pack
 from packer.sources.base import read_file
 
@@ -26,15 +35,32 @@ Indices = npt.NDArray[np.int64]
 PARTS = ("train", "val")
 BY = ("image", "object")
 _CHUNK = 4096
+_PICKLE = b"\x80"  # what a pickle of protocol 2 or later begins with
+
+
+class _OfPack(ABC):
+    """A split of the items of a pack."""
+
+    @abstractmethod
+    def choose(self, items: PackItems) -> ItemList:
+        """The chosen items, in order."""
+
+    def indices(self, pack: Pack) -> Indices:
+        """Indices of the samples in the pack, in order; raises as `choose`."""
+        return self.choose(PackItems(pack)).samples
 
 
 @dataclass(frozen=True)
-class SliceSplit:
-    """Samples int(start n) to int(end n) of n, after the first int(rotate n) were moved to the end."""
+class SliceSplit(_OfPack):
+    """Samples int(start n) to int(end n) of n, after the first int(rotate n) were moved to the end.
+
+    of: the split whose samples these are; None for all.
+    """
 
     start: float = 0.0
     end: float = 1.0
     rotate: float = 0.0
+    of: "Split | None" = None
 
     def __post_init__(self) -> None:
         numbers = (self.start, self.end, self.rotate)
@@ -42,16 +68,19 @@ class SliceSplit:
             raise WrongType(f"{self}: expected numbers from 0 to 1")
         if not (0 <= self.start <= self.end <= 1 and 0 <= self.rotate <= 1):
             raise InvalidRequest(f"{self}: expected 0 <= start <= end <= 1 and 0 <= rotate <= 1")
+        if not (self.of is None or isinstance(self.of, SPLITS)):
+            raise WrongType(f'{self}: expected a split of packer.grasp, such as NamedSplit("seen.obj"), or None')
 
-    def indices(self, pack: Pack) -> Indices:
-        """Indices of the samples in the pack."""
-        count = len(pack)
-        every = np.roll(np.arange(count), -int(count * self.rotate))
-        return every[int(count * self.start) : int(count * self.end)]
+    def choose(self, items: PackItems) -> ItemList:
+        """The chosen items, in order; raises as the split that it is of."""
+        every = items.every() if self.of is None else self.of.choose(items)
+        count = len(every.samples)
+        rotated = np.roll(np.arange(count), -int(count * self.rotate))
+        return every.at(rotated[int(count * self.start) : int(count * self.end)])
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(_OfPack):
     """Fold `number` of `folds` as "val", the others as "train"; which sample is in which depends on the seed alone.
 
     by: "image", or "object": all samples of an object are in one fold. Needs the pack's object_id.
@@ -69,34 +98,83 @@ class Fold:
         if not (self.folds >= 2 and 0 <= self.number < self.folds):
             raise InvalidRequest(f"{self}: expected at least 2 folds, and their number from 0 to {self.folds - 1}")
 
-    def indices(self, pack: Pack) -> Indices:
-        """Indices of the samples in the pack, ascending; raises InvalidRequest where objects are not known."""
-        groups = np.arange(len(pack)) if self.by == "image" else _objects(pack)
+    def choose(self, items: PackItems) -> ItemList:
+        """The chosen items, in the order of the pack; raises InvalidRequest where objects are not known."""
+        every = items.every()
+        of_sample = np.arange(len(items.pack)) if self.by == "image" else _objects(items.pack)
+        groups = np.unique(of_sample[every.samples], return_inverse=True)[1].reshape(-1)
         count = int(groups.max(initial=-1)) + 1
         fold_of_group = np.empty(count, np.int64)
         fold_of_group[shuffled(self.seed, 0, count)] = np.arange(count) % self.folds
         mine = fold_of_group[groups] == self.number
-        return np.flatnonzero(mine if self.part == "val" else ~mine)
+        return every.at(np.flatnonzero(mine if self.part == "val" else ~mine))
 
 
 @dataclass(frozen=True)
-class ListSplit:
+class ListSplit(_OfPack):
     """The samples of a text file: a key a line; blank lines and lines that begin with # are skipped."""
 
     file: str | PathLike[str]
 
-    def indices(self, pack: Pack) -> Indices:
-        """Indices of the samples in the pack, in the file's order; raises UnknownKey, BadInput."""
-        lines = read_file(Path(self.file)).decode("utf-8-sig", "surrogateescape").splitlines()
-        keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    def choose(self, items: PackItems) -> ItemList:
+        """The chosen items, in the file's order; raises UnknownKey, BadInput."""
         try:
-            return np.asarray([pack.index.index_of(key) for key in keys], np.int64)
+            return items.named(_lines(read_file(Path(self.file))))
         except UnknownKey as error:
             raise UnknownKey(f"{self.file}: {error}") from error
 
 
-SPLITS = (SliceSplit, Fold, ListSplit)
-Split = SliceSplit | Fold | ListSplit
+@dataclass(frozen=True)
+class NamedSplit(_OfPack):
+    """The samples that a file names, in the order of the pack: what lists of seen and unseen objects are.
+
+    file: of lines as ListSplit's, or a pickled list of texts, as split/*/seen.obj of andvg3/Grasp-Anything, which is
+    read without unpickling. Of Cornell a name may begin with pcd. missing: what a name is that no sample has: "error",
+    or "skip": passed over, as there, where a part of the set was downloaded.
+    """
+
+    file: str | PathLike[str]
+    missing: Literal["error", "skip"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("error", "skip"):
+            raise InvalidRequest(f"{self}: expected missing error or skip")
+
+    def choose(self, items: PackItems) -> ItemList:
+        """The chosen items; raises UnknownKey, BadInput, and InvalidRequest where none of the names is there."""
+        names = list(dict.fromkeys(_names(Path(self.file))))
+        try:
+            found = items.named(names, may_lack=self.missing == "skip")
+        except UnknownKey as error:
+            raise UnknownKey(f'{self.file}: {error}, or pass over what is not there: missing="skip"') from error
+        if names and not len(found.samples):
+            raise InvalidRequest(f"{self.file}: none of its {len(names)} names is there, such as {names[0]!r:.100}")
+        keys = found.samples[None] if found.labels is None else np.stack([found.samples, found.labels])
+        return found.at(np.unique(keys, axis=1, return_index=True)[1])
+
+
+Split = SliceSplit | Fold | ListSplit | NamedSplit
+SPLITS = (SliceSplit, Fold, ListSplit, NamedSplit)
+
+
+def _lines(data: bytes) -> list[str]:
+    """The keys of a text file."""
+    lines = data.decode("utf-8-sig", "surrogateescape").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _names(path: Path) -> list[str]:
+    """The names in a text file, or in a pickled list; raises BadInput."""
+    data = read_file(path)
+    if not data.startswith(_PICKLE):
+        return _lines(data)
+    try:
+        found = pickled.loads(data)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}; write the names into a text file, one a line") from error
+    if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) for name in found):
+        raise BadInput(f"{path}: a pickle of {found!r:.60}, expected a list of names; write a text file, one a line")
+    return list(found)
 
 
 def _objects(pack: Pack) -> Indices:

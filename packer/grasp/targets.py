@@ -70,17 +70,20 @@ def of_rows(rows: Floats, factor: float) -> Floats:
     return points if factor == 1.0 else points * factor
 
 
-def around_grasps(points: Floats, height: int, width: int, size: int) -> Frame:
+def around_grasps(
+    points: Floats, height: int, width: int, size: int, *, bounds: tuple[int, int] | None = None
+) -> Frame:
     """Cornell's window: around the mean of all corners, within a picture of that size where it fits.
 
-    Without any rectangle, in the middle of the picture.
+    Without any rectangle, in the middle of the picture. bounds: height and width to keep within instead.
     """
     center = (height // 2, width // 2)
     if len(points):
         mean = points.reshape(-1, 2).mean(axis=0)
         center = (int(mean[0]), int(mean[1]))
-    top = max(0, min(center[0] - size // 2, height - size))
-    left = max(0, min(center[1] - size // 2, width - size))
+    rows, columns = bounds or (height, width)
+    top = max(0, min(center[0] - size // 2, rows - size))
+    left = max(0, min(center[1] - size // 2, columns - size))
     return Frame(center, top, left, size)
 
 

@@ -9,6 +9,10 @@ measurement), mask (PNG bytes), grasps (float32 (N, 4, 2), corners x, y; p0 -> p
 (float64 (N, 5): x, y, theta in degrees, opening, jaw; every row of the file in its order, except those that are not
 finite), object_id (text). Hidden: files (field -> relative path), grasps_file (verbatim, empty where there is none).
 A depth or mask that no view has is no field.
+
+Jacquard V2 (`JacquardV2_Dataset_<n>`) has the same names and rows. Files that its authors corrected have a row before
+the others, lines that end in LF, and nothing behind the last one: the networks' loaders, which cut the last character
+of every line, lose a digit of it, this source does not.
 """
 
 import re

@@ -15,6 +15,7 @@ from packer.grasp import GraspDataset
 from packer.pack import manifest as manifests
 from tests.support import grasp_folders
 from tests.support.conversions import digest
+from tests.support.layout_trees import graspnet_rect
 from tests.support.source_trees import photos
 
 
@@ -87,6 +88,16 @@ def test_a_pack_is_packed_again_with_a_preset(tmp_path: Path) -> None:
     convert(root, tmp_path / "other", "--preset", "ggcnn")
     one, other = (GraspDataset(tmp_path / name, 300, seed=2)[1] for name in ("pack", "other"))
     assert all((a == b).all() for a, b in zip((one[0], *one[1]), (other[0], *other[1]), strict=True))
+
+
+def test_other_grasp_sets_are_stored_whole_without_depth_that_has_holes(tmp_path: Path) -> None:
+    """Rows of GraspNet's are no rows of Jacquard's: its pictures are no squares, and stay what they are."""
+    convert(graspnet_rect.build(tmp_path / "set"), tmp_path / "pack", "--preset", "grconvnet")
+    schema = manifests.read(tmp_path / "pack").schema
+    assert schema["rgb"].codec == "raw"
+    assert "matrix" not in schema
+    assert "depth" not in schema
+    assert len(GraspDataset(tmp_path / "pack", 20, include_depth=False)[4]) == 5
 
 
 def test_a_preset_is_for_grasp_sets(tmp_path: Path) -> None:

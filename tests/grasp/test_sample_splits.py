@@ -1,15 +1,18 @@
 """Splits of grasp data sets: the reference's cuts, folds by picture and by object, lists."""
 
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
-from packer.errors import InvalidRequest, UnknownKey
-from packer.grasp import Fold, GraspDataset, ListSplit, SliceSplit
+from packer.errors import BadInput, InvalidRequest, UnknownKey, WrongType
+from packer.grasp import Fold, GraspDataset, ListSplit, NamedSplit, SliceSplit
 from tests.support import grasp_folders, source_trees
 from tests.support.conversions import packed
 
@@ -76,6 +79,54 @@ def test_a_list_names_keys_in_its_own_order(made: dict[str, Path], tmp_path: Pat
         keys(made["cornell"], ListSplit(tmp_path / "list.txt"))
 
 
+@pytest.mark.parametrize("protocol", [2, 4, None])
+def test_names_of_a_text_or_of_a_pickled_list_are_those_in_the_packs_order(
+    protocol: int | None, made: dict[str, Path], tmp_path: Path
+) -> None:
+    """Cornell's as the fork's lists have them, with the beginning of the file's name, or as keys."""
+    names = ["pcd0104", "0101", "0104"]
+    data = "\n".join(names).encode() if protocol is None else pickle.dumps(names, protocol)
+    (tmp_path / "seen.obj").write_bytes(data)
+    assert keys(made["cornell"], NamedSplit(tmp_path / "seen.obj")) == ["0101", "0104"]
+    (tmp_path / "views.obj").write_bytes(pickle.dumps(["1_cc03", "0_aa01"], 4))
+    assert keys(made["jacquard"], NamedSplit(tmp_path / "views.obj")) == ["0_aa01", "1_cc03"]
+
+
+def test_names_of_no_sample_are_an_error_or_passed_over(made: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "seen.txt").write_text("pcd0100\npcdb0011\n0999\n0100\n")
+    with pytest.raises(UnknownKey, match=r"seen.txt: .*key 'pcdb0011' \(and 1 more: 'pcdb0011', '0999'\).*skip"):
+        keys(made["cornell"], NamedSplit(tmp_path / "seen.txt"))
+    assert keys(made["cornell"], NamedSplit(tmp_path / "seen.txt", missing="skip")) == ["0100"]
+    with pytest.raises(InvalidRequest, match="none of its 4 names is there, such as 'pcd0100'"):
+        keys(made["jacquard"], NamedSplit(tmp_path / "seen.txt", missing="skip"))
+
+
+def test_a_pickle_that_is_no_list_of_names_is_refused_and_nothing_in_it_runs(
+    made: dict[str, Path], tmp_path: Path
+) -> None:
+    class Call:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    for value in ([Call()], {"0100"}, ["0100", 3], "0100", {"0100": 1}):
+        (tmp_path / "seen.obj").write_bytes(pickle.dumps(value))
+        with pytest.raises(BadInput, match=r"seen.obj: .*write .* text file, one a line"):
+            keys(made["cornell"], NamedSplit(tmp_path / "seen.obj"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_cut_of_a_list_is_cut_as_the_whole(made: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "seen.txt").write_text("0105\n0100\n0103\n0102\n")
+    seen = NamedSplit(tmp_path / "seen.txt")
+    assert keys(made["cornell"], SliceSplit(0.0, 0.5, of=seen)) == ["0100", "0102"]
+    assert keys(made["cornell"], SliceSplit(0.5, 1.0, rotate=0.25, of=seen)) == ["0105", "0100"]
+    listed = ListSplit(tmp_path / "seen.txt")
+    assert keys(made["cornell"], SliceSplit(0.0, 0.5, of=listed)) == ["0105", "0100"]
+    with GraspDataset(made["cornell"], 20) as dataset:
+        pack = dataset.sample_decoder().pack
+        np.testing.assert_array_equal(SliceSplit(0.0, 0.5, of=seen).indices(pack), [0, 2])
+
+
 def test_a_split_of_the_pack_goes_by_its_name(tmp_path: Path) -> None:
     root = grasp_folders.cornell(tmp_path / "set", 4)
     (tmp_path / "val.txt").write_text("0101\n0103\n")
@@ -108,8 +159,14 @@ def test_without_objects_no_fold_is_by_object(tmp_path: Path) -> None:
         lambda: Fold(0, 1),
         lambda: Fold(0, part="test"),
         lambda: Fold(0, by="category"),
+        lambda: NamedSplit("seen.obj", missing="ask"),  # type: ignore[arg-type]
     ],
 )
 def test_splits_that_cannot_be_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidRequest, match="expected"):
         wrong()
+
+
+def test_a_cut_of_what_is_no_split_is_refused() -> None:
+    with pytest.raises(WrongType, match="expected a split of packer.grasp"):
+        SliceSplit(of="seen.obj")  # type: ignore[arg-type]

@@ -145,6 +145,28 @@ def test_an_empty_grasp_file_is_no_grasps_and_told(root: Path) -> None:
     assert "grasps_file" in source[0]["files"]
 
 
+def test_files_that_jacquard_v2_corrected_lose_no_digit(tmp_path: Path) -> None:
+    """Its tool puts a row before the others, ends lines with LF and the last one with nothing.
+
+    The networks' loaders cut the last character of each line, so that 26.06 there becomes 26.0.
+    """
+    rows = ["31.5;44.0;12.5;40.0;20.0", "52.5;40.25;68.2203;25.5;26.06"]
+    one = f"JacquardV2_Dataset_0/{HASH_32}/0_{HASH_32}"
+    other = f"JacquardV2_Dataset_0/{HASH_32}/1_{HASH_32}"
+    root = write(tmp_path / "v2", {
+        **view(one, 1, grasps="\n".join(rows)),
+        **view(other, 2, grasps="".join(f"{row}\r\n" for row in rows[1:])),
+    })  # fmt: skip
+    source = Source(root)
+    expected = [[float(word) for word in row.split(";")] for row in rows]
+    assert source[0]["grasp_rows"].tolist() == expected
+    assert source[1]["grasp_rows"].tolist() == expected[1:]
+    assert source[0]["grasps_file"] == "\n".join(rows).encode()
+    assert source.missing(0) is None
+    cut = [line[:-1].rpartition(";")[2] for line in source[0]["grasps_file"].decode().splitlines(keepends=True)]
+    assert cut == ["20.0", "26.0"]
+
+
 def test_rows_that_are_not_finite_are_dropped_and_counted(root: Path) -> None:
     path = root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt"
     path.write_text("1;2;3;4;5\nnan;2;3;4;5\n6;7;8;9;10")

@@ -1,5 +1,6 @@
-"""Small Cornell and Jacquard folders for grasp items: smooth pictures, invented labels; packs of them; a slow look."""
+"""Small folders of grasp sets for grasp items: smooth pictures, invented labels; packs of them; a slow look."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ def _pictures(seed: int, height: int, width: int) -> tuple[bytes, bytes]:
     return source_trees.encoded(".png", colour), source_trees.encoded(".tiff", depth)
 
 
-def _lines(seed: int) -> str:
+def _lines(seed: int, height: int = HEIGHT, width: int = WIDTH) -> str:
     """cpos: parallelograms of both windings around a place of the picture, of every third scene near its border."""
     random = np.random.default_rng(seed)
-    middle = np.asarray([WIDTH - 9, HEIGHT - 8] if seed % 3 == 2 else [WIDTH / 2 + seed, HEIGHT / 2 - seed])
+    middle = np.asarray([width - 9, height - 8] if seed % 3 == 2 else [width / 2 + seed, height / 2 - seed])
     lines = []
     for number in range(4):
         angle, opening, jaw = random.uniform(0, np.pi), random.uniform(6, 30), random.uniform(4, 16)
@@ -70,6 +71,58 @@ def jacquard(root: Path, count: int = 6) -> Path:
 
 
 FOLDERS = {"cornell": cornell, "jacquard": jacquard}
+
+# four, five and six folders above a picture: the second alone is what the fork lists
+SEQUENCES = ("ARID20/table/top/seq01", "ARID10/floor/left/box/seq02", "ARID10/table/left/mix/odd/seq03")
+
+
+# height and width of a picture, and the seed of its labels: in the middle; near the border, where a window that is
+# kept within other bounds hangs over; near the border of a picture that is larger than the fork's bounds
+OCID = ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH, 2), (512, 704, 5))
+VMRD = ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH, 2), (776, 1032, 5))
+
+
+def ocid(root: Path) -> Path:
+    """Pictures of each sequence."""
+    for number, sequence in enumerate(SEQUENCES):
+        for at, (height, width, seed) in enumerate(OCID if number == 1 else OCID[:1]):
+            picture = source_trees.encoded(".png", (smooth(20 + at, height, width, 3) * 255).astype(np.uint8))
+            mask = source_trees.encoded(".png", np.zeros((height, width), np.uint8))
+            name = f"result_2018-08-2{at}"
+            files = {f"{sequence}/rgb/{name}.png": picture, f"{sequence}/seg_mask_labeled_combi/{name}.png": mask}
+            source_trees.write(root, {**files, f"{sequence}/Annotations/{name}.txt": _lines(seed, height, width)})
+    return root
+
+
+def vmrd(root: Path) -> Path:
+    """Pictures of two objects each."""
+    for number, (height, width, seed) in enumerate(VMRD, start=1):
+        key = f"{number:05d}"
+        colour = (smooth(30 + number, height, width, 3) * 255).astype(np.uint8)
+        corners = np.asarray(_lines(seed, height, width).split(), np.float64).reshape(-1, 8)
+        rows = [" ".join(f"{value:.3f}" for value in row) for row in corners]
+        lines = "".join(f"{row} {1 + at % 2} easy\r\n" for at, row in enumerate(rows))
+        files = {f"JPEGImages/{key}.jpg": source_trees.encoded(".jpg", colour), f"Grasps/{key}.txt": lines}
+        source_trees.write(root, {**files, f"Annotations/{key}.xml": "<annotation></annotation>"})
+    return root
+
+
+# picture -> object -> grasps; one of no label file, an empty one, and a number of two digits
+ANYTHING = {"3f731b45": {0: 3, 1: 2, 10: 4}, "83c43efd": {0: 0, 3: 5}, "95eb5d89": {}}
+
+
+def anything(root: Path, width: int = SIDE) -> Path:
+    """Grasp-Anything: a label file, a tensor of rows score, x, y, opening, jaw, theta, for each object."""
+    for number, (key, objects) in enumerate(ANYTHING.items()):
+        colour = (smooth(40 + number, SIDE, width, 3) * 255).astype(np.uint8)
+        source_trees.write(root, {f"image/{key}.jpg": source_trees.encoded(".jpg", colour)})
+        for at, count in objects.items():
+            low, high = [0, 10, 10, 6, 4, -90], [1, SIDE - 10, SIDE - 10, 40, 20, 90]
+            rows = np.random.default_rng([number, at]).uniform(low, high, (count, 6)).astype(np.float32)
+            file = io.BytesIO()
+            torch.save(torch.from_numpy(rows), file)
+            source_trees.write(root, {f"grasp_label_positive/{key}_{at}.pt": file.getvalue()})
+    return root
 
 
 def packs(root: Path, **options: Any) -> dict[str, Path]:

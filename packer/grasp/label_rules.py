@@ -1,0 +1,144 @@
+"""Label rules: how the labels of each set become an item's rectangles, and which part of the picture the item shows.
+
+| source                                 | labels                                  | the item shows             |
+|----------------------------------------|-----------------------------------------|----------------------------|
+| jacquard                               | rows, scaled to the output              | the whole picture          |
+| grasp-anything                         | rows with a score, scaled to the output | the whole picture          |
+| cornell, graspnet-rect, ivalab,        | corners, not scaled                     | a window of the output's   |
+| ocid-grasp, regrad, vmrd               |                                         | size about the mean of all |
+| any other, with rows of five numbers   | as jacquard                             | as jacquard                |
+| any other, with corners                | as cornell                              | as cornell                 |
+
+A pack of a pack keeps the source of the first. The rules of the loaders of andvg3/Grasp-Anything, a fork of GR-ConvNet
+(d7755f4, utils/data), have sizes of pictures in their code, which are `bounds` and `side` here: the same items where
+pictures have these sizes, others where they do not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.grasp import picture_warp, targets
+from packer.grasp.picture_warp import SourcePicture
+from packer.pack.manifest import Manifest
+from packer.schema import Schema
+
+ROWS, CORNERS = "grasp_rows", "grasps"
+
+Exact = Literal["fork"]
+EXACT: tuple[Exact, ...] = get_args(Exact)
+
+
+class PlacedLabels(NamedTuple):
+    """points: targets.Points in px of the source (a window) or of the output (the whole picture)."""
+
+    points: targets.Floats
+    frame: targets.Frame
+    source: SourcePicture
+
+
+@dataclass(frozen=True)
+class WholePicture:
+    """Rows, scaled to the output, which shows the whole picture.
+
+    columns: of a row, where x, y, theta in degrees, opening and jaw stand. side: px of a side of the picture that the
+    labels are in; None for those that it has, which are to be as many both ways.
+    """
+
+    columns: tuple[int, int, int, int, int]
+    side: int | None = None
+    field: ClassVar[str] = ROWS
+
+    def place(self, rows: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
+        """The labels of a picture of that size for an output of that one; raises BadInput for one of other sides."""
+        if self.side is None and height != width:
+            raise BadInput(f"{width}x{height} px; expected a square, as the pictures of this set are")
+        points = targets.of_rows(rows[:, self.columns], size / (self.side or height))
+        return PlacedLabels(points, targets.around_middle(size), picture_warp.whole(height, width))
+
+
+@dataclass(frozen=True)
+class AroundGrasps:
+    """Corners, and a window of the output's size about their mean.
+
+    bounds: height and width in px that the window is kept within; None for those of the picture.
+    """
+
+    bounds: tuple[int, int] | None = None
+    field: ClassVar[str] = CORNERS
+
+    def place(self, corners: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
+        """As WholePicture.place; raises BadInput where the bounds leave nothing of the picture."""
+        points = targets.of_corners(corners)
+        frame = targets.around_grasps(points, height, width, size, bounds=self.bounds)
+        source = picture_warp.around_grasps(frame, height, width, bounds=self.bounds)
+        if min(source.window[2:]) <= 0:
+            raise BadInput(
+                f"{width}x{height} px; the window of {size} px within {self.bounds} px (height, width) shows nothing "
+                'of it, and the fork stops; leave exact="fork" out'
+            )
+        return PlacedLabels(points, frame, source)
+
+
+LabelRule = WholePicture | AroundGrasps
+
+_JACQUARD_COLUMNS = (0, 1, 2, 3, 4)
+_ANYTHING_COLUMNS = (1, 2, 5, 3, 4)  # score, x, y, opening, jaw, theta
+_WINDOW = AroundGrasps()
+
+RULES: Mapping[str, LabelRule] = {
+    "jacquard": WholePicture(_JACQUARD_COLUMNS),
+    "grasp-anything": WholePicture(_ANYTHING_COLUMNS),
+    **dict.fromkeys(("cornell", "ocid-grasp", "vmrd", "ivalab", "graspnet-rect", "regrad"), _WINDOW),
+}
+FORK_RULES: Mapping[str, LabelRule] = {
+    "jacquard": WholePicture(_JACQUARD_COLUMNS, side=1024),
+    "grasp-anything": WholePicture(_ANYTHING_COLUMNS, side=416),
+    "cornell": AroundGrasps((480, 640)),
+    "ocid-grasp": AroundGrasps((480, 640)),
+    "vmrd": AroundGrasps((756, 1008)),
+}
+
+
+def kind_of(manifest: Manifest) -> str:
+    """The kind of the source that the samples come from."""
+    return str(manifest.source.get("kind"))
+
+
+def rule_of(manifest: Manifest, where: object, *, exact: Exact | None = None) -> LabelRule:
+    """The rule of a pack; raises InvalidRequest where it has no labels, or the fork no loader for it."""
+    schema = manifest.schema
+    if exact is None:
+        found = RULES.get(kind_of(manifest))
+        return found if found is not None and found.field in schema else _by_fields(schema, where)
+    rule = FORK_RULES.get(kind_of(manifest))
+    if rule is None:
+        raise InvalidRequest(
+            f'{where}: made of {kind_of(manifest)}, exact="fork": the fork has loaders for {", ".join(FORK_RULES)}; '
+            "leave exact= out"
+        )
+    if rule.field not in schema:
+        raise InvalidRequest(f'{where}: no field {rule.field!r}, which exact="fork" reads; pack it with this field')
+    return rule
+
+
+def _by_fields(schema: Schema, where: object) -> LabelRule:
+    rule = RULES["jacquard"]
+    if ROWS in schema and (schema[ROWS].shape or ())[-1:] == (len(_JACQUARD_COLUMNS),):
+        return rule
+    if CORNERS in schema:
+        return _WINDOW
+    rows = f"{ROWS!r} of {len(_JACQUARD_COLUMNS)} columns" if ROWS in schema else f"{ROWS!r}"
+    raise InvalidRequest(
+        f"{where}: no field {rows} or {CORNERS!r}; pack a folder of {', '.join(RULES)}, with these fields"
+    )
+
+
+def of_label(values: npt.NDArray[Any], owner: npt.NDArray[Any], label: int) -> npt.NDArray[Any]:
+    """The rows that belong to one label file."""
+    kept: npt.NDArray[Any] = values[np.asarray(owner) == label]
+    return kept

@@ -1,0 +1,176 @@
+"""Pack items: what a pack can give as items, before any split: its samples, or each label file of theirs.
+
+A set with several label files to a picture (Grasp-Anything) has the names of these files in `label_keys` of every
+sample, and in `grasp_labels` the row of them that each grasp came from. Nothing is read before it is asked for: all
+items of label files need `label_keys` of every sample, items by name those of the samples named alone.
+"""
+
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import codecs
+from packer.errors import CorruptRecord, InvalidRequest, UnknownKey
+from packer.grasp.label_rules import Exact, kind_of
+from packer.pack.manifest import Manifest
+from packer.pack.reader import Pack
+
+Indices = npt.NDArray[np.int64]
+ItemUnit = Literal["picture", "label"]
+ITEM_UNITS: tuple[ItemUnit, ...] = get_args(ItemUnit)
+
+NAMES_FIELD, OWNER_FIELD = "label_keys", "grasp_labels"
+_CHUNK = 4096
+_LISTED = 3
+_SEVERAL_LABELS = "grasp-anything"  # the kind of source whose pictures have any number of label files
+_NUMBERS = re.compile(r"_[0-9]+")
+_FORK_LEVELS = 5  # of folders above a picture of OCID's
+_FORK_LABEL = re.compile(r"_[0-9]")
+_CORNELL_PREFIX = "pcd"  # before the number of a scene in the names of files
+
+
+class ItemList(NamedTuple):
+    """Items in their order. samples: index of each in the pack. labels: row in label_keys, None for pictures."""
+
+    samples: Indices
+    labels: Indices | None
+
+    def at(self, positions: npt.NDArray[Any]) -> "ItemList":
+        """The items at these positions, or where a mask says so."""
+        return ItemList(self.samples[positions], None if self.labels is None else self.labels[positions])
+
+
+def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Exact | None = None) -> bool:
+    """Whether an item is one label file of several; raises InvalidRequest where the pack cannot have such items."""
+    if kind_of(manifest) != _SEVERAL_LABELS:
+        return False
+    if unit == "picture":
+        if exact is not None:
+            raise InvalidRequest(
+                f'{where}: exact="fork", items="picture": an item of the fork is a label file; say items="label"'
+            )
+        return False
+    for name in (NAMES_FIELD, OWNER_FIELD):
+        if name not in manifest.schema:
+            raise InvalidRequest(
+                f'{where}: items="label" reads the field {name!r}, which is not packed; pack it with {NAMES_FIELD} '
+                f"and {OWNER_FIELD}"
+            )
+    return True
+
+
+class PackItems:
+    """The items of an open pack."""
+
+    def __init__(self, pack: Pack, unit: ItemUnit = "picture", exact: Exact | None = None) -> None:
+        """unit: whether an item is a picture with all its grasps, or one label file. exact: those of the fork alone.
+
+        Raises as has_label_items.
+        """
+        self.pack = pack
+        self._kind = kind_of(pack.manifest)
+        self._exact = exact
+        self._has_labels = has_label_items(pack.manifest, pack.folder, unit, exact)
+        self._leaves_out = exact is not None and self._kind == "ocid-grasp"
+        if self._has_labels:
+            self._codec = codecs.make(pack.schema[NAMES_FIELD])
+
+    def every(self) -> ItemList:
+        """All items in the order of the pack."""
+        count = len(self.pack)
+        if not self._has_labels:
+            if not self._leaves_out:
+                return ItemList(np.arange(count), None)
+            keys = (self.pack.index.key(index) for index in range(count))
+            return ItemList(np.flatnonzero([key.count("/") == _FORK_LEVELS for key in keys]).astype(np.int64), None)
+        samples, labels = array("q"), array("q")
+        for index, names in self._label_names(range(count)):
+            rows = self._labels_of(index, names)
+            samples.extend([index] * len(rows))
+            labels.extend(rows)
+        return ItemList(np.array(samples, np.int64), np.array(labels, np.int64))
+
+    def named(self, names: Sequence[str], *, may_lack: bool = False) -> ItemList:
+        """The items of these names, in their order: keys, or names of label files without their suffix.
+
+        may_lack: names of nothing are passed over. Raises UnknownKey, naming them.
+        """
+        found: list[tuple[int, int]] = []
+        lacking = []
+        for name in names:
+            item = self.find(name)
+            if item is None:
+                lacking.append(name)
+            else:
+                found.append(item)
+        if lacking and not may_lack:
+            shown = ", ".join(map(repr, lacking[:_LISTED])) + ", ..." * (len(lacking) > _LISTED)
+            what = "sample with key" if not self._has_labels else "label file of name"
+            more = f" (and {len(lacking) - 1} more: {shown})" if len(lacking) > 1 else ""
+            raise UnknownKey(f"no {what} {lacking[0]!r}{more}{self._hint(lacking[0])}")
+        pairs = np.asarray(found, np.int64).reshape(-1, 2)
+        return ItemList(pairs[:, 0].copy(), pairs[:, 1].copy() if self._has_labels else None)
+
+    def name(self, sample: int, label: int | None) -> str:
+        """The name of an item."""
+        if label is None:
+            return self.pack.index.key(sample)
+        [(_, names)] = self._label_names([sample])
+        return names[label]
+
+    def find(self, name: str) -> tuple[int, int] | None:
+        """The sample and the label file of a name, 0 where an item is a picture; None where there is no such item."""
+        if not self._has_labels:
+            index = self._index_of(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
+            if index is None or (self._leaves_out and name.count("/") != _FORK_LEVELS):
+                return None
+            return index, 0
+        key = name
+        while "_" in key:  # `<key>_<object>`, and `<key>_<object>_<part>`
+            key, _, number = key.rpartition("_")
+            if not _NUMBERS.fullmatch(f"_{number}"):
+                return None
+            index = self._index_of(key)
+            if index is not None:
+                [(_, names)] = self._label_names([index])
+                rows = [row for row in self._labels_of(index, names) if names[row] == name]
+                return (index, rows[0]) if rows else None
+        return None
+
+    def _index_of(self, key: str) -> int | None:
+        try:
+            return self.pack.index.index_of(key)
+        except UnknownKey:
+            return None
+
+    def _hint(self, name: str) -> str:
+        """What a name may be that is none here."""
+        is_of_labels = self._kind == _SEVERAL_LABELS and not self._has_labels
+        if is_of_labels and self._index_of(name.rpartition("_")[0]) is not None:
+            return '; it names a label file: say items="label"'
+        return "; packer info --keys lists the keys"
+
+    def _labels_of(self, index: int, names: Sequence[str]) -> list[int]:
+        """The rows of a sample's label files that are items."""
+        if self._exact is None:
+            return list(range(len(names)))
+        key = self.pack.index.key(index)
+        return [row for row, name in enumerate(names) if _FORK_LABEL.fullmatch(name.removeprefix(key))]
+
+    def _label_names(self, indices: Sequence[int]) -> Iterable[tuple[int, list[str]]]:
+        """The names of the label files of each sample; raises CorruptRecord."""
+        for start in range(0, len(indices), _CHUNK):
+            chunk = indices[start : start + _CHUNK]
+            with self.pack.records(chunk, [NAMES_FIELD]) as records:
+                for index, record in zip(chunk, records, strict=True):
+                    names = self._codec.decode(record[NAMES_FIELD])
+                    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+                        raise CorruptRecord(
+                            f"{self.pack.where(index, NAMES_FIELD)}: expected a list of names, found {names!r:.80}; "
+                            "pack again from the source"
+                        )
+                    yield index, names
