@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,9 +54,29 @@ def pytest_report_header() -> str:
         return f"JPEG: {error}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the files beside this one, which run whole pages and examples: at the end one worker would be alone."""
-    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+    """Of the cases of a test with `one_in(N)` one in N stays in the default run, the others are marked `full`.
+
+    Which ones depends on their names alone: each test has others, so that together they meet every format and source.
+    """
+    items.sort(key=whole_pages_first)
+    sampled: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_in") and not item.get_closest_marker("full"):
+            sampled.setdefault((str(item.path), item.name.partition("[")[0]), []).append(item)
+    for cases in sampled.values():
+        marker = cases[0].get_closest_marker("one_in")
+        assert marker is not None
+        (of,) = marker.args
+        cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        for item in cases[-(-len(cases) // of) :]:
+            item.add_marker(pytest.mark.full)
+
+
+def whole_pages_first(item: pytest.Item) -> bool:
+    """The files beside this one run whole pages and examples: at the end one worker would be alone."""
+    return item.path.parent != Path(__file__).parent
 
 
 def pytest_collection_finish() -> None:
@@ -65,7 +86,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_leaks(tmp_path: Path) -> Iterator[None]:
+def nothing_leaks() -> Iterator[None]:
     """After a test: no thread of packer's runs, and no reader is open that no pack uses."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]

@@ -226,6 +226,7 @@ def test_a_part_that_lost_a_file_is_made_again(tmp_path: Path) -> None:
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("blocks", [1, 20])
 def test_a_full_disk_leaves_no_pack_and_the_same_command_works_later(tmp_path: Path, blocks: int) -> None:
     root = photos(tmp_path / "in", 10, height=100, width=100)

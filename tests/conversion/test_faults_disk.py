@@ -20,7 +20,6 @@ from tests.support import fault_injection
 from tests.support.child_processes import Outcome
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, opened, packed
-from tests.support.format_turns import in_turn
 from tests.support.small_disks import MS_RDONLY, MS_REMOUNT, mounted, resize
 from tests.support.source_trees import photos
 
@@ -89,7 +88,8 @@ def limited(folder: Path, format: str, count: int) -> list[int]:
     return codes
 
 
-@in_turn(0, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_limit_on_file_sizes(tmp_path: Path, format: str) -> None:
     assert limited(tmp_path, format, 3) == [4, 4, 4]
 
@@ -138,7 +138,8 @@ def fill(folder: Path, format: str, shares: int) -> Outcome:
     return mounted(disk, work)
 
 
-@in_turn(1, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_full_disk(tmp_path: Path, format: str) -> None:
     outcome = fill(tmp_path, format, 2)
     assert outcome.value == {"refused": 2, "full": 2}, outcome
@@ -211,7 +212,8 @@ def read_only(folder: Path, format: str, moments: int) -> dict[str, int]:
     return outcome.value
 
 
-@in_turn(2, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_disk_that_turns_read_only(tmp_path: Path, format: str) -> None:
     found = read_only(tmp_path, format, 3)
     assert found == {"failed": 3, "whole": 3}

@@ -14,7 +14,6 @@ from packer.pack.verification import problems
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
 from tests.support.fault_injection import Run
-from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 _SAMPLES = 60
@@ -76,7 +75,8 @@ def after(begun: Run, words: list[str | Path], target: Path, number: signal.Sign
     return state
 
 
-@in_turn(2, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_killed_conversion_is_continued(tmp_path: Path, format: str) -> None:
     assert end_at_moments(tmp_path, format, signal.SIGKILL, 3).total() == 3
 
@@ -90,6 +90,7 @@ def test_fifty_kills(tmp_path: Path, format: str) -> None:
     assert found["resumed"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_conversion_is_continued(tmp_path: Path, number: signal.Signals) -> None:
     assert end_at_moments(tmp_path, "lmdb", number, 2).total() == 2

@@ -139,6 +139,7 @@ class WithMask(AnnotatedSource):
         return {**super().__getitem__(index), "mask": file.getvalue()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("to", ["lmdb", "n5"])  # n5 wants to know the shape before
 @pytest.mark.parametrize(
     ("frame", "orientation"),  # a stated size tells where the sides are exchanged

@@ -48,6 +48,7 @@ def test_jacquard_is_stored_at_twice_the_output_lossless_and_labelled(preset: st
     assert len(GraspDataset(tmp_path / "pack", 300)) == 5
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("format", formats.names())
 def test_cornell_is_stored_whole(format: str, tmp_path: Path) -> None:
     root = grasp_folders.cornell(tmp_path / "set")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from packer import formats
 from packer.conversion import encode
 from packer.conversion.convert import convert_source
 from packer.conversion.journal import NAMES
@@ -25,7 +26,6 @@ from packer.files.work_folder import work_folder
 from packer.pack.verification import problems
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
-from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 
@@ -41,6 +41,7 @@ class StopAfter:
             raise Interrupted(signal.SIGTERM)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("samples", [1, 20, 45, 60])
 def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "in", 60, height=100, width=100)
@@ -62,7 +63,8 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
-@in_turn(0, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path, format: str) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(to=format, part_bytes=3000)
     with pytest.raises(Interrupted):
@@ -138,7 +140,7 @@ def test_a_damaged_journal_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
 def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    root = photos(tmp_path / "in", 200, height=200, width=300)
+    root = photos(tmp_path / "in", 80, height=200, width=300)
     command = [
         sys.executable,
         "-c",

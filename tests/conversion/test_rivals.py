@@ -15,7 +15,6 @@ from packer.system.progress_callback import Progress
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.fault_injection import Ended, Run
-from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 RIVALS = 8
@@ -57,7 +56,8 @@ def race(source: Path, target: Path, format: str, *, more: tuple[str, ...] = (),
     return [*found, *(run.wait() for run in left)]
 
 
-@in_turn(1, of=5)
+@pytest.mark.one_in(9)
+@pytest.mark.parametrize("format", formats.names())
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_of_eight_converters_wins(tmp_path: Path, format: str, overwrite: bool) -> None:
     source, target = photos(tmp_path / "in", 6), tmp_path / "out"

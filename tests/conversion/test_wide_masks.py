@@ -64,6 +64,7 @@ WHOLE = [mask_of(number) for number in range(COUNT)]
 # ---- formats and codecs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("format", formats.names())
 def test_every_format_keeps_every_value(root: Path, tmp_path: Path, format: str) -> None:
     pack = convert(root, tmp_path / "pack", to=format)
@@ -77,6 +78,7 @@ def test_every_format_keeps_every_value(root: Path, tmp_path: Path, format: str)
     assert batch["mask"].dtype == torch.int32 and torch.equal(batch["mask"], torch.tensor(np.stack(WHOLE)).int())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("format", formats.names())
 def test_every_format_keeps_every_value_of_resized_masks(root: Path, tmp_path: Path, format: str) -> None:
     pack = convert(root, tmp_path / "pack", to=format, resize=(SIZE[0] // 2, SIZE[1] // 2))

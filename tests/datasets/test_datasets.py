@@ -281,13 +281,16 @@ def loaded(dataset: Any, method: str | None, workers: int, persistent: bool) -> 
     return [digest_of(loader) for _ in range(2)]
 
 
-def test_every_start_method_reads_the_same(pack: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "workers", "persistent"),
+    [("fork", 2, True), ("forkserver", 1, True), pytest.param("spawn", 1, False, marks=pytest.mark.full)],
+)
+def test_every_start_method_reads_the_same(pack: Path, method: str, workers: int, persistent: bool) -> None:
     want = loaded(LMDBDataset(pack), None, 0, False)
     assert want[0] == want[1]
-    for method, workers, persistent in (("fork", 2, True), ("spawn", 1, False), ("forkserver", 1, True)):
-        dataset = LMDBDataset(pack)
-        dataset[3]  # touched in the parent
-        assert loaded(dataset, method, workers, persistent) == want
+    dataset = LMDBDataset(pack)
+    dataset[3]  # touched in the parent
+    assert loaded(dataset, method, workers, persistent) == want
 
 
 @pytest.mark.full

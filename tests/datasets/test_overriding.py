@@ -80,6 +80,7 @@ def collated(samples: list[Any]) -> Any:
     return torch.utils.data.default_collate(samples)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", [Normalised, Twice, Labels, Sampled])
 @pytest.mark.parametrize("make", [
     lambda data: DataLoader(data, 4),

@@ -192,6 +192,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("has_call", [True, pytest.param(False, marks=pytest.mark.full)])
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_file_that_is_not_what_was_written_is_named(
@@ -211,6 +212,7 @@ def test_a_file_that_is_not_what_was_written_is_named(
     assert lines, "verify has overlooked it"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("where", ["values.npz", "blob"])
 def test_every_cut_of_every_file_is_refused(tmp_path: Path, where: str) -> None:
     part = small_pack(tmp_path / "pack", "bmp")

@@ -108,6 +108,7 @@ def test_a_pack_of_it_becomes_a_pack_of_any_format(name: str, photos: Path, tmp_
 # ---- order
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name in FOREIGN if formats.load(name).Writer.order == "shuffled"])
 def test_samples_are_shuffled_unless_the_stored_order_is_asked_for(name: str, photos: Path, tmp_path: Path) -> None:
     notes: list[str] = []
@@ -242,6 +243,7 @@ def test_the_note_on_pictures_names_what_is_written(tmp_path: Path) -> None:
 # ---- damage
 
 
+@pytest.mark.one_in(2)
 @of_files
 def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
     records = [built_packs.record(row, blob=bytes([row]) * 300) for row in range(20)]
@@ -259,6 +261,7 @@ def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
         Pack(tmp_path / "pack").reader(0)
 
 
+@pytest.mark.one_in(3)
 @of_files
 def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
@@ -274,6 +277,7 @@ def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_p
     assert list(problems(tmp_path / "a.pack")) != []
 
 
+@pytest.mark.one_in(3)
 @of_files
 def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
@@ -285,6 +289,7 @@ def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: P
     assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", [60, pytest.param(3000, marks=pytest.mark.full)])
 def test_a_flipped_byte_is_refused_or_without_effect(name: str, number: int, tmp_path: Path) -> None:
     small_pack(tmp_path / "pack", name)

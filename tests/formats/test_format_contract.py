@@ -27,7 +27,6 @@ from packer.schema import Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
-from tests.support.format_turns import in_turn
 from tests.support.part_damage import files_of
 
 SCHEMA = built_packs.SCHEMA
@@ -136,6 +135,7 @@ def test_rows_may_be_read_in_any_order_and_again(opened: Reader) -> None:
     assert [read(opened, row) for row in rows] == [built_packs.record(row) for row in rows]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("count", [257, 2500])
 def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: int) -> None:
     write(module, path, built_packs.records(count))
@@ -144,7 +144,8 @@ def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: in
     reader.close()
 
 
-@in_turn(0, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str, tmp_path: Path) -> None:
     module = formats.load(format)
     path = tmp_path / f"part{module.SUFFIX}"
@@ -160,7 +161,8 @@ def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str,
     reader.close()
 
 
-@in_turn(1, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path: Path) -> None:
     module = formats.load(format)
     path = tmp_path / f"part{module.SUFFIX}"
@@ -208,6 +210,7 @@ def test_a_part_that_is_not_finished_never_opens(module: ModuleType, path: Path)
             module.Reader(path, SCHEMA, samples=count)
 
 
+@pytest.mark.one_in(4)
 def test_a_writer_that_was_killed_leaves_no_part(module: ModuleType, path: Path) -> None:
     def write_and_die() -> None:
         writer = module.Writer(path, SCHEMA, payload_bytes=0)
@@ -283,6 +286,7 @@ def test_other_fields_than_the_manifest_says_are_refused(module: ModuleType, pat
         module.Reader(path, schema, samples=10)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("data", [b"", b"x", bytes(5000), b"\xff" * 70_000])
 def test_a_file_that_is_no_part_is_refused(module: ModuleType, path: Path, data: bytes) -> None:
     path.write_bytes(data)
@@ -434,6 +438,7 @@ def test_two_users_of_one_part_share_a_reader(module: ModuleType, path: Path) ->
         assert read(one, 7) == built_packs.record(7)
 
 
+@pytest.mark.one_in(3)
 def test_a_forked_child_reads_what_the_parent_has_read(module: ModuleType, path: Path, tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 10, format=name_of(module))
     expected = built_packs.values(tmp_path / "pack")
@@ -452,7 +457,8 @@ def digest_of(folder: str) -> str:
     return hashlib.sha256(repr(built_packs.values(Path(folder))).encode()).hexdigest()
 
 
-@in_turn(2, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_spawned_child_reads_what_the_parent_has_read(format: str, tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 10, format=format)
     expected = digest_of(str(tmp_path / "pack"))

@@ -92,6 +92,7 @@ def test_maps_and_true_rectangles_are_those_of_the_slow_rule(name: str, style: s
         assert found.dtype == np.int64
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("zoom", [1.0, 0.8, 0.5])
 @pytest.mark.parametrize("rot", TURNS)
 @pytest.mark.parametrize("name", SETS)
@@ -165,6 +166,7 @@ def test_a_resized_pack_has_the_same_labels_and_shows_the_same(
             assert np.abs(one.get_depth(index, rot, zoom) - other.get_depth(index, rot, zoom)).mean() < 0.005
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("format", formats.names())
 @pytest.mark.parametrize("name", SETS)
 def test_every_format_gives_the_same_items(name: str, format: str, made: dict[str, Path], tmp_path: Path) -> None:

@@ -44,9 +44,8 @@ def corpus() -> list[Case]:
 def warm_ups() -> list[Case]:
     """Sound packs and a refusal, so that everything is imported before events count."""
     found = [Case(f"sound {name}", lambda pack: None, name, "same") for name in formats.names()]
-    for format in formats.names():
-        jpeg = hostile_values.with_value("image", source_trees.picture(1, suffix=".jpg"), format=format)
-        found.append(Case(f"decoding {format}", jpeg, "", "any"))  # the first JPEG lets ctypes look for libturbojpeg
+    jpeg = hostile_values.with_value("image", source_trees.picture(1, suffix=".jpg"), format=formats.names()[0])
+    found.append(Case("decoding", jpeg, "", "any"))  # the first JPEG lets ctypes look for libturbojpeg
     found += [Case("unknown format", hostile_manifests.MANIFESTS["format 'os'"])]
     return found
 
@@ -113,8 +112,8 @@ def faults_of(case: Case, found: dict[str, Any]) -> Iterator[str]:
 
 
 def test_hostile_packs_run_nothing(tmp_path: Path) -> None:
-    """Every 48th pack; the others are for the full run."""
-    check(tmp_path, corpus()[::48])
+    """Every 96th pack; the others are for the full run."""
+    check(tmp_path, corpus()[::96])
 
 
 @pytest.mark.full

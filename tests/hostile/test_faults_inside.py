@@ -20,7 +20,6 @@ from packer import formats
 from packer.files import folder_handle
 from tests.support import fault_injection
 from tests.support.command_runs import SCENES, check_end, load_everything
-from tests.support.format_turns import in_turn
 
 _CALLS = ("mkdir", "rmdir", "unlink", "rename", "replace", "fsync", "write", "pwrite", "truncate", "ftruncate")
 _KILL = "signal=KILL"
@@ -161,7 +160,8 @@ def sweep(folder: Path, format: str, name: str, *, points: int | None = None) ->
     return found
 
 
-@in_turn(1, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
     found = sweep(tmp_path, format, "convert", points=5)
     assert found.total() >= 5

@@ -17,7 +17,6 @@ from packer.files import work_folder
 from tests.support import fault_injection
 from tests.support.command_runs import SCENES, Scene, check_end, load_everything
 from tests.support.fault_injection import Call, Fault, in_one_thread, small_buffers
-from tests.support.format_turns import in_turn
 
 FAULTS = ("signal=KILL", "error=ENOSPC", "error=EIO")
 EINTR = "error=EINTR"
@@ -78,7 +77,8 @@ def sweep(
     return found
 
 
-@in_turn(0, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
     found = sweep(tmp_path, format, "convert", points=5)
     assert found.total() >= 5

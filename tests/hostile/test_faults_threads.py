@@ -65,8 +65,9 @@ def test_faults_at_all_calls_of_a_command_with_threads(
 
 
 @pytest.mark.parametrize(
-    "format", [pytest.param(name, marks=() if name == "pth" else pytest.mark.full) for name in formats.names()]
+    ("format", "name"),
+    [("pth", "convert"), *(pytest.param(name, "all", marks=pytest.mark.full) for name in formats.names())],
 )
-def test_a_clock_that_jumps_changes_nothing(library: Path, tmp_path: Path, format: str) -> None:
-    found = sweep(library, tmp_path, format, "all", "clock", 0)
-    assert found == {f"{name}, complete": 1 for name in SCENES}
+def test_a_clock_that_jumps_changes_nothing(library: Path, tmp_path: Path, format: str, name: str) -> None:
+    found = sweep(library, tmp_path, format, name, "clock", 0)
+    assert found == {f"{each}, complete": 1 for each in (SCENES if name == "all" else [name])}

@@ -109,6 +109,7 @@ def own_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "targets"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("guilt", "kind"),

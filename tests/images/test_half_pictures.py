@@ -88,6 +88,7 @@ def check_spots(name: str, number: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FILES)
 def test_an_intact_picture_is_taken(name: str) -> None:
     file, kind = FILES[name].file, FILES[name].kind
@@ -99,6 +100,7 @@ def test_half_pictures_are_refused(name: str) -> None:
     check_halves(name, 3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CHECKED)
 def test_what_pillow_refuses_is_refused(name: str) -> None:
     check_spots(name, 3)

@@ -165,6 +165,7 @@ def test_memory_that_is_given_back_too_early_is_seen(path: Path, monkeypatch: py
     assert seen
 
 
+@pytest.mark.one_in(3)
 def test_early_breaks_wait_for_what_is_in_flight(path: Path, cuda: FakeCUDA) -> None:
     loader = packer.Loader(packer.open(path, fields=("image",)), 4, device="cuda:0", threads=2)
     for _ in range(8):

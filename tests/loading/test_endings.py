@@ -56,6 +56,7 @@ def wait_until_no_thread_is_left() -> None:
 # ---- early ends
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", [{}, {"transform": dict}, {"threads": 4, "geometry": RandomResizedCrop(24)}])
 def test_forty_early_breaks_leave_nothing(dataset: PackDataset, options: dict[str, Any]) -> None:
     loader = Loader(dataset, 4, **options)
@@ -149,6 +150,7 @@ def test_memory_is_used_again(path: Path) -> None:
 # ---- errors
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", formats.names())
 @pytest.mark.parametrize("options", [{}, {"transform": dict}, {"threads": 4, "geometry": RandomResizedCrop(24)}])
 def test_a_damaged_value_names_pack_key_and_field(tmp_path: Path, name: str, options: dict[str, Any]) -> None:

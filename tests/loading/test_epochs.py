@@ -183,6 +183,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", [0, 1, 4])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_goes_on_exactly_where_it_stood(dataset: PackDataset, name: str, step: int) -> None:

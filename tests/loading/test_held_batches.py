@@ -103,6 +103,7 @@ def cases() -> Iterator[Any]:
                     yield pytest.param(engine, holder, data, marks=marks, id=f"{engine}-{holder}-{data}")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("engine", "holder", "data"), list(cases()))
 def test_a_batch_that_another_process_holds_stays_as_it_is(engine: str, holder: str, data: str, root: Path) -> None:
     method, make = ENGINES[engine]
@@ -143,6 +144,7 @@ MAKERS: dict[str, Callable[[Dataset[Any]], Iterable[Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", MAKERS)
 def test_a_loop_that_forks_again_and_again_needs_no_more_memory(engine: str, root: Path) -> None:
     """A saver every three batches, each alive until the next one has begun."""

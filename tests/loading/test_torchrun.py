@@ -1,14 +1,12 @@
 """Under torchrun, with gloo on the CPU: every sample on one rank, as many steps on each, one open pack per process."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import marked_packs
+from tests.support import marked_packs, warm_python
 
 COUNT = 23
 ROOT = Path(__file__).parents[2]
@@ -70,9 +68,10 @@ def run(folder: Path, pack: Path, state: Path, ranks: int) -> list[dict[str, Any
     folder.mkdir()
     program = folder / "program.py"
     program.write_text(PROGRAM.format(root=str(ROOT)))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    torchrun = "from torch.distributed.run import main; main()"
     given = [str(each) for each in (program, pack, folder, state)]
-    done = subprocess.run([*torchrun, *given], capture_output=True, text=True, timeout=280, check=False)
+    words = ["--standalone", "--nproc-per-node", str(ranks), *given]
+    done = warm_python.run(torchrun, *words, capture=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
 

@@ -73,6 +73,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
     """Three epochs: the first one's batches travel by value, the others' in buffers."""
@@ -83,6 +84,7 @@ def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
     threads.close()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", formats.names())
 def test_of_every_format(root: Path, name: str) -> None:
     dataset = packer.open(root / f"{name}.pack")

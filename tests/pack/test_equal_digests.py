@@ -91,6 +91,7 @@ def test_what_loses_nothing_is_equal_and_jpeg_is_not(wanted: Mapping[str, list[s
     assert len(set(wanted["raw"])) == len(wanted["raw"]) == 4
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_codec_decoder_and_thread_gives_one_digest(
     packs: Packs, wanted: Mapping[str, list[str]], format: str
@@ -239,6 +240,7 @@ BACK_DOORS = {
 } | {"n5": by_blocks}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CODECS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_library_of_the_format_reads_the_same_bytes(packs: Packs, format: str, name: str) -> None:

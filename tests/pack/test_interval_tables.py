@@ -89,6 +89,7 @@ def counted_checks() -> Iterator[list[int]]:
 # ---- kept files
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("validate", ["full", "header"])
 @pytest.mark.parametrize("kind", FALSE)
 @pytest.mark.parametrize("format", formats.names())

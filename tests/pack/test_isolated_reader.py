@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from packer import formats
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, StorageError
 from packer.pack import isolated_reader
 from packer.pack.extraction import extract
@@ -25,7 +26,6 @@ from tests.support import crashing_reader as fatal_rows
 from tests.support.child_processes import child
 from tests.support.command_runs import load_everything
 from tests.support.conversions import packed
-from tests.support.format_turns import in_turn
 from tests.support.source_trees import photos
 
 FORMAT = "lmdb"
@@ -60,12 +60,11 @@ def run(words: list[Any], folder: Path) -> fault_injection.Ended:
 
 
 def test_verify_names_the_part_and_goes_on_with_the_others(fatal: Path, tmp_path: Path) -> None:
-    for words in ([], ["--data"], ["--subset", "1/2"], ["--subset", "2/2"]):
+    for words in (["--data"], ["--subset", "2/2"], []):
         ended = run(["verify", fatal, *words], tmp_path)
         assert ended.code == 3, (words, ended)
         assert "part-00000.lmdb: reading " in ended.text, (words, ended)
         assert "ends the process with SIGBUS" in ended.text
-    ended = run(["verify", fatal], tmp_path)
     assert "part-00001" not in ended.text
     assert "part-00002.lmdb sample" in ended.text or "part-00002.lmdb (sample" in ended.text, ended.text
     assert "damaged record: crc32" in ended.text
@@ -139,7 +138,8 @@ def test_three_hundred_flips_in_page_headers(tmp_path: Path) -> None:
 # ---- the process itself
 
 
-@in_turn(0, of=3)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 def test_what_is_read_apart_is_what_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     monkeypatch.setattr(socket, "socketpair", lambda *_: pytest.fail("a pack makes a socket"))
     manifest = built_packs.make_pack(tmp_path / "pack", 9, format=format, parts=2)

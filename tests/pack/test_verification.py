@@ -146,6 +146,7 @@ def matches(lines: list[str], patterns: list[str]) -> bool:
     return len(lines) == len(patterns) and all(map(re.search, patterns, lines))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("what", QUICK)
 def test_damage_to_names_sizes_or_index_is_found_at_every_depth(folder: Path, what: str, depth: str) -> None:
@@ -278,6 +279,7 @@ def test_a_disk_that_fails_to_read_is_a_problem_and_the_rest_is_still_looked_at(
     assert matches(lines, [r"part-00000\.lmdb: cannot read", r"part-00002\.lmdb: damaged part", r"sample 8"]), lines
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("places", [3, pytest.param(12, marks=pytest.mark.full)])
 @pytest.mark.parametrize("what", ["flip", "cut"])
 def test_a_copy_with_any_changed_byte_is_found(tmp_path: Path, what: str, places: int) -> None:
@@ -310,6 +312,7 @@ def test_a_flipped_byte_never_makes_verification_raise(folder: Path) -> None:
 # ---- a subset, and an expected digest
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("depth", ["default", "data"])
 @pytest.mark.parametrize("of", [1, 3, *(pytest.param(of, marks=pytest.mark.full) for of in (2, 4, 20))])
 def test_all_subsets_together_find_what_the_whole_finds(folder: Path, of: int, depth: str) -> None:
@@ -371,6 +374,7 @@ def compared(pack: Path, root: Path, **options: Subset) -> tuple[list[str], Comp
 RECORDS = sorted(set(source_trees.BUILDERS) - set(layout_trees.builders()))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_pack_equals_the_files_it_was_made_of(tmp_path: Path, kind: str) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")

@@ -37,6 +37,7 @@ from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, wr
 FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:
@@ -54,6 +55,7 @@ def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, make
     assert extracted and extracted.items() <= tree(folder).items()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_samples_are_those_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:
@@ -263,6 +265,7 @@ def test_an_archive_that_changes_while_it_is_read_is_an_error(tmp_path: Path) ->
         source[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("maker", [pax, packed, deflated])
 def test_a_conversion_that_was_interrupted_goes_on_in_the_archive(
     tmp_path: Path, maker: Callable[[Path, Path], Path]

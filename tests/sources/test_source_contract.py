@@ -83,6 +83,7 @@ class Shuffled:
         pass
 
 
+@pytest.mark.one_in(3)
 def test_the_order_does_not_depend_on_the_listing(
     name: str, root: Path, source: base.Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,12 +146,14 @@ def test_a_pickled_source_is_the_same(source: base.Source) -> None:
     assert (copy.schema, copy.notes, copy.left_out) == (source.schema, source.notes, source.left_out)
 
 
+@pytest.mark.one_in(3)
 def test_four_threads_read_what_one_reads(source: base.Source) -> None:
     indices = [index % len(source) for index in range(40)]
     for index, sample in zip(indices, ordered_map(source.__getitem__, indices, threads=4), strict=True):
         assert same(sample, source[index])
 
 
+@pytest.mark.one_in(6)
 def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None:
     """Eight at once, after the parent has read: none moves the place where another reads."""
     expected = [repr(source[index]) for index in range(len(source))]

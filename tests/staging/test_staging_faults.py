@@ -29,7 +29,6 @@ from tests.support.child_processes import fork
 from tests.support.command_line import run
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
-from tests.support.format_turns import in_turn
 from tests.support.small_disks import mounted, resize
 from tests.support.source_trees import photos
 
@@ -71,7 +70,8 @@ def staging_child(work: Callable[[], Any], answer: Path) -> int:
     return pid
 
 
-@in_turn(2, of=5)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("format", formats.names())
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count what a process writes")
 def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format: str) -> None:
     pack, base = tmp_path / "pack", tmp_path / "base"
@@ -167,6 +167,7 @@ def check_blobs(pack: Path, base: Path, blobs: list[bytes]) -> None:
         assert len(opened) == len(blobs)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.usefixtures("one_marker")
 @needs_strace
 @pytest.mark.parametrize("format", ["lmdb", "bmp"])
@@ -213,7 +214,8 @@ def used(folder: Path) -> tuple[int, int]:
     return found.f_blocks - found.f_bfree, found.f_files - found.f_ffree
 
 
-@in_turn(1, of=3)
+@pytest.mark.one_in(9)
+@pytest.mark.parametrize("format", formats.names())
 def test_a_tmpfs_of_2_mb(tmp_path: Path, format: str) -> None:
     small, large, disk = tmp_path / "small", tmp_path / "large", tmp_path / "disk"
     built_packs.make_pack(

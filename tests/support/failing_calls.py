@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,11 +113,11 @@ def sweep(scene: Scene, name: str, fault: Fault, points: int) -> Counter[str]:
     return found
 
 
-def clocks(folder: Path, format: str) -> Counter[str]:
-    """Conversions and what follows while the wall clock jumps by ten years at every look, and files are of any time."""
+def clocks(folder: Path, format: str, names: Collection[str]) -> Counter[str]:
+    """Conversions, or what follows, while the clock jumps by ten years at every look, and files are of any time."""
     library, found = ctypes.CDLL(None), Counter[str]()
     library.faults_looks.restype = ctypes.c_long
-    for name in SCENES:
+    for name in names:
         scene = SCENES[name](folder / name, format)
         for number, path in enumerate(sorted(scene.source.rglob("*.jpg"))):
             moment = (-1, 0, 1 << 31, (1 << 32) + 5, 253402300800, 10**9)[number % 6]  # before 1970 to the year 10 000
@@ -148,7 +148,7 @@ def main() -> None:
     folder, format, name, what, points = sys.argv[1:]
     load_everything()
     if what == "clock":
-        found = clocks(Path(folder), format)
+        found = clocks(Path(folder), format, SCENES if name == "all" else [name])
     else:
         scene = SCENES[name](Path(folder), format)
         with_threads(scene)
