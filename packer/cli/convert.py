@@ -52,8 +52,12 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-def _features(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return parse_names(context, parameter, value) or ()
+def _features(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    if not value:
+        return ()
+    from packer.sources._records.record_fields import split_fields  # which brings NumPy
+
+    return tuple(split_fields(value))
 
 
 PLACE = (Group.MAKE_A_PACK, 0)

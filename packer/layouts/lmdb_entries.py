@@ -26,6 +26,7 @@ _META_BYTES = 152
 _PAGE_BYTES = frozenset(1 << power for power in range(9, 17))
 _MOST_KEY_BYTES = 511
 _MOST_DEPTH = 32
+_KNOWN_FLAGS = 0x7E  # of a database: reverse keys, several values, whole numbers as keys, and what goes with them
 _NO_ROOT = (1 << 64) - 1
 
 _page = Struct("<QHHH").unpack_from  # number, pad, flags, end of the node pointers
@@ -126,6 +127,11 @@ class _TreeWalk:
             raise self._damage("expected magic 0xbeefc0de and data version 1, of a little-endian 64-bit machine")
         page_bytes = _database(data, 40)[0]
         _, flags, depth, _, _, _, count, root = _database(data, 88)
+        if page_bytes in _PAGE_BYTES and flags and not flags & ~_KNOWN_FLAGS:
+            raise BadInput(
+                f"{self._file.path}: an LMDB made with flags {flags:#x}, such as dupsort or integerkey: expected plain "
+                "keys with one value each; write the entries into a new LMDB"
+            )
         if page_bytes not in _PAGE_BYTES or flags or depth > _MOST_DEPTH:
             raise self._damage(f"pages of {page_bytes} bytes, flags {flags:#x}, depth {depth}: no plain database")
         return page_bytes, depth, count, root, _u64(data, 144)[0]
@@ -171,8 +177,16 @@ class _TreeWalk:
             yield _Node(data[node + _NODE_BYTES : begin], begin, low | high << 16, flags)
 
     def _entry(self, node: _Node, page: int, data: bytes) -> Entry:
+        if node.flags == _NAMED_DATABASE:
+            raise BadInput(
+                f"{self._file.path}: an LMDB with databases of their own names, such as {node.key[:40]!r}: expected "
+                "entries without one; write those of one database into a new LMDB"
+            )
         if node.flags & (_NAMED_DATABASE | _DUPLICATES):
-            raise self._damage(f"{node.key[:40]!r} is a database in it, or has several values: expected plain entries")
+            raise BadInput(
+                f"{self._file.path}: {node.key[:40]!r} has several values in this LMDB (dupsort): expected one for "
+                "each key; write the entries into a new LMDB"
+            )
         if not node.flags and node.begin + node.size <= self._page_bytes:
             return Entry(node.key, page * self._page_bytes + node.begin, node.size)
         if node.flags != _IN_OVERFLOW or node.begin + 8 > self._page_bytes:

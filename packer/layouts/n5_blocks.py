@@ -100,6 +100,8 @@ def attributes(said: dict[str, Any]) -> Attributes:
 def _lengths(value: Any) -> tuple[int, ...]:
     """Lengths of JSON, in NumPy's order; raises BadInput."""
     is_list = isinstance(value, list) and 1 <= len(value) <= _MOST_LENGTHS
+    if is_list and 0 in value:
+        raise BadInput(f"has lengths {value!r:.60}: it is empty")
     if not is_list or not all(type(length) is int and 1 <= length <= _MOST_LENGTH for length in value):
         raise BadInput(f"has lengths {value!r:.60}, expected at most {_MOST_LENGTHS}, each at least 1")
     return tuple(reversed(value))

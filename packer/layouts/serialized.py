@@ -41,7 +41,10 @@ def pair(value: Any) -> tuple[bytes, int]:
         image = image.encode("latin-1", "replace")
     whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
     if not isinstance(image, bytes) or not whole or not -(1 << 63) <= int(label) < 1 << 63:
-        raise BadInput(f"expected a picture and a label, found {type(image).__name__} and {type(label).__name__}")
+        raise BadInput(
+            f"expected a picture and a whole number as its label, found {type(image).__name__} and "
+            f"{type(label).__name__}"
+        )
     return image, int(label)
 
 

@@ -20,8 +20,8 @@ from types import ModuleType
 
 from packer.errors import InvalidRequest
 from packer.registry import Registry
-from packer.sources._parse.listing import described, scan, shown
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._parse.listing import are_empty, described, scan, shown
+from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_archive, open_tree
 
@@ -66,8 +66,9 @@ def detect(
     other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
+    empty = ", all empty" if are_empty(tree, listing.names) else ""
     raise InvalidRequest(
-        f"{shown(str(root))}: no known data set: found {described(listing.names)}, "
+        f"{shown(str(root))}: no known data set: found {described(listing.names)}{empty}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
     )
 
@@ -160,7 +161,7 @@ def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> t
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")
     if not root.stat().st_size:
-        raise InvalidRequest(f"{shown(str(root))}: the file is empty; get it again, or give the folder of the data set")
+        raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
     holders = ", ".join(name for module, name in _modules() if module.Source.holds_records or module.Source.takes_files)
     raise InvalidRequest(
         f"{shown(str(root))}: is a file; give the folder of the data set, a tar or zip file that holds it, or a file "

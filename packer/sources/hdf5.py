@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packer.errors import InvalidRequest
+from packer.files.terminal_output import shell_word
 from packer.sources._arrays import hdf5_arrays
 from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_no_pointer, is_pointer
+from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.(?:h5|hdf5|hdf|he5|h5py)$", re.IGNORECASE)
 _MAGIC = b"\x89HDF\r\n\x1a\n"
-_START_BYTES = 64
+_MOST_USER_BLOCK_BYTES = 1 << 13  # that is looked behind; HDF5 allows any power of two from 512 on
+_START_BYTES = _MOST_USER_BLOCK_BYTES + len(_MAGIC)
 
 
 def recognise(names: Sequence[str]) -> str | None:
@@ -82,13 +84,13 @@ class Source(ArraySource):
         )
 
     def _file(self, name: str) -> RecordFile:
-        start = self.folder.start(name, _START_BYTES)
-        check_no_pointer(start, self.folder.root / name)
-        if not start.startswith(_MAGIC):
+        start, path = self.folder.start(name, _START_BYTES), self.folder.root / name
+        if block := _user_block_bytes(start):
             raise InvalidRequest(
-                f"{shown(str(self.folder.root / name))}: is no HDF5 file: it begins with {start[:8].hex(' ')}, "
-                f"expected {_MAGIC.hex(' ')}"
+                f"{shown(str(path))}: HDF5 behind a user block of {block} bytes, as MATLAB writes it; take it off: "
+                f"tail -c +{block + 1} {shell_word(str(path))} > plain.h5"
             )
+        check_magic(start, _MAGIC, path, what="HDF5")
         return RecordFile(name, self.folder.status(name).st_size)
 
     @classmethod
@@ -97,7 +99,14 @@ class Source(ArraySource):
         chosen = names if len(names) == 1 else [name for name in names if _NAME.search(name)]
         for name in chosen:
             start = folder.start(name, _START_BYTES)
-            if start.startswith(_MAGIC) or (is_pointer(start) and _NAME.search(name)):
+            is_one = start.startswith(_MAGIC) or _user_block_bytes(start) > 0
+            if is_one or (is_pointer(start) and _NAME.search(name)):
                 return f"HDF5: {counted(len(chosen), 'file')}"
             return None
         return None
+
+
+def _user_block_bytes(start: bytes) -> int:
+    """How many bytes of the user's own stand before HDF5's, by the first bytes of a file; 0 for none."""
+    blocks = (1 << power for power in range(9, _MOST_USER_BLOCK_BYTES.bit_length()))
+    return next((size for size in blocks if start[size : size + len(_MAGIC)] == _MAGIC), 0)

@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from packer.errors import InvalidRequest
 from packer.files.npy_arrays import MAGIC
 from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.listing import counted
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_no_pointer, is_pointer
+from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.npy$", re.IGNORECASE)
@@ -76,12 +75,7 @@ class Source(ArraySource):
 
     def _file(self, name: str) -> RecordFile:
         start = self.folder.start(name, _START_BYTES)
-        check_no_pointer(start, self.folder.root / name)
-        if not npy_members.is_npy(start):
-            raise InvalidRequest(
-                f"{shown(str(self.folder.root / name))}: is no .npy file: it begins with {start[:6].hex(' ')}, "
-                f"expected {MAGIC.hex(' ')}"
-            )
+        check_magic(start, MAGIC, self.folder.root / name, what=".npy")
         return RecordFile(name, self.folder.status(name).st_size)
 
     @classmethod

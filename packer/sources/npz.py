@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from packer.errors import InvalidRequest
 from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.listing import counted
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_no_pointer, is_pointer
+from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.npz$", re.IGNORECASE)
@@ -80,12 +79,7 @@ class Source(ArraySource):
 
     def _file(self, name: str) -> RecordFile:
         start = self.folder.start(name, _START_BYTES)
-        check_no_pointer(start, self.folder.root / name)
-        if not start.startswith(npy_members.ZIP_MAGIC):
-            raise InvalidRequest(
-                f"{shown(str(self.folder.root / name))}: is no .npz file: it begins with {start[:4].hex(' ')}, "
-                f"expected {npy_members.ZIP_MAGIC.hex(' ')}"
-            )
+        check_magic(start, npy_members.ZIP_MAGIC, self.folder.root / name, what=".npz")
         return RecordFile(name, self.folder.status(name).st_size)
 
     @classmethod

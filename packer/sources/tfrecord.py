@@ -3,6 +3,7 @@
 Fields: key (the number of the record in its file, behind the file's name where there are several), and one for each
 feature that `features` names, else for those that a few records suggest, which are shown as such an option: pictures,
 texts and bytes as they are, one number or a list of them (`image/encoded` is called image, `image/class/label` label).
+Of a feature list of a SequenceExample, the numbers of all its steps, and beside them where each step begins.
 Of the layout see packer.layouts.tfrecord_frames and packer.layouts.example.
 The first checksum is compared when files are listed, the second whenever a record is read. An index beside a file
 (`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is taken where it covers the file without a gap;
@@ -10,17 +11,19 @@ otherwise the records are walked. A file that is compressed with gzip or zlib is
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
+from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
@@ -33,9 +36,12 @@ from packer.sources._records.random_access_files import (
     open_records,
 )
 from packer.sources._records.record_fields import (
+    KINDS,
+    STARTS,
     PhotoSizes,
     RecordField,
     decoded,
+    escaped,
     field_name,
     first_photos,
     in_order,
@@ -79,7 +85,7 @@ class Source(RecordSource):
         Raises InvalidRequest where there is no TFRecord file and for a feature that no record has, BadInput for what
         git-lfs left and for data that do not unpack.
         """
-        asked = parse_fields(features)
+        asked = parse_fields(features, (*KINDS, STARTS))
         names = self._open(root, follow_links=follow_links, layout=layout)
         chosen = names if root.is_file() else [name for name in names if _NAME.search(name)]
         files: list[RecordFile] = []
@@ -91,7 +97,7 @@ class Source(RecordSource):
         taken = {*chosen, *self._tables}
         self._take(files)
         self._fields = self._settled_fields(asked)
-        self._settle([field.field for field in self._fields], [name for name in names if name not in taken])
+        self._settle(_described(self._fields), [name for name in names if name not in taken])
         self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), 'TFRecord file')}")
         said = ",".join(field.shown() for field in self._fields)
         how = "as asked" if asked else "guessed from a few records; --features says it otherwise"
@@ -192,7 +198,7 @@ class Source(RecordSource):
                 damaged.append(error.message)
                 continue
             looked += 1
-            unread.update(name for name in parsed.lists if name not in values)
+            unread.update(name for name, steps in parsed.lists.items() if _are_unread(steps))
             stepped.update(name for name in parsed.lists if name in values and name not in parsed.features)
             for name, value in values.items():
                 found.setdefault(name, []).append(value)
@@ -200,18 +206,16 @@ class Source(RecordSource):
             raise BadInput(f"{damaged[0] if damaged else self.root}: no record can be read; get the files again")
         wanted = list(asked)
         if not asked:
-            wanted = self._guessed(found, looked)
+            wanted = self._guessed(found, looked, stepped)
         if unread:
             self.notes.append(
                 f"feature lists left out, since their steps are no numbers of one type: {listed(sorted(unread))}; "
                 "frames of a video, say, are samples of their own: write an Example for each"
             )
-        if joined := sorted(stepped & {field.entries[0] for field in wanted}):
-            self.notes.append(
-                f"feature lists whose steps are joined: {listed(joined)}; where a step ends is not kept: steps of one "
-                "length can be told apart again, others not"
-            )
+        self._note_steps(wanted, stepped)
         for field in asked:
+            if field.kind == STARTS:
+                _check_starts(field, asked, stepped)
             if field.entries[0] not in found:
                 if field.entries[0] in unread:
                     raise InvalidRequest(
@@ -236,7 +240,25 @@ class Source(RecordSource):
         ]
         return settled
 
-    def _guessed(self, found: Mapping[str, list[Any]], looked: int) -> list[RecordField]:
+    def _note_steps(self, fields: Sequence[RecordField], stepped: Set[str]) -> None:
+        """Say of the feature lists that are packed how their steps are found again. stepped: those that there are."""
+        starts = {field.entries[0]: field.name for field in fields if field.kind == STARTS}
+        for field in fields:
+            name = field.entries[0]
+            if field.kind == STARTS or name not in stepped:
+                continue
+            if name in starts:
+                self.notes.append(
+                    f"feature list {shown(name)}: {field.name} are the numbers of all steps, {starts[name]} where each "
+                    f"begins: numpy.split({field.name}, {starts[name]})[1:] gives them"
+                )
+            else:
+                self.notes.append(
+                    f"feature list {shown(name)}: its steps are joined, where a step ends is not kept; "
+                    f"{shell_word(f'{field.name}_starts={escaped(name)}:{STARTS}')} in --features keeps it"
+                )
+
+    def _guessed(self, found: Mapping[str, list[Any]], looked: int, stepped: Set[str]) -> list[RecordField]:
         fields: list[RecordField] = []
         usual = {_USUAL[name]: name for name in reversed(_USUAL) if name in found}
         named = {name: field for field, name in sorted(usual.items())}
@@ -249,13 +271,22 @@ class Source(RecordSource):
                 left.append(name)
                 continue
             taken = [field.name for field in fields]
-            fields.append(RecordField(named.get(name) or field_name(name, taken), (name,)))
+            fields.append(
+                RecordField(named.get(name) or field_name(name, taken), (name,), "numbers" if name in stepped else None)
+            )
+            if name in stepped:
+                taken = [field.name for field in fields]
+                fields.append(RecordField(field_name(f"{fields[-1].name}_{STARTS}", taken), (name,), STARTS))
+        if not fields:
+            what = f": not every record has one value of {listed(left)}" if left else ""
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: the records have no feature that can be packed{what}; expected features of "
+                "bytes that each record has once, or of numbers"
+            )
         if left:
             self.notes.append(
                 f"features left out, since not every record has one value: {listed(left)}; --features takes some"
             )
-        if not fields:
-            raise InvalidRequest(f"{shown(str(self.root))}: the records have no feature that can be packed")
         return in_order(fields)
 
     def _data(self, index: int, record: bytes) -> bytes:
@@ -272,8 +303,9 @@ class Source(RecordSource):
 
     def _values(self, index: int, record: bytes) -> base.Sample:
         try:
-            entries = _entries(example.parse(self._data(index, record)))
-            return {field.name: _value(field, entries) for field in self._fields}
+            parsed = example.parse(self._data(index, record))
+            entries = _entries(parsed)
+            return {field.name: _value(field, entries, parsed.lists) for field in self._fields}
         except BadInput as error:
             where = self.where(index)
             raise BadInput(error.message if error.message.startswith(where) else f"{where}: {error.message}") from error
@@ -286,13 +318,46 @@ def _index_names(name: str) -> list[str]:
 
 def _entries(found: example.Example) -> dict[str, Any]:
     """Features by name, and of a SequenceExample the numbers of all steps, one after the other."""
-    steps = {}
-    for name, values in found.lists.items():
-        arrays = [value for value in values if not isinstance(value, list)]
-        if arrays and len(arrays) == len(values) and len({array.dtype for array in arrays}) == 1:
-            steps[name] = np.concatenate(arrays)
+    joined = {name: _joined(steps) for name, steps in found.lists.items()}
+    steps = {name: numbers for name, numbers in joined.items() if numbers is not None}
     there = {name: value for name, value in found.features.items() if not isinstance(value, list) or value}
     return {**steps, **there}
+
+
+def _joined(steps: Sequence[example.Values]) -> example.Numbers | None:
+    """The numbers of all steps; None where steps hold anything else, numbers of two types, or nothing of a type."""
+    filled = [step for step in steps if len(step)] or [step for step in steps if not isinstance(step, list)]
+    arrays: list[npt.NDArray[Any]] = [step for step in filled if not isinstance(step, list)]
+    if not arrays or len(arrays) < len(filled) or len({array.dtype for array in arrays}) > 1:
+        return None
+    return np.concatenate(arrays)
+
+
+def _are_unread(steps: Sequence[example.Values]) -> bool:
+    return _joined(steps) is None and any(len(step) for step in steps)
+
+
+def _described(fields: Sequence[RecordField]) -> list[Field]:
+    """As the schema has them: starts say whose they are."""
+    named = {field.entries[0]: field.name for field in fields if field.kind == "numbers"}
+    made = [(field, field.field) for field in fields]
+    return [replace(one, starts=named[field.entries[0]]) if field.kind == STARTS else one for field, one in made]
+
+
+def _check_starts(field: RecordField, asked: Sequence[RecordField], stepped: Set[str]) -> None:
+    """Raise InvalidRequest unless the entry is a feature list whose numbers are packed once."""
+    name = field.entries[0]
+    if name not in stepped:
+        raise InvalidRequest(
+            f"option features: {field.shown()}: {name!r} is no feature list of numbers; there are: "
+            f"{listed(sorted(stepped)) or 'none'}"
+        )
+    beside = [other for other in asked if other.entries[0] == name and other is not field]
+    if [other.kind for other in beside] != ["numbers"]:
+        raise InvalidRequest(
+            f"option features: {field.shown()}: where steps begin is of their numbers: say {name}=... once as numbers "
+            f"beside it, such as x={escaped(name)}:numbers"
+        )
 
 
 def _bytes_of(values: Sequence[Any]) -> list[bytes]:
@@ -302,6 +367,8 @@ def _bytes_of(values: Sequence[Any]) -> list[bytes]:
 
 def _with_kind(field: RecordField, values: Sequence[Any], photos: PhotoSizes) -> RecordField:
     """The field with the kind that the values have, where the user did not say it; raises InvalidRequest."""
+    if field.kind == STARTS:
+        return field.with_dtype("int64")
     are_bytes = {isinstance(value, list) for value in values}
     numeric = field.kind in ("number", "numbers")
     if len(are_bytes) > 1 or (field.kind and numeric == are_bytes.pop()):
@@ -318,9 +385,14 @@ def _with_kind(field: RecordField, values: Sequence[Any], photos: PhotoSizes) ->
     return RecordField(field.name, field.entries, kind, "int64" if dtypes == {"int64"} else "float32")
 
 
-def _value(field: RecordField, entries: Mapping[str, Any]) -> Any:
-    """The field of one record; raises BadInput where it does not hold it so."""
+def _value(field: RecordField, entries: Mapping[str, Any], lists: Mapping[str, Sequence[example.Values]]) -> Any:
+    """The field of one record; raises BadInput where it does not hold it so. lists: its feature lists."""
     name = field.entries[0]
+    steps = lists.get(name, ())
+    if name not in entries and _are_unread(steps):
+        raise BadInput(f"feature list {name!r}: expected steps of numbers of one type, found others")
+    if field.kind == STARTS:
+        return np.cumsum([0, *map(len, steps)], dtype=np.int64)[:-1]
     if field.kind in ("number", "numbers"):
         found = entries.get(name)
         if found is None:

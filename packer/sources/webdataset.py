@@ -105,8 +105,9 @@ class Source(RecordSource):
             raise self._none_found(names, "names that end in .tar, with members such as 0001.jpg and 0001.cls")
         self._take(files)
         self._suffix_sets = list(self._suffixes)
-        self._fields = self._settled_fields(asked)
-        self._leave_out_incomplete(missing)
+        chosen_fields = self._chosen_fields(asked)
+        self._leave_out_incomplete(chosen_fields, missing)
+        self._fields = self._settled_fields(chosen_fields)
         self._keys = self._settled_keys()
         taken = set(chosen)
         self._settle([field.field for field in self._fields], [name for name in names if name not in taken])
@@ -192,7 +193,8 @@ class Source(RecordSource):
 
     # ---- what samples hold
 
-    def _settled_fields(self, asked: Sequence[RecordField]) -> list[RecordField]:
+    def _chosen_fields(self, asked: Sequence[RecordField]) -> list[RecordField]:
+        """The fields that the user named, else those of all suffixes; raises InvalidRequest."""
         there = sorted({suffix for suffixes in self._suffixes for suffix in suffixes})
         for field in asked:
             if not set(field.entries) & set(there):
@@ -209,6 +211,10 @@ class Source(RecordSource):
                 f"--features {shell_word(others or 'image=jpg')}; or keep their bytes unread: "
                 f"{pickled[0].name}={suffix}:bytes"
             )
+        return fields
+
+    def _settled_fields(self, fields: Sequence[RecordField]) -> list[RecordField]:
+        """The fields with the kinds that the samples have which are packed."""
         values: dict[str, list[bytes]] = {}
         for index, record in self._probes():
             try:
@@ -241,10 +247,10 @@ class Source(RecordSource):
             fields.append(RecordField(usual if usual and usual not in taken else field_name(name, taken), (suffix,)))
         return in_order(fields)
 
-    def _leave_out_incomplete(self, missing: str) -> None:
+    def _leave_out_incomplete(self, fields: Sequence[RecordField], missing: str) -> None:
         """Samples that lack a field are an error, or left out."""
         lacking = {
-            number: [field for field in self._fields if not set(field.entries) & set(suffixes)]
+            number: [field for field in fields if not set(field.entries) & set(suffixes)]
             for suffixes, number in self._suffixes.items()
         }
         if not any(lacking[kind] for kind in set(self._kinds)):
@@ -253,7 +259,7 @@ class Source(RecordSource):
         if missing == "error":
             first = rows[0]
             absent = listed(f".{';.'.join(field.entries)}" for field in lacking[self._kinds[first]])
-            whole = [field for field in self._fields if not any(field in fields for fields in lacking.values())]
+            whole = [field for field in fields if not any(field in some for some in lacking.values())]
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(rows), 'sample')} of {len(self)} lack a member, such as "
                 f"{shown(self._bases[first])} ({absent}); leave them out with --missing skip, or take what all have: "

@@ -1,5 +1,6 @@
 """Caffe LMDB: what is read of Datum records, and what is said of LMDBs that are damaged or another tool's."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -243,8 +244,15 @@ def test_named_databases_and_several_values_are_refused(tmp_path: Path) -> None:
             database = env.open_db(b"inner", **options)
             with env.begin(write=True, db=database) as begun:
                 begun.put(b"a", b"1")
-        with pytest.raises(BadInput, match="is a database in it"):
+        with pytest.raises(BadInput, match="an LMDB with databases of their own names, such as b'inner'"):
             Source(tmp_path / name)
+    flagged = lmdb_environment(tmp_path / "main", {b"a": b"1"}) / "data.mdb"
+    data = bytearray(flagged.read_bytes())
+    for meta in (0, os.sysconf("SC_PAGE_SIZE")):
+        data[meta + 92] |= 4  # MDB_DUPSORT, which py-lmdb does not set there, and LMDB itself does
+    flagged.write_bytes(data)
+    with pytest.raises(BadInput, match="an LMDB made with flags 0x4, such as dupsort"):
+        Source(tmp_path / "main")
 
 
 def test_no_flipped_byte_gives_anything_but_entries_or_an_error(tmp_path: Path) -> None:

@@ -138,3 +138,12 @@ def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:
     value = pickle.dumps((picture(1), 1))
     with pytest.raises(BadInput, match="two keys are one number"):
         Source(lmdb_environment(tmp_path / "a.lmdb", {b"1": value, b"01": value}, is_folder=False))
+
+
+@pytest.mark.parametrize("label", [0.5, "cat", True])
+def test_a_label_that_is_no_whole_number_is_named(tmp_path: Path, label: object) -> None:
+    root = written(tmp_path / "a.lmdb", [(picture(number), label) for number in range(2)])
+    found = f"a whole number as its label, found bytes and {type(label).__name__}"
+    for kind in ("auto", "efficient-lmdb"):
+        with pytest.raises(InvalidRequest, match=found):
+            SourceSpec(kind).open(root)

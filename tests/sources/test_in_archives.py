@@ -150,11 +150,26 @@ def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tm
         SourceSpec().open(tmp_path / "other.zip")
 
 
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.rec", "a.tar"])
-def test_a_file_without_a_byte_is_called_empty(tmp_path: Path, name: str) -> None:
+EMPTY = {
+    "a.tfrecord": ["tfrecord"],
+    "a.rec": ["recordio"],
+    "a.tar": ["webdataset", "folder"],
+    "a.zip": ["folder"],
+    "a.h5": ["hdf5"],
+    "a.npz": ["npz"],
+    "a.npy": ["npy"],
+    "data.mdb": ["caffe-lmdb", "efficient-lmdb"],
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_file_without_a_byte_is_called_empty_whatever_reads_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(InvalidRequest, match="the file is empty; get it again"):
-        SourceSpec().open(tmp_path / name)
+    for kind in ("auto", *EMPTY[name]):
+        with pytest.raises(InvalidRequest, match="the file is empty; get it again"):
+            SourceSpec(kind).open(tmp_path / name)
+    with pytest.raises(InvalidRequest, match=r"found 1 file \(.*\), all empty"):
+        SourceSpec().open(tmp_path)
 
 
 def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:

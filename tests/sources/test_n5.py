@@ -237,3 +237,10 @@ def test_a_compression_of_another_type_is_refused(tmp_path: Path, kind: object) 
     path.write_text(json.dumps({**json.loads(path.read_text()), "compression": {"type": kind}}))
     with pytest.raises(InvalidRequest, match="is compressed with"):
         Source(tmp_path)
+
+
+def test_an_array_without_rows_is_called_empty(tmp_path: Path) -> None:
+    said = {"dimensions": [3, 30, 20, 0], "blockSize": [3, 30, 20, 1], "dataType": "uint8"}
+    write(tmp_path, {"attributes.json": json.dumps({"n5": "4.0.0"}), "images/attributes.json": json.dumps(said)})
+    with pytest.raises(InvalidRequest, match=r"has lengths \[3, 30, 20, 0\]: it is empty"):
+        Source(tmp_path)

@@ -3,6 +3,7 @@
 import gzip
 import os
 import pickle
+import shlex
 import struct
 import zlib
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from packer.layouts import example as examples
 from packer.layouts.crc32c import crc32c, masked_crc32c
 from packer.pack import manifest
 from packer.sources._records import random_access_files
+from packer.sources._records.record_fields import split_fields
 from packer.sources.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child
@@ -596,9 +598,70 @@ def test_feature_lists_that_are_left_out_or_joined_are_told(tmp_path: Path) -> N
     record = example({"id": int64_list([3])}) + delimited(2, frames + track)
     root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
     source = Source(root)
-    assert [field.name for field in source.schema if not field.hidden] == ["key", "id", "track"]
+    assert [field.name for field in source.schema if not field.hidden] == ["key", "id", "track", "track_starts"]
     assert any(note.startswith("feature lists left out") and "frames" in note for note in source.notes)
-    assert any(note.startswith("feature lists whose steps are joined: track") for note in source.notes)
-    assert not any("joined" in note for note in Source(root, features=("id=id",)).notes)
+    assert "feature list track: track are the numbers of all steps, track_starts where each begins" in "".join(
+        source.notes
+    )
+    (joined,) = (note for note in Source(root, features=("track=track",)).notes if "joined" in note)
+    assert joined.endswith("track_starts=track:starts in --features keeps it")
+    assert not any("feature list track" in note for note in Source(root, features=("id=id",)).notes)
     with pytest.raises(InvalidRequest, match="'frames' is a feature list whose steps are no numbers"):
         Source(root, features=("image=frames",))
+
+
+STEPS = ([[1], [1, 1]], [[2, 3], [], [4]], [], [[]], [[5]])
+
+
+def _sequence(*steps: bytes) -> bytes:
+    return example({"id": int64_list([3])}) + delimited(2, _feature_list(b"track", *steps))
+
+
+def test_where_the_steps_of_a_feature_list_begin_is_kept(tmp_path: Path) -> None:
+    records = [_sequence(*map(int64_list, steps)) for steps in STEPS]
+    records.append(_sequence(int64_list([6]), b"", int64_list([7, 8])))  # a step without a list
+    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records)})
+    convert(root, tmp_path / "a.pack", to="tfrecord", order="stored")
+    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
+        assert dataset.schema["track_starts"].starts == "track"
+        found = [np.split(sample["track"], sample["track_starts"])[1:] for sample in dataset]
+    assert [[step.tolist() for step in steps] for steps in found] == [*STEPS, [[6], [], [7, 8]]]
+
+
+def test_steps_of_other_types_in_a_later_record_are_bad(tmp_path: Path) -> None:
+    records = [*(_sequence(int64_list([1])) for _ in range(40)), _sequence(bytes_list(b"a"))]
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([*records[:35], records[40], *records[35:40]])}))
+    with pytest.raises(BadInput, match="feature list 'track': expected steps of numbers of one type"):
+        source[35]
+
+
+@pytest.mark.parametrize(
+    "features, message",
+    [
+        (("s=id:starts",), "'id' is no feature list of numbers; there are: track"),
+        (("s=track:starts",), "say track=... once as numbers"),
+        (("a=track:numbers", "b=track:numbers", "s=track:starts"), "say track=... once as numbers"),
+    ],
+)
+def test_starts_of_no_steps_are_refused(tmp_path: Path, features: tuple[str, ...], message: str) -> None:
+    root = write(tmp_path, {"a.tfrecord": tfrecord([_sequence(int64_list([1]))])})
+    with pytest.raises(InvalidRequest, match=message):
+        Source(root, features=features)
+
+
+def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None:
+    names = ("x;y", "a,b", "c\\d", "e\\,f", "g=h", "i:mask", "j k", "k\\", "$HOME")
+    record = example({name: int64_list([number]) for number, name in enumerate(names)})
+    root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
+    source = Source(root)
+    (line,) = (note for note in source.notes if note.startswith("--features"))
+    features = tuple(split_fields(shlex.split(line)[1]))
+    again = Source(root, features=features)
+    assert again.schema == source.schema and again[0] == source[0]
+    assert sorted(int(value) for name, value in again[0].items() if name != "key") == list(range(len(names)))
+
+
+def test_records_without_a_feature_to_pack_are_refused_with_the_reason(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a.tfrecord": tfrecord([example({"image": bytes_list(picture(1), picture(2))})])})
+    with pytest.raises(InvalidRequest, match="no feature that can be packed: not every record has one value of image"):
+        Source(root)

@@ -9,6 +9,7 @@ import tarfile
 import zlib
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -530,3 +531,47 @@ def test_verify_finds_labels_that_changed_in_the_source(tmp_path: Path) -> None:
     write(root, {"a.tar": tar_archive({**members(3), "0001.cls": b"7"})})
     (problem,) = packer.verify(tmp_path / "a.pack", source=root).problems
     assert "'0001'" in problem and "differs: the pack has" in problem and "7" in problem
+
+
+def _colours(number: int, *, kind: str = "RGB") -> bytes:
+    """A label map of three classes."""
+    classes = np.random.default_rng(number).integers(0, 3, (8, 12)).astype(np.uint8)
+    palette = np.asarray([[0, 0, 0], [128, 0, 0], [0, 128, 0]], np.uint8)
+    return encoded(".png", palette[classes] if kind == "RGB" else classes * 60)
+
+
+def _notes_on(root: Path, name: str) -> list[str]:
+    return [note for note in Source(root).notes if note.startswith(f"{name}: ")]
+
+
+def test_label_maps_in_colours_are_told(tmp_path: Path) -> None:
+    members = {f"{n}.{suffix}": data for n in range(3) for suffix, data in (("jpg", picture(n)), ("png", _colours(n)))}
+    (note,) = _notes_on(write(tmp_path / "beside", {"a.tar": tar_archive(members)}), "png")
+    assert note.startswith("png: pictures of at most 16 colours, as label maps have, taken as images")
+    assert "say png=png:mask in --features, once they are class numbers" in note
+    alone = write(tmp_path / "alone", {"a.tar": tar_archive({f"{n}.png": _colours(n, kind="L") for n in range(3)})})
+    assert "at most 16 colours" in "".join(_notes_on(alone, "image"))
+    photos = {f"{n}.png": encoded(".png", cv2.imdecode(np.frombuffer(picture(n), np.uint8), 1)) for n in range(3)}
+    assert not _notes_on(write(tmp_path / "photos", {"a.tar": tar_archive(photos)}), "image")
+
+
+def test_one_picture_in_colours_among_masks_is_told(tmp_path: Path) -> None:
+    kinds = ["L", "L", "RGB", "L"]
+    members = {f"{n}.jpg": picture(n) for n in range(4)} | {
+        f"{n}.png": _colours(n, kind=k) for n, k in enumerate(kinds)
+    }
+    root = write(tmp_path, {"a.tar": tar_archive(dict(sorted(members.items())))})
+    (note,) = _notes_on(root, "png")
+    assert "all or some, beside photos, taken as images" in note and "png=png:mask" in note
+
+
+def test_samples_that_are_left_out_say_nothing_of_the_others(tmp_path: Path) -> None:
+    members = {f"{n}.jpg": picture(n) for n in range(4)} | {f"{n}.png": _colours(n, kind="L") for n in range(4)}
+    root = write(tmp_path, {"a.tar": tar_archive({**dict(sorted(members.items())), "9.png": _colours(9)})})
+    assert Source(root, missing="skip").schema["png"].kind == "mask"
+
+
+def test_a_tar_whose_only_sample_cannot_be_read_says_why(tmp_path: Path) -> None:
+    data = tar_member("0.jpg", picture(1)) * 2 + bytes(1024)
+    with pytest.raises(BadInput, match="sample '0' has two members .jpg"):
+        Source(write(tmp_path, {"a.tar": data}))

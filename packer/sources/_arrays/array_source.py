@@ -32,12 +32,13 @@ from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
-from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_fields import (
     RecordField,
     about_unmoved,
     decoded,
+    escaped,
     field_name,
     kind_of_bytes,
     parse_fields,
@@ -193,6 +194,7 @@ class ArraySource(base.Source):
 
     def _none_found(self, names: Sequence[str], expected: str) -> InvalidRequest:
         found = f"found {described(names)}" if names else "there is no file in it"
+        found += ", all empty" if are_empty(self._folder, names) else ""
         return InvalidRequest(f"{shown(str(self.root))}: no {self.noun}s: {found}; expected {expected}")
 
     def _settle(
@@ -313,7 +315,7 @@ class ArraySource(base.Source):
             if _without_numbers(entry) == _without_numbers(main) and _form(array) == form
         ]
         if len(names) > 1:
-            typed = ",".join(f"{field_name(name, ())}={name}" for name in names)
+            typed = ",".join(f"{field_name(name, ())}={escaped(name)}" for name in names)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: {listed(names)} may be pieces of one array, or several pictures of each "
                 "row: for pieces write each, with the arrays of its rows, into a file of its own, such as 0.npz and "
@@ -438,13 +440,14 @@ class ArraySource(base.Source):
         if axes is None or not fits:
             if must and (asked.kind in PIXEL_KINDS or asked.name == "image"):
                 is_one = len(array.shape) == 3 and array.shape[2] <= _MOST_CHANNELS
+                typed = f"{asked.name}={escaped(entry)}"
                 instead = (
                     "is it one picture? numpy.stack makes rows of several"
                     if is_one
-                    else f"--features {asked.name}={entry}:numbers packs the numbers as they are"
+                    else f"--features {shell_word(f'{typed}:numbers')} packs the numbers as they are"
                 )
                 if kind == "mask" and dtype == "uint16":
-                    instead = f"--features {asked.name}={entry}:mask:uint16 takes masks of 16 bit"
+                    instead = f"--features {shell_word(f'{typed}:mask:uint16')} takes masks of 16 bit"
                 raise InvalidRequest(
                     f"option features: {asked.name}={entry}: {_described(array)} is no {kind}: expected rows of uint8 "
                     f"(H, W), (H, W, 3) or (3, H, W), of a depth uint16 or floats (H, W); {instead}"
@@ -493,7 +496,8 @@ class ArraySource(base.Source):
             found.update(array.row(index) for index in range(array.shape[0]))
             if len(found) > _MOST_CLASSES:
                 raise InvalidRequest(
-                    f"{array.path}: more than {_MOST_CLASSES} different labels; as texts: --features label={entry}:text"
+                    f"{array.path}: more than {_MOST_CLASSES} different labels; as texts: --features "
+                    f"{shell_word(f'label={escaped(entry)}:text')}"
                 )
         classes = tuple(sorted(found))
         field = Field(asked.name, "number", "number", dtype="int64", shape=(), classes=classes)
@@ -792,7 +796,8 @@ def _shown_field(column: _ArrayColumn) -> str:
     kind = "numbers" if kind == "number" and column.field.shape else kind
     is_label = isinstance(column.value, _ClassNumber)
     invalid = f":{column.field.invalid:g}" if column.field.invalid is not None else ""
-    return f"{column.field.name}={column.entry}" + ("" if is_label or kind == "points" else f":{kind}{invalid}")
+    said = "" if is_label or kind == "points" else f":{kind}{invalid}"
+    return f"{column.field.name}={escaped(column.entry)}{said}"
 
 
 def _form(array: StoredArray) -> tuple[Any, ...]:

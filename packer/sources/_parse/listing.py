@@ -12,11 +12,11 @@ is known to make a folder with a dot, the pictures in it are counted.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.errors import BadInput, InvalidRequest, printable
+from packer.errors import BadInput, InvalidRequest, PackerError, printable
 from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, SourceRoot
 from packer.sources._trees.file_tree import Contents, FileTree
 
@@ -310,3 +310,11 @@ def described(names: Iterable[str], noun: str = "file") -> str:
     rest = sum(count for _, count in ordered[_KINDS:])
     kinds += f", others {rest}" if rest else ""
     return counted(suffixes.total(), noun) + (f" ({kinds})" if kinds else "")
+
+
+def are_empty(tree: FileTree, names: Sequence[str]) -> bool:
+    """Whether there are files, and none of them has a byte; one that cannot be read is not empty."""
+    try:
+        return bool(names) and not any(tree.start(name, 1) for name in names)
+    except PackerError:
+        return False

@@ -29,6 +29,7 @@ _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 _THROUGH_A_LINK = (errno.ELOOP, errno.ENOTDIR)  # what open_beneath says of one, at the end or on the way
 _BROKEN = {errno.ENOENT: "leads nowhere", errno.ELOOP: "leads to itself, or through more than 40 others"}
+EMPTY = "the file is empty; get it again"
 HOW_TO_FOLLOW = "--follow-links (follow_links=True)"
 
 

@@ -102,9 +102,24 @@ def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
             ((key, value),) = found
             return (
                 f"{shown(name)} is an LMDB of a layout that no source reads: {guess(folder, name)}; the first key is "
-                f"{shown(repr(key[:40]))}, its value has {len(value)} bytes; {_TRIED}"
+                f"{shown(repr(key[:40]))}, its value has {len(value)} bytes{_about_pair(value)}; {_TRIED}"
             )
     return None
+
+
+def _about_pair(value: bytes) -> str:
+    """What keeps a list of two from being a pair of efficient-lmdb; empty for every other value."""
+    try:
+        found = serialized.loads(value)
+    except BadInput:
+        return ""
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        return ""
+    try:
+        serialized.pair(found)
+    except BadInput as error:
+        return f", no pair of efficient-lmdb: {error.message}"
+    return ""
 
 
 def guess(folder: SourceRoot, name: str) -> str:

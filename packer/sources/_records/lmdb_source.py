@@ -14,7 +14,7 @@ from packer.layouts import lmdb_entries
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_layout
-from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer
+from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer, check_not_empty
 from packer.sources._records.record_source import RecordSource
 
 _START_BYTES = 64
@@ -82,6 +82,7 @@ class LMDBSource(RecordSource):
         found = lmdb_layout.first_entries(self.folder, name, lmdb_layout.LOOKED_AT)
         path = shown(str(self.folder.root / name))
         if found is None:
+            check_not_empty(self.folder.start(name, 1), self.folder.root / name)
             raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
         for key, value in found:
             try:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packer.errors import BadInput
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.errors import BadInput, InvalidRequest, printable
+from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
 _WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at
@@ -36,6 +36,23 @@ def check_no_pointer(start: bytes, path: Path) -> None:
     """Raise BadInput for what git-lfs left in the place of a file."""
     if is_pointer(start):
         raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
+
+
+def check_not_empty(start: bytes, path: Path) -> None:
+    """Raise InvalidRequest for a file without a byte."""
+    if not start:
+        raise InvalidRequest(f"{printable(str(path))}: {EMPTY}")
+
+
+def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
+    """Raise InvalidRequest for a file that does not begin with some bytes, and BadInput for what git-lfs left."""
+    check_no_pointer(start, path)
+    check_not_empty(start, path)
+    if not start.startswith(magic):
+        raise InvalidRequest(
+            f"{printable(str(path))}: is no {what} file: it begins with {start[: len(magic)].hex(' ')}, expected "
+            f"{magic.hex(' ')}"
+        )
 
 
 class RecordFile(NamedTuple):

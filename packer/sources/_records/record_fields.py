@@ -1,7 +1,8 @@
 """Record fields: which entry of a record becomes which field, as the user says it or as a few records suggest.
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`; where samples
-differ in what they call it, `image=jpg;png`. An entry is a feature of a tf.train.Example, or a suffix in a tar file.
+differ in what they call it, `image=jpg;png`. An entry is a feature of a tf.train.Example, or a suffix in a tar file. A
+`,`, `;` or backslash in the name of one stands behind a backslash: `x_y=x\\;y`.
 """
 
 import json
@@ -21,11 +22,13 @@ from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labe
 from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
+STARTS = "starts"  # of a feature list: where each step begins; a kind of those sources alone that have such lists
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 PhotoSizes: TypeAlias = Sequence[tuple[int, int]]
 _NO_PLACES = (KEY, "label", "split")  # of what no number is of a place in the picture
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _FEW_VALUES = 16  # of a picture of labels
+_FEW_PIXELS = 4096  # of a picture, all over it
 _TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
@@ -44,8 +47,8 @@ class RecordField:
     invalid: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> "RecordField":
-        """From what the user types; raises InvalidRequest."""
+    def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> "RecordField":
+        """From what the user types; raises InvalidRequest. kinds: those that there are."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
         invalid = dtype = None
@@ -53,14 +56,14 @@ class RecordField:
             dtype, entry, kind = kind, entry.removesuffix(":mask"), "mask"
         if colon and entry.endswith(":depth") and _NUMBER.fullmatch(kind):
             invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
-        if not colon or kind not in KINDS:
+        if not colon or kind not in kinds:
             entry, kind = rest, ""
-        entries = tuple(entry.split(";"))
+        entries = tuple(map(_unescaped, _pieces(entry, ";")))
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
                 f"image=image/encoded, depth=FEATURE:depth:0, where 0 is no measurement, or mask=FEATURE:mask:uint16 "
-                f"for 16 bit; kinds are {', '.join(KINDS)}"
+                f"for 16 bit; kinds are {', '.join(kinds)}; \\, and \\; are of a feature's name"
             )
         if name in _TAKEN:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
@@ -71,14 +74,14 @@ class RecordField:
         kind = f":{self.kind}" if self.kind else ""
         dtype = f":{self.dtype}" if self.kind == "mask" and self.dtype else ""
         invalid = f":{self.invalid:g}" if self.invalid is not None else ""
-        return f"{self.name}={';'.join(self.entries)}{kind}{dtype}{invalid}"
+        return f"{self.name}={';'.join(map(escaped, self.entries))}{kind}{dtype}{invalid}"
 
     @property
     def field(self) -> Field:
         """As the schema has it; raises InvalidRequest for a name that no field can have."""
         if self.kind == "number":
             return Field(self.name, "number", "number", dtype=self.dtype, shape=())
-        if self.kind == "numbers":
+        if self.kind in ("numbers", STARTS):
             return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=(None,))
         codec = self.kind if self.kind in ("text", "json") else "encoded"
         dtype = self.dtype if self.kind == "mask" else None
@@ -89,9 +92,34 @@ class RecordField:
         return replace(self, dtype=dtype)
 
 
-def parse_fields(texts: Sequence[str]) -> list[RecordField]:
-    """All fields that the user asks for; raises InvalidRequest, also where two have one name."""
-    found = [RecordField.parse(text) for text in texts]
+def split_fields(text: str) -> list[str]:
+    """The fields of what the user types in one line, FIELD=ENTRY,FIELD=ENTRY."""
+    return [piece.strip() for piece in _pieces(text, ",") if piece.strip()]
+
+
+def _pieces(text: str, mark: str) -> list[str]:
+    """What stands between marks, but for those behind a backslash."""
+    pieces = [""]
+    for piece in re.findall(r"\\.|[^\\]|\\$", text, re.DOTALL):
+        if piece == mark:
+            pieces.append("")
+        else:
+            pieces[-1] += piece
+    return pieces
+
+
+def escaped(entry: str) -> str:
+    """The name of an entry as the user types it."""
+    return re.sub(r"[\\,;]", r"\\\g<0>", entry)
+
+
+def _unescaped(typed: str) -> str:
+    return re.sub(r"\\([\\,;])", r"\1", typed)
+
+
+def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
+    """All fields that the user asks for; raises InvalidRequest, also where two have one name. kinds: as of `parse`."""
+    found = [RecordField.parse(text, kinds) for text in texts]
     names = [field.name for field in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -180,9 +208,12 @@ def _pictures(values: Sequence[bytes]) -> list[bytes]:
 
 
 def is_gray_beside(values: Sequence[bytes], photos: PhotoSizes) -> bool:
-    """Whether pictures of one channel, or with a palette, lie beside photos, so that they may be labels."""
-    kinds = {_picture_kind(value) for value in values}
-    return bool(photos) and kinds == {"image"} and all(map(_may_be_mask, values))
+    """Whether pictures of one channel, or with a palette, lie beside photos, so that they may be labels; or some of
+    them, with few values, beside others.
+    """
+    if not photos or {_picture_kind(value) for value in values} != {"image"}:
+        return False
+    return all(map(_may_be_mask, values)) or any(map(_has_few_values, values))
 
 
 def about_gray(gray: Sequence[RecordField], fields: Sequence[RecordField]) -> list[str]:
@@ -191,10 +222,31 @@ def about_gray(gray: Sequence[RecordField], fields: Sequence[RecordField]) -> li
     for field in gray:
         said = ",".join((replace(one, kind="mask") if one.name == field.name else one).shown() for one in fields)
         lines.append(
-            f"{shown(field.name)}: pictures of one channel or with a palette beside photos, taken as images: "
-            f"geometries and --resize mix their values; where these are labels, say --features {shell_word(said)}"
+            f"{shown(field.name)}: pictures of one channel or with a palette, all or some, beside photos, taken as "
+            "images: geometries and --resize mix their values; where these are labels, say --features "
+            f"{shell_word(said)}"
         )
     return lines
+
+
+def looks_like_labels(data: bytes) -> bool:
+    """Whether a picture that lost nothing has at most 16 values or colours, as a label map has."""
+    try:
+        if sniff(data, MOST_PIXELS).lossy:
+            return False
+        colours = decode(data, "image").reshape(-1, 3).astype(np.uint32) @ np.asarray([1 << 16, 1 << 8, 1], np.uint32)
+    except PackerError:  # what cannot be read is no evidence; packing it says what is wrong
+        return False
+    few = colours[:: max(1, len(colours) // _FEW_PIXELS)]  # of a photo they are enough to tell
+    return len(np.unique(few)) <= _FEW_VALUES and len(np.unique(colours)) <= _FEW_VALUES
+
+
+def about_few_colours(name: str, instead: str) -> str:
+    """The note on pictures that look like label maps and were taken as images. instead: what to do where they are."""
+    return (
+        f"{shown(name)}: pictures of at most {_FEW_VALUES} colours, as label maps have, taken as images: geometries "
+        f"and --resize mix their colours; where these are labels, {instead}"
+    )
 
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
@@ -213,7 +265,9 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
 
 
 def _is_no_place(field: Field) -> bool:
-    """Whether a field is of no place in a picture by its name: a class, but not boxes or a picture called `label`."""
+    """Whether a field is of no place in a picture: row numbers, or a class by its name, but no boxes called `label`."""
+    if field.starts is not None or field.into is not None:
+        return True
     return field.name in _NO_PLACES and (field.kind == "text" or (field.kind == "number" and field.shape == ()))
 
 

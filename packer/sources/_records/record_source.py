@@ -37,14 +37,22 @@ from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
-from packer.sources._parse.listing import counted, described, listed, scan, shown
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._parse.listing import are_empty, counted, described, listed, scan, shown
+from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
-from packer.sources._records.record_fields import RecordField, about_gray, about_unmoved
+from packer.sources._records.record_fields import (
+    RecordField,
+    about_few_colours,
+    about_gray,
+    about_unmoved,
+    escaped,
+    looks_like_labels,
+)
 
 FILES = Field("files", "json", "json", hidden=True)
 LAYOUTS = ("auto", "split", "unchecked")
 _PROBES = 32
+_LOOKED_AT = 4  # records whose pictures are decoded
 
 
 class RecordSource(base.Source):
@@ -80,6 +88,7 @@ class RecordSource(base.Source):
 
     def _none_found(self, names: Sequence[str], expected: str) -> InvalidRequest:
         found = f"found {described(names)}" if names else "there is no file in it"
+        found += ", all empty" if are_empty(self._folder, names) else ""
         return InvalidRequest(f"{shown(str(self.root))}: no {self.noun}s: {found}; expected {expected}")
 
     def _add(self, number: int, offset: int, size: int) -> None:
@@ -117,10 +126,11 @@ class RecordSource(base.Source):
                 f"{counted(len(self.unread), 'place')} with what is no sound record: {listed(_reasons(self.unread))}; "
                 "get the files again"
             )
+            if not len(self):
+                raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
     def _settle(self, fields: Sequence[Field], extras: Sequence[str]) -> None:
         """Take the fields that a record gives, and what else lies in the folder."""
-        self._files = RecordFiles(self._folder, self._files.files)  # closes what was opened for a look
         self._firsts = _firsts(self._numbers, len(self._files.files))
         self._extras = list(extras)
         fields = [Field(KEY, "text", "text"), *fields]
@@ -136,10 +146,36 @@ class RecordSource(base.Source):
             if field.kind == "image" and any(map(says_labels, field.entries))
         ]
         self.notes += about_gray(self._gray, self._fields)
+        self.notes += self._about_few_colours()
+        self._files = RecordFiles(self._folder, self._files.files)  # closes what was opened for a look
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
         self.companions = beside_first_picture(self.schema)
         if self._main is not None:
             self.notes += about_unmoved(self.schema)
+
+    def _about_few_colours(self) -> list[str]:
+        """A note on each field of images that may be label maps, of which no other note says so."""
+        noted = {field.name for field in self._gray}
+        noted |= {field.name for field in self._fields if any(map(says_labels, field.entries))}
+        names = [field.name for field in self.schema if field.kind == "image" and field.name not in noted]
+        found: dict[str, list[bytes]] = {}
+        for index, record in self._probes(_LOOKED_AT if names else 0):
+            try:
+                values = self._values(index, record)
+            except BadInput:
+                continue  # whoever packs the sample is told
+            for name in names:
+                if isinstance(values.get(name), bytes):
+                    found.setdefault(name, []).append(values[name])
+        return [about_few_colours(name, self._instead(name)) for name, data in found.items() if _are_flat(data)]
+
+    def _instead(self, name: str) -> str:
+        """What to do about label maps that were taken as images."""
+        field = next((field for field in self._fields if field.name == name), None)
+        if field is None:
+            return "pack them without --resize and read them without a geometry, which keeps their values"
+        typed = shell_word(f"{name}={';'.join(map(escaped, field.entries))}:mask")
+        return f"say {typed} in --features, once they are class numbers (one channel, or a palette) and no colours"
 
     def _check_sizes(self, files: Sequence[RecordFile]) -> None:
         """Records that lie over each other could make a small file an endless pack."""
@@ -257,6 +293,8 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
     Raises InvalidRequest where there is neither.
     """
     if root.is_file():
+        if not root.stat().st_size:
+            raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
         place = root.resolve() if root.is_symlink() else root  # who names a link means what it leads to
         return SourceRoot(place.parent, follow_links), [place.name], []
     if not root.is_dir():
@@ -268,6 +306,10 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
 def beside_first_picture(schema: Schema) -> tuple[str, ...]:
     """The pictures that a record has beside its first."""
     return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
+
+
+def _are_flat(pictures: Sequence[bytes]) -> bool:
+    return all(map(looks_like_labels, pictures))
 
 
 def _firsts(numbers: "array[int]", count: int) -> "array[int]":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from packer.errors import InvalidRequest
 from packer.errors import printable as shown
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._trees.file_tree import FileTree
 
 _START_BYTES = 512  # a header of tar
@@ -25,6 +25,8 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
     tree = open_archive(root)
     if tree is None and takes_files:
         return SourceRoot(root.parent, follow_links)
+    if tree is None and not root.stat().st_size:
+        raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
     if tree is None:
         raise InvalidRequest(
             f"{shown(str(root))}: is a file; give the folder of the data set, or a tar or zip file that holds it"
