@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,19 +38,23 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def part_bytes(path: Path) -> int:
-    """Bytes of a part, or of all files in it; raises CorruptPack, StorageError."""
+def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
+    """Bytes of a part, or of all files in it; raises CorruptPack, StorageError.
+
+    without: relative paths that do not count in a part that is a folder.
+    """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size
-    return sum(size or 0 for _, size in entries(path))
+    return sum(size or 0 for name, size in entries(path) if name not in without)
 
 
-def part_sha256(path: Path, *, most_bytes: int | None = None) -> str:
+def part_sha256(path: Path, *, most_bytes: int | None = None, without: Container[bytes] = ()) -> str:
     """The sha256 of a part as the manifest has it, in hex; raises CorruptPack, StorageError.
 
-    most_bytes: what the manifest says that it has; where there is more, CorruptPack is raised before that is read.
+    without: as of `part_bytes`. most_bytes: what the manifest says that it has; where there is more, CorruptPack is
+    raised before that is read.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -61,6 +65,8 @@ def part_sha256(path: Path, *, most_bytes: int | None = None) -> str:
     digest = FolderDigest()
     with opened_folder(path) as root:
         for name, size in _entries(path, root):
+            if name in without:
+                continue
             if size is None:
                 digest.add_folder(name)
             else:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
-from packer.files.digest import file_bytes, file_sha256, part_sha256
+from packer.files.digest import file_bytes, file_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
@@ -20,6 +20,7 @@ from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
 from packer.pack.sparse_file_limit import check_sparse_files
+from packer.pack.unlisted_files import sha256_of_listed
 from packer.schema import KEY
 
 NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
@@ -77,7 +78,7 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
     """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
     opener = PartOpener(manifest.format, manifest.schema)
     key = opener.check(path, part)
-    if part_sha256(path, most_bytes=part.bytes) != part.sha256:
+    if sha256_of_listed(path, part, manifest) != part.sha256:
         raise CorruptPack(
             f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
             "copy it again, or pack again from the source"

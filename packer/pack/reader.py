@@ -25,6 +25,7 @@ from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
 from packer.pack.part_readers import PartOpener
 from packer.pack.sparse_file_limit import check_sparse_files
+from packer.pack.unlisted_files import sha256_of_listed
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine
@@ -175,7 +176,10 @@ class Pack:
             if number not in self._hashed:
                 self._opener.check(path, part)
                 try:
-                    found = part_sha256(path, most_bytes=part.bytes)
+                    if self._apart is None:
+                        found = sha256_of_listed(path, part, self.manifest)
+                    else:
+                        found = part_sha256(path, most_bytes=part.bytes)  # what may be damaged is not opened here
                 except CorruptPack:  # more than the manifest says, or a link: there may be sound samples nevertheless
                     if self._apart is None:
                         raise

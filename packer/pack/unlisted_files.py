@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from packer.errors import InvalidRequest
-from packer.files.digest import entries
+from packer.errors import CorruptPack, InvalidRequest
+from packer.files.digest import entries, part_sha256
 from packer.pack import manifest as manifests
 from packer.pack.manifest import EXTRAS, INDEX, Manifest, Part
 from packer.pack.part_readers import PartOpener
@@ -55,6 +55,32 @@ def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
 
 def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
     """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageError."""
+    for name in _foreign_names(path, part, manifest):
+        yield path / os.fsdecode(name)
+
+
+def sha256_of_listed(path: Path, part: Part, manifest: Manifest) -> str:
+    """The sha256 of a part, in hex, whatever a tool left in it; raises CorruptPack, StorageError.
+
+    Other files in it are looked for where there are more bytes than the manifest says, or others. Nothing is read of
+    what is too much.
+    """
+    foreign: frozenset[bytes] = frozenset()
+    try:
+        found = part_sha256(path, most_bytes=part.bytes)
+    except CorruptPack:
+        foreign = frozenset(_foreign_names(path, part, manifest))
+        if not foreign:
+            raise
+        found = ""
+    if found != part.sha256:
+        foreign = foreign or frozenset(_foreign_names(path, part, manifest))
+        found = part_sha256(path, most_bytes=part.bytes, without=foreign) if foreign else found
+    return found
+
+
+def _foreign_names(path: Path, part: Part, manifest: Manifest) -> Iterator[bytes]:
+    """As `foreign_in_part`, relative to the part."""
     opener = PartOpener(manifest.format, manifest.schema)
     if not opener.is_folder:
         return
@@ -66,4 +92,4 @@ def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path
             folders.add(folder)
     for name, size in entries(path):
         if name not in (folders if size is None else known):
-            yield path / os.fsdecode(name)
+            yield name

@@ -231,27 +231,38 @@ class _Parts:
         sound = None  # not known
         try:
             key = self._opener.check(path, part)
-            found = part_bytes(path)
+            found, foreign = part_bytes(path), list[Path]()
+            hashed = hashed and self._depth != "quick"
+            if hashed:
+                sound = found == part.bytes and part_sha256(path) == part.sha256
+            if found != part.bytes or sound is False:
+                foreign = yield from self._foreign(path, part)
+            if foreign:  # what the part itself lists may be sound
+                without = {os.fsencode(left.relative_to(path)) for left in foreign}
+                found = part_bytes(path, without=without)
+                if hashed:
+                    sound = found == part.bytes and part_sha256(path, without=without) == part.sha256
             if found != part.bytes:  # of a file the opener knows
                 yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
-            if hashed and self._depth != "quick":
-                sound = found == part.bytes and part_sha256(path) == part.sha256
         except PackerError as error:
             yield str(error)
             return
         if sound is False:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
-            yield from self._foreign(path, part)
         if self._index is not None and (self._depth == "data" or sound is False or self._subset != EVERYTHING):
             subset = EVERYTHING if sound is False else self._subset
             yield from self._records(self._index, part, subset, key=key if sound else None, first=first)
 
-    def _foreign(self, path: Path, part: Part) -> Iterator[str]:
+    def _foreign(self, path: Path, part: Part) -> Generator[str, None, list[Path]]:
+        """A problem for everything in the part that it does not list; returns that."""
+        found: list[Path] = []
         try:
-            for found in foreign_in_part(path, part, self._manifest):
-                yield f"{found}: unknown file: the part does not list it; remove it"
+            for left in foreign_in_part(path, part, self._manifest):
+                found.append(left)
+                yield f"{left}: unknown file: the part does not list it; remove it"
         except PackerError as error:
             yield str(error)
+        return found
 
     def _reader(self, part: Part, key: part_readers.Key | None) -> AbstractContextManager[Reader]:
         """The part, open in this process, where a data set may have it open; without a key in one of its own."""

@@ -16,6 +16,7 @@ from packer.conversion.convert import ConversionRequest, convert
 from packer.errors import CorruptPack, InvalidRequest
 from packer.formats._foreign_part import ForeignLayout
 from packer.pack.extraction import extract
+from packer.pack.index_rebuild import reindex
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
 from tests.support import built_packs, source_trees
@@ -379,3 +380,24 @@ def test_places_that_lie_are_refused(
 
 def others(name: str) -> tuple[str, ...]:
     return layout(formats.load(name)).others
+
+
+# ---- what a tool leaves behind
+
+
+@pytest.mark.parametrize("to", ["caffe-lmdb", "bmp"])
+def test_what_a_tool_leaves_in_a_part_is_named_and_no_damage(to: str, photos: Path, tmp_path: Path) -> None:
+    packed(photos, tmp_path / "a.pack", to=to)
+    part = tmp_path / "a.pack/part-00000"
+    (part / "cache").mkdir()
+    (part / "cache/index.txt").write_bytes(b"0\n")
+    (part / "lock.mdb").write_bytes(bytes(8192))
+    left = {f"{part / path}: unknown file" for path in ("lock.mdb", "cache", "cache/index.txt")}
+    for depth in ("quick", "default", "data"):
+        found = list(problems(tmp_path / "a.pack", depth=depth))
+        assert {line.partition(": the part")[0] for line in found} == left and len(found) == 3
+    assert reindex(tmp_path / "a.pack", check=True) == []
+    with packer.open(tmp_path / "a.pack", verify="open") as dataset:
+        assert dataset[0]["image"].shape[0] == 3
+    built_packs.flip(part / "values.npz", (part / "values.npz").stat().st_size // 2)
+    assert any("damaged part: its sha256" in line for line in problems(tmp_path / "a.pack"))
