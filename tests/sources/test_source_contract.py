@@ -292,7 +292,7 @@ def test_a_folder_that_is_not_there_is_refused(name: str, tmp_path: Path) -> Non
 
 def test_detect_names_what_was_found_and_what_was_expected(tmp_path: Path) -> None:
     write(tmp_path, {"a/b.pdf": b"", "c.PDF": b"", "d": b""})
-    with pytest.raises(InvalidRequest, match=r"3 files \(\.pdf 2, no suffix 1\), expected one of .*folder"):
+    with pytest.raises(InvalidRequest, match=r"3 files \(\.pdf 2, no suffix 1\), all empty, expected one of .*folder"):
         sources.detect(tmp_path)
 
 
