@@ -13,7 +13,7 @@ from tests.support.source_trees import picture, write
 
 A, B, C = "3f731b45", "83c43efd", "b0053891"
 # picture -> object -> how many grasps
-GRASPS = {A: {0: 3, 1: 2, 2: 1, 10: 4}, B: {0: 0, 3: 5}, C: {}}
+GRASPS = {A: {0: 3, 2: 1, 10: 4}, B: {0: 0, 3: 5}, C: {}}
 TEXT = ("A cup and a spoon lie on a wooden table.", ["cup", "spoon"])
 
 
@@ -49,8 +49,9 @@ def build(root: Path) -> Path:
     for seed, (key, objects) in enumerate(GRASPS.items()):
         files[f"image/{key}.jpg"] = picture(seed, suffix=".jpg")
         files[f"scene_description/{key}.pkl"] = pickle.dumps(TEXT, protocol=4)
+        if objects:
+            files[f"grasp_label_negative/{key}_0.pt"] = saved(rows(90 + seed, 2))
         for number, count in objects.items():
             files[f"grasp_label_positive/{key}_{number}.pt"] = saved(rows(10 * seed + number, count))
-            files[f"grasp_label_negative/{key}_{number}.pt"] = saved(rows(90 + number, 2))
             files[f"mask/{key}_{number}.npy"] = npy(square(number))
     return write(root, files)
