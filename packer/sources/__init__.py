@@ -47,7 +47,8 @@ def detect(
     for module, name in _modules() if given else ():
         for option in module.Source.telling_options:
             if option in given:
-                return name, f"read as {name}, whose option is given"
+                plain = _plain_set(root, option, follow_links=follow_links)
+                return plain or (name, f"read as {name}, whose option is given")
     if not isinstance(root, FileTree) and root.is_file():
         return _detect_file(root, given=given, has_sidecars=has_sidecars)
     tree = open_tree(root, follow_links=follow_links)
@@ -71,6 +72,18 @@ def detect(
         f"{shown(str(root))}: no known data set: found {described(listing.names)}{empty}, "
         f"expected one of {', '.join(names())}; give the folder that holds the images, or say which with --from"
     )
+
+
+def _plain_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tuple[str, str] | None:
+    """The published set with this option that a folder plainly holds: the option may be of a layout too."""
+    if not isinstance(root, FileTree) and root.is_file():
+        return None
+    makers = [(load(name), name) for name in having(option)]
+    sets = [(module, name) for module, name in makers if module.SPECIFICITY not in _LAYOUTS]
+    if not sets:
+        return None
+    tree = open_tree(root, follow_links=follow_links)
+    return next(_recognised(tree, scan(tree).names, sets), None)
 
 
 def _by_rank(

@@ -196,6 +196,13 @@ def test_masks_of_16_bit_keep_their_numbers(root: Path) -> None:
     assert Source(root).schema["mask"].dtype == "uint16"
 
 
+def test_an_option_that_pairs_has_too_does_not_make_it_pairs(root: Path, tmp_path: Path) -> None:
+    found = sources.detect(root, given=("like",))
+    assert found == ("regrad", "REGRAD: 4 views of 3 scenes")
+    write(tmp_path / "pairs", {"a/1.png": picture(1)})
+    assert sources.detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
+
+
 def test_it_is_recognised(root: Path) -> None:
     assert sources.detect(root) == ("regrad", "REGRAD: 4 views of 3 scenes")
     assert sum(grasps is not None for grasps in GRASPS.values()) == 3
