@@ -83,8 +83,9 @@ def command(
         for name, least in found.worst.items():
             level = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
             echo(f"field {name}: worst PSNR {level} (sample {least.index}, key {least.key!r})")
-        for name, reason in found.not_compared.items():
-            echo(f"field {name}: not compared: {reason}")
+        for reason in dict.fromkeys(found.not_compared.values()):
+            names = [name for name, why in found.not_compared.items() if why == reason]
+            echo(f"{'field' if len(names) == 1 else 'fields'} {', '.join(names)}: not compared: {reason}")
     if len(found.problems) > _SHOWN and not as_json:
         echo(f"... and {len(found.problems) - _SHOWN} more; --json lists all", err=True)
     if found.problems:

@@ -466,8 +466,8 @@ class ConversionRequest:
         elif isinstance(self.source, Source):
             if spec != SourceSpec():
                 raise InvalidRequest(
-                    f"{self.source.root}: kind, sidecars, splits and options of a source are for a folder; "
-                    "give them to the Source object that is passed"
+                    f"{self.source.root}: {spec.first_given}: kind, sidecars, splits and options of a source are said "
+                    "of a folder; give them to the Source object as it is made, or give the folder"
                 )
             opened, found = self.source, f"read as {self.source.kind}"
         else:
@@ -508,6 +508,8 @@ class ConversionRequest:
         """The source that a Python object is, and what the manifest says of it; raises InvalidRequest."""
         from packer.sources._objects.source_of_object import ObjectOptions, source_of  # folders do without
 
+        if isinstance(data, type):
+            raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
         options = dict(spec.options)
         taken = {name: options.pop(name) for name in ("axes", "follow_links") if name in options}
         if replace(spec, options=options) != SourceSpec():

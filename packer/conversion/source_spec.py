@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from packer.sources._extend.splits import Shares, Split
 
 _OURS = {"ignore_suffixes", "known_classes", "own_splits"}  # options of a source that no user types
+_NAMED = 5  # sources in a message
 _TYPED = {"roles": "role"}  # options that are typed several times
 
 
@@ -69,6 +70,14 @@ class SourceSpec:
     split_by: str | None = None
     classes_from: Path | None = None
     checks_layout: bool = True
+
+    @property
+    def first_given(self) -> str:
+        """The name of the first thing that is said, as an argument of `packer.convert`; empty for nothing."""
+        kind = {"kind": self.kind != "auto"}
+        extensions = {name: getattr(self, name) for name in ("sidecars", "splits", "split_seed", "split_by")}
+        given = {**kind, **self.options, **extensions, "classes_from": self.classes_from}
+        return next((name for name, value in given.items() if value not in (False, None, ())), "")
 
     @cached_property
     def _parsed_splits(self) -> "list[Split] | Shares":
@@ -169,7 +178,14 @@ class SourceSpec:
         """The source; InvalidRequest, not BadInput, where the user named a kind that nothing there is of."""
         try:
             made: Source = module.Source(root, **options)
-        except BadInput as error:
+        except (BadInput, InvalidRequest) as error:
+            if isinstance(root, Path) and self.kind != "auto" and os.path.lexists(root / manifests.NAME):
+                raise InvalidRequest(
+                    f"{root}: is a pack, which --from {self.kind} does not read: leave --from out, or give the "
+                    "original data"
+                ) from error
+            if isinstance(error, InvalidRequest):
+                raise
             is_lone = isinstance(root, Path) and root.is_file()
             if self.kind != "auto" and not module.Source.holds_records and not is_lone:
                 tree = open_tree(root, follow_links=bool(self.options.get("follow_links")))
@@ -189,12 +205,14 @@ class SourceSpec:
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
 
-        self._options(PackSource, manifests.PACK_KIND, root)  # it has none
-        if self.sidecars or self.splits or self.classes_from:
-            raise InvalidRequest(
-                f"{root}: a pack takes no --sidecar, --split and --classes-from; pack the original folder with them"
-            )
+        given = {**self.options, "sidecar": self.sidecars, "split": self.splits, "classes_from": self.classes_from}
+        typed = [_as_typed(name) for name, value in given.items() if value]
         source = PackSource(root)
+        if typed:
+            raise InvalidRequest(
+                f"{root}: is a pack, whose fields are what they are; {', '.join(typed)}: for the original data, to be "
+                "packed again with it"
+            )
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
     def _options(self, maker: type[Source], kind: str, place: Path | FileTree) -> dict[str, Any]:
@@ -254,7 +272,7 @@ class SourceSpec:
 def _of_others(option: str) -> str:
     """Which sources have an option, for a message on one that does not."""
     others = sources.having(option)
-    return f"; {_as_typed(option)} is of --from {' or '.join(others)}" if others else ""
+    return f"; {_as_typed(option)} is of --from {' or '.join(others)}" if 0 < len(others) <= _NAMED else ""
 
 
 def _as_typed(option: str) -> str:

@@ -10,6 +10,7 @@ Everything else that the source makes of its files, such as boxes, masks, labels
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import components
 from packer.geometry import View, move_values
 from packer.images.backends import pillow
+from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.reader import Pack
@@ -87,6 +89,8 @@ class Comparison:
 
         Raises InvalidRequest, CorruptPack where it cannot be opened.
         """
+        if os.path.lexists(root / manifests.NAME):
+            raise InvalidRequest(f"{root}: is a pack; give the original data, which {folder} was made of")
         self.compared = 0
         self.worst: dict[str, Worst] = {}
         self.not_compared: dict[str, str] = {}
@@ -119,11 +123,13 @@ class Comparison:
     def problems(self) -> Iterator[str]:
         """One line per problem; nothing is written. Closes the pack at the end."""
         try:
+            if self._source is None and self._reopened.problem:  # nothing else says what is the matter
+                yield self._reopened.problem
             yield from self._fields()
             for index in range(len(self._pack)):
                 if index in self._subset:
                     yield from self._sample(index)
-            if self._reopened.problem:
+            if self._source is not None and self._reopened.problem:
                 yield self._reopened.problem
             for key in self._reopened.further():
                 yield f"{self._root}: sample {key!r} is not in the pack; pack again to have it"

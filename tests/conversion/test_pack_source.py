@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import packer
 from packer.codecs import encoded, jpeg, raw
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
@@ -23,6 +24,7 @@ from packer.pack.index_rebuild import reindex
 from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
+from packer.sources.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, opened
@@ -207,9 +209,9 @@ def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:
         repacked(tmp_path / "a.pack", target, exif="rotate")
     with pytest.raises(InvalidRequest, match="not the file's bytes"):
         repacked(tmp_path / "a.pack", target, codecs=(("image", "encoded"),))
-    with pytest.raises(InvalidRequest, match="no --sidecar, --split and --classes-from"):
+    with pytest.raises(InvalidRequest, match="--sidecar: for the original data"):
         SourceSpec(sidecars=("depth=_d.tiff:depth",)).open(tmp_path / "a.pack")
-    with pytest.raises(InvalidRequest, match="no option --classes"):
+    with pytest.raises(InvalidRequest, match="--classes: for the original data"):
         SourceSpec(options={"classes": "none"}).open(tmp_path / "a.pack")
     with pytest.raises(InvalidRequest, match="is the source itself"):
         repacked(tmp_path / "a.pack", tmp_path / "a.pack")
@@ -302,3 +304,30 @@ def test_a_subset_is_the_samples_of_its_rows_in_their_order(tmp_path: Path, kind
     assert list(LMDBDataset(tmp_path / "few.pack").keys()) == [whole.key(3), whole.key(0)]
     again = pickle.loads(pickle.dumps(few))
     assert again.key(0) == whole.key(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"task": "keypoints"},
+            r"a\.pack: is a pack, whose fields are what they are; --task: for the original",
+        ),
+        ({"roles": ["a={stem}.png:image"], "splits": {"a": 1}}, r"what they are; --role, --split: for the original"),
+        ({"kind": "coco"}, r"a\.pack: is a pack, which --from coco does not read: leave --from out, or give"),
+        ({"kind": "folder"}, r"a\.pack: is a pack, which --from folder does not read"),
+    ],
+)
+def test_what_is_for_original_data_is_refused_of_a_pack(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
+    convert_folder(photos(tmp_path / "in"), tmp_path / "a.pack")
+    with pytest.raises(InvalidRequest, match=said):
+        packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", **arguments)
+
+
+def test_what_is_said_of_a_folder_is_refused_of_a_source_object(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in")
+    for arguments in ({"classes": "none"}, {"kind": "folder"}, {"sidecars": ["a=.txt:text"]}):
+        with pytest.raises(InvalidRequest, match=f"in: {next(iter(arguments))}: .*give them to the Source object"):
+            packer.convert(Source(root), tmp_path / "b.pack", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=r"packer\.sources\.folder\.Source: is a class; give an object of it"):
+        packer.convert(Source, tmp_path / "b.pack")  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import packer
-from packer.errors import PackerError
+from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.pack.source_comparison import Comparison
 from packer.sources import folder, voc
@@ -320,3 +320,12 @@ def test_options_of_a_hostile_manifest_open_nothing_outside(tmp_path: Path) -> N
         (pack / "packer.json").write_bytes(replace(made, options=asked).sealed().to_bytes())
         with pytest.raises(PackerError, match=said):
             Comparison(pack, root)
+
+
+def test_a_source_that_is_no_such_thing_says_so_first(tmp_path: Path) -> None:
+    _, pack = coco_set(tmp_path)
+    lines, not_compared = found_in(pack, source_trees.photos(tmp_path / "photos"))
+    assert "no COCO annotations: found 12 files" in lines[0]
+    assert not_compared["boxes"] == "the source cannot be opened as it was packed"
+    with pytest.raises(InvalidRequest, match=r"out\.pack: is a pack; give the original data, which .* was made"):
+        Comparison(pack, pack)
