@@ -42,6 +42,14 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
             echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
         for name, codec in found.changed.items():
             echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
+        unmoved = [f"field {name}" for name in found.unmoved]
+        unmoved += [f"{found.unmoved_extras} files of no sample"] * (found.unmoved_extras > 0)
+        if unmoved:
+            echo(
+                f"{', '.join(unmoved)}: in the pixels of the source, as its files were, and not in those of the "
+                "pictures written here, which were moved when they were packed",
+                err=True,
+            )
         if found.left_behind:
             echo(f"{found.left_behind} files of no sample are not in the pack: see --extras", err=True)
         for line in found.damaged:

@@ -24,13 +24,16 @@ from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
-from packer.schema import Buffer, StoredForm
+from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
 from packer.system.boolean_arguments import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # of values that are no file of their own
 _SHOWN = 20
 _TREE = "tree"
+_MATRIX = "matrix"
+_IN_PLACE = [1, 0, 0, 0, 1, 0]
+_PLACED = ("points", "boxes", "json", "bytes")  # that say places in a picture, or may
 _NAMES = {_TREE: ANYTHING}  # in the work folder
 
 
@@ -38,7 +41,9 @@ _NAMES = {_TREE: ANYTHING}  # in the work folder
 class ExtractionSummary:
     """What an extraction wrote: exact + reencoded = files; bytes of all of them.
 
-    changed: codec of each field whose files are not the original bytes. skipped: (path, reason) of files that were
+    changed: codec of each field whose files are not the original bytes. unmoved: names of fields whose files lie in the
+    pixels of the source (boxes, points, what may say places), beside pictures that were moved when they were packed.
+    unmoved_extras: how many files of no sample lie beside such pictures. skipped: (path, reason) of files that were
     left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
     left_behind: how many files of no sample were too much to be packed along.
     """
@@ -48,6 +53,8 @@ class ExtractionSummary:
     reencoded: int
     bytes: int
     changed: Mapping[str, str]
+    unmoved: Sequence[str]
+    unmoved_extras: int
     skipped: Sequence[tuple[str, str]]
     damaged: Sequence[str]
     left_behind: int
@@ -62,6 +69,8 @@ class _Extracted:
     reencoded: int = 0
     bytes: int = 0
     changed: dict[str, str] = field(default_factory=dict)
+    unmoved: dict[str, None] = field(default_factory=dict)
+    unmoved_extras: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     left_behind: int = 0
@@ -101,7 +110,8 @@ def extract(
                 place.clear()
     finally:
         opened.close()
-    return ExtractionSummary(**{**vars(found), "skipped": tuple(found.skipped), "damaged": tuple(found.damaged)})
+    lists = {name: tuple(getattr(found, name)) for name in ("unmoved", "skipped", "damaged")}
+    return ExtractionSummary(**{**vars(found), **lists})
 
 
 def _check_target(folder: Path, target: Path) -> None:
@@ -124,6 +134,7 @@ class _Extraction:
         self._extras = ExtraFiles(pack.folder, pack.manifest)
         self._only_exact = only_exact
         self._skip_bad = skip_bad
+        self._matrices = pack.index.column(_MATRIX) if _MATRIX in pack.schema else None
         self._codecs: dict[str, Codec] = {}
         self._forms: dict[str, StoredForm] = {}
 
@@ -157,21 +168,28 @@ class _Extraction:
     def write(self, tree: TreeWriter, progress: ProgressCounter) -> _Extracted:
         """Write every file; raises CorruptPack unless damaged values are to be left out."""
         found = _Extracted()
+        has_moved = False
         for index in range(len(self._pack)):
             before = found.bytes
+            written = []
             for origin in self._chosen(index, found):
                 try:
                     self._write(tree, index, origin, found)
+                    written.append(origin)
                 except CorruptPack as error:
                     if not self._skip_bad:
                         raise
                     found.damaged.append(str(error))
+            if self._are_moved(index, written):
+                has_moved = True
+                found.unmoved |= dict.fromkeys(origin.name for origin in written if _may_say_places(origin.field))
             progress.add(1, found.bytes - before)
         for path, content in self._extras:
             tree.write(components(path), content)
             found.bytes += len(content)
             found.files += 1
             found.exact += 1
+            found.unmoved_extras += has_moved
         left = self._pack.manifest.source.get("left_behind")
         count = left.get("files") if isinstance(left, dict) else 0
         found.left_behind = count if isinstance(count, int) else 0
@@ -208,6 +226,11 @@ class _Extraction:
         found.exact += origin.exact
         found.reencoded += not origin.exact
 
+    def _are_moved(self, index: int, written: Sequence[SourcePath]) -> bool:
+        """Whether pictures were written for a sample whose pixels lie elsewhere than in the source."""
+        has_pictures = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
+        return has_pictures and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
+
     def _path(self, index: int, origin: SourcePath) -> str:
         """The path that does not lie about the bytes: reads a value that was encoded anew, since it may tell."""
         if origin.exact or origin.field is None:
@@ -237,6 +260,12 @@ class _Extraction:
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         return npy_file(array)
+
+
+def _may_say_places(field: Field | None) -> bool:
+    if field is None:
+        return False
+    return field.kind in _PLACED or (field.kind == "number" and field.shape != ())
 
 
 def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:

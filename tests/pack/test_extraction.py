@@ -31,7 +31,7 @@ from packer.pack.extraction import extract
 from packer.schema import Field, Schema
 from packer.sources.base import Source
 from tests.support import built_packs, source_trees
-from tests.support.command_line import run
+from tests.support.command_line import called, run
 from tests.support.conversions import packed
 from tests.support.source_trees import tree
 
@@ -229,6 +229,30 @@ def test_a_pack_that_does_not_say_its_files_is_refused(tmp_path: Path) -> None:
     packed(source_trees.cornell(tmp_path / "in"), tmp_path / "out.pack", fields=("rgb",))
     with pytest.raises(InvalidRequest, match="has no field 'files'"):
         extract(tmp_path / "out.pack", tmp_path / "back")
+
+
+def test_what_lies_in_other_pixels_than_moved_pictures_is_named(tmp_path: Path) -> None:
+    files = {
+        name: data
+        for n in range(2)
+        for name, data in (
+            (f"{n}.jpg", source_trees.picture(n)),
+            (f"{n}_b.txt", b"1 2 9 8\n"),
+            (f"{n}.json", b"[1, 2]"),
+        )
+    }
+    root = source_trees.write(tmp_path / "in", {**files, "boxes.xml": b"<box>"})
+    sidecars = {"boxes": "_b.txt:boxes", "meta": ".json:json"}
+    for resize in (None, 16):
+        pack = tmp_path / f"{resize}.pack"
+        packer.convert(root, pack, classes="none", sidecars=sidecars, resize=resize)
+        found = extract(pack, tmp_path / f"{resize}")
+        wanted = (("boxes", "meta"), 1) if resize else ((), 0)
+        assert (tuple(sorted(found.unmoved)), found.unmoved_extras) == wanted
+    lines = called("extract", tmp_path / "16.pack", tmp_path / "told").stderr
+    assert "field boxes, field meta, 1 files of no sample: in the pixels of the source" in lines
+    without = extract(tmp_path / "16.pack", tmp_path / "exact", only_exact=True)  # no picture, beside which they lie
+    assert (without.unmoved, without.unmoved_extras) == ((), 0)
 
 
 # ---- damage
