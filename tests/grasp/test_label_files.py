@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from packer import Loader
+from packer.conversion.options import preset_options
 from packer.errors import BadInput, InvalidRequest, UnknownKey
 from packer.grasp import GraspDataset
 from packer.pack import manifest as manifests
 from tests.support import fork_loaders, grasp_folders, slow_grasps
-from tests.support.conversions import packed
+from tests.support.conversions import opened, packed
 from tests.support.fork_loaders import AUGMENTED, FORK, SIZE, assert_same_items, keys
 from tests.support.grasp_folders import SIDE, equal, flat
 
@@ -94,6 +95,15 @@ def test_a_pack_without_the_names_of_label_files_is_refused(pack: Path, tmp_path
     with pytest.raises(InvalidRequest, match="reads the field 'label_keys'"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False, items="label")
     assert len(GraspDataset(tmp_path / "pack", SIZE, include_depth=False)) == 3
+
+
+def test_a_preset_keeps_what_tells_label_files_apart(pack: Path) -> None:
+    schema = opened(pack.with_suffix("")).schema
+    found = preset_options("grconvnet", schema, {})
+    assert found == {
+        "fields": ("rgb", "grasps", "grasp_rows", "grasp_labels", "label_keys"),
+        "codecs": (("rgb", "raw"),),
+    }
 
 
 def test_a_pack_of_a_pack_keeps_the_rule(pack: Path, tmp_path: Path) -> None:
