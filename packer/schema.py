@@ -92,7 +92,7 @@ class Field:
     codec: name and argument as the user types them: `encoded`, `jpeg:95`, `raw:float16`.
     dtype: NumPy name of the decoded value, little endian when stored; None where the bytes tell.
     shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
-    classes: for a number: the name of each value, in order; for points: of each place along the second axis.
+    classes: for a number or a mask: the name of each value, in order; for points: of each place along the second axis.
     invalid: for a depth: the value that marks a pixel without a measurement.
     max_pixels: for a picture: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
     hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.

@@ -37,6 +37,7 @@ def converts() -> int:
     packer.convert("boxes.csv", "boxes.pack", label_key="class", group_by="filename", key_column="id", missing="skip")
     packer.convert("DUTS", "duts.pack", kind="pairs", like="duts", missing="skip")
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
+    packer.convert("camvid", "camvid.pack", mask_colours={"mask": "colours.txt"}, unknown_colours="void")
     packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")
     found = packer.verify("photos.pack", depth="data", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)

@@ -145,6 +145,19 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "such pictures are errors]",
 )
 @click.option(
+    "--mask-colours",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Masks are drawn in colours: a table says which class each is, with lines R G B NAME as CamVid's "
+    "label_colors.txt, NAME R G B, or CVAT's labelmap.txt; voc is Pascal VOC's palette. Classes are numbered by their "
+    "lines from 0, or by a column id. NAME= is for one of several masks.",
+)
+@click.option(
+    "--unknown-colours",
+    type=click.Choice(("error", "void")),
+    help="A colour that --mask-colours does not have is an error that names the pixel, or void, 255.  [default: error]",
+)
+@click.option(
     "--slot",
     "slots",
     multiple=True,

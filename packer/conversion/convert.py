@@ -115,6 +115,8 @@ def convert(
     on_error: OnError = "raise",
     sidecars: Mapping[str, str] | Sequence[str] = (),
     sidecar_frame: SidecarFrame | None = None,
+    mask_colours: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = (),
+    unknown_colours: Literal["error", "void"] | None = None,
     slots: Mapping[str, str] | None = None,
     order: Order | None = None,
     order_seed: int = 0,
@@ -163,6 +165,8 @@ def convert(
     (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
     such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
     such as {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or a share of 0 to 1.
+    mask_colours: a file, or field -> file, that says which value of a mask each colour is, such as CamVid's
+    label_colors.txt; "voc" is Pascal VOC's palette.
     slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
     roles: name -> which files have it in the samples, "PATH:KIND", such as {"image": "images/{stem}.jpg:image",
@@ -200,6 +204,8 @@ def convert(
         on_error=on_error,
         sidecars=sidecars,
         sidecar_frame=sidecar_frame,
+        mask_colours=mask_colours,
+        unknown_colours=unknown_colours,
         slots=slots or {},
         order=order,
         order_seed=order_seed,
@@ -389,6 +395,8 @@ class ConversionRequest:
     on_error: OnError = "raise"
     sidecars: Mapping[str, str] | Sequence[str] = ()
     sidecar_frame: SidecarFrame | None = None
+    mask_colours: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = ()
+    unknown_colours: str | None = None
     slots: Mapping[str, str] = field(default_factory=dict)
     order: Order | None = None
     order_seed: int = 0
@@ -543,6 +551,8 @@ class ConversionRequest:
             split_seed=self.split_seed,
             split_by=self.split_by,
             classes_from=self.classes_from,
+            mask_colours=_places(self.mask_colours),
+            unknown_colours=self.unknown_colours,
         )
 
     def dry_run(self, on_note: Callable[[str], object] | None = None) -> "DryRun":
@@ -591,6 +601,15 @@ def _texts(given: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
     """NAME=VALUE each, as the user would type it."""
     if isinstance(given, Mapping):
         return tuple(f"{name}={value}" for name, value in given.items())
+    return tuple(given)
+
+
+def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str]) -> tuple[str, ...]:
+    """A file alone, or NAME=FILE each, as the user would type it."""
+    if isinstance(given, str | PathLike):
+        return (os.fspath(given),)
+    if isinstance(given, Mapping):
+        return tuple(f"{name}={os.fspath(place)}" for name, place in given.items())
     return tuple(given)
 
 

@@ -19,11 +19,13 @@ from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
 
 if TYPE_CHECKING:
+    from packer.sources._extend.mask_colours import MaskColours
     from packer.sources._extend.sidecars import Sidecar
     from packer.sources._extend.splits import Shares, Split
 
 _OURS = {"ignore_suffixes", "known_classes", "own_splits"}  # options of a source that no user types
 _NAMED = 5  # sources in a message
+_EXTENSIONS = ("sidecars", "mask_colours", "unknown_colours", "splits", "split_seed", "split_by")
 _TYPED = {"roles": "role"}  # options that are typed several times
 
 
@@ -57,7 +59,8 @@ def check_folder(root: Path) -> None:
 class SourceSpec:
     """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
 
-    sidecars: NAME=SUFFIX:KIND each. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
+    sidecars: NAME=SUFFIX:KIND each. mask_colours: FILE or NAME=FILE each. unknown_colours: what other colours are, an
+    `error` or `void`. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
     classes_from: a pack by whose classes the labels are numbered. checks_layout: False where nothing is packed to train
     on, so that folders of any name may be classes.
     """
@@ -69,13 +72,15 @@ class SourceSpec:
     split_seed: int | None = None
     split_by: str | None = None
     classes_from: Path | None = None
+    mask_colours: tuple[str, ...] = ()
+    unknown_colours: str | None = None
     checks_layout: bool = True
 
     @property
     def first_given(self) -> str:
         """The name of the first thing that is said, as an argument of `packer.convert`; empty for nothing."""
         kind = {"kind": self.kind != "auto"}
-        extensions = {name: getattr(self, name) for name in ("sidecars", "splits", "split_seed", "split_by")}
+        extensions = {name: getattr(self, name) for name in _EXTENSIONS}
         given = {**kind, **self.options, **extensions, "classes_from": self.classes_from}
         return next((name for name, value in given.items() if value not in (False, None, ())), "")
 
@@ -90,7 +95,7 @@ class SourceSpec:
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
         check_source(root)
-        splits = self._parsed_splits
+        splits, colours = self._parsed_splits, self._parsed_colours
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         place: Path | FileTree = root
@@ -120,6 +125,8 @@ class SourceSpec:
         source = self._source(module, place, options)
         if sidecars:
             source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())
+        if colours:
+            source = self._with_mask_colours(source, colours)
         if splits:
             source = self._with_splits(source, splits)
         return source, found
@@ -144,6 +151,21 @@ class SourceSpec:
         decoder = str(self.options.get("decode_with", "none"))
         return add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder)
 
+    @cached_property
+    def _parsed_colours(self) -> "list[MaskColours]":
+        if not self.mask_colours:
+            if self.unknown_colours is not None:
+                raise InvalidRequest("--unknown-colours is for --mask-colours FILE; leave it out")
+            return []
+        from packer.sources._extend.mask_colours import MaskColours  # only a --mask-colours needs it
+
+        return [MaskColours.parse(text, unknown=self.unknown_colours or "error") for text in self.mask_colours]
+
+    def _with_mask_colours(self, source: Source, colours: "list[MaskColours]") -> Source:
+        from packer.sources._extend.mask_colours import add_mask_colours  # as above
+
+        return add_mask_colours(source, colours)
+
     def _with_splits(self, source: Source, splits: "list[Split] | Shares") -> Source:
         from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above
 
@@ -153,6 +175,8 @@ class SourceSpec:
         """Raise InvalidRequest for what is asked of files of many records as of small ones."""
         if maker.holds_records and self.sidecars:
             raise InvalidRequest(f"{root}: --sidecar is for files beside those of each sample; records have none")
+        if maker.holds_records and self.mask_colours:
+            raise InvalidRequest(f"{root}: --mask-colours is for masks that are files of their own, not for records")
 
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
@@ -205,7 +229,13 @@ class SourceSpec:
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
 
-        given = {**self.options, "sidecar": self.sidecars, "split": self.splits, "classes_from": self.classes_from}
+        given = {
+            **self.options,
+            "sidecar": self.sidecars,
+            "mask_colours": self.mask_colours,
+            "split": self.splits,
+            "classes_from": self.classes_from,
+        }
         typed = [_as_typed(name) for name, value in given.items() if value]
         source = PackSource(root)
         if typed:
@@ -262,6 +292,8 @@ class SourceSpec:
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }
+        if self.mask_colours:
+            asked["mask_colours"] = source.asked()["mask_colours"]
         if not splits:
             return {**asked, "splits": {}}
         from packer.sources._extend.splits import splits_to_json  # only a --split needs it

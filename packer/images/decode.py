@@ -192,6 +192,7 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
         if not np.array_equal(first, pixels[:, :, channel]):
             raise BadInput(
                 f"a picture of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
+                + ("; masks in colours need a table: --mask-colours FILE" if kind == "mask" else "")
             )
     return first
 

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from packer import sources
-from packer.errors import CorruptPack, PackerError, UnknownKey
+from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
 from packer.files.safe_paths import components
 from packer.geometry import Resize, View, identity, upright
 from packer.pack.reader import Pack
 from packer.pack.source_paths import asked_of_source, conversions
 from packer.schema import Field
+from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse import folder_layout
 from packer.sources._trees.file_tree import FileTree
@@ -60,6 +61,7 @@ class ReopenedSource:
         self.holds_records = self._maker is not None and self._maker.holds_records
         self.folder = self._opened()
         self._listed: Source | None = self.source  # without sidecars
+        self._colours = self._mask_colours()
         self._with_sidecars()
         self._rows = self._found_rows()
 
@@ -127,10 +129,25 @@ class ReopenedSource:
 
         Samples without such a file are not in the source then: reading the file by its path says so.
         """
-        needed = [sidecar for sidecar in self.sidecars.values() if sidecar.kind in _OF_VALUES]
+        needed = [
+            sidecar for name, sidecar in self.sidecars.items() if sidecar.kind in _OF_VALUES or name in self._colours
+        ]
         if self.source is not None and needed and not self.holds_records:
             with suppress(PackerError):
                 self.source = add_sidecars(self.source, needed, missing="skip")
+        if self.source is not None and self._colours:
+            with suppress(PackerError):
+                self.source = add_mask_colours(self.source, list(self._colours.values()))
+
+    def _mask_colours(self) -> dict[str, MaskColours]:
+        """The tables of masks in colours, which the manifest keeps whole; raises CorruptPack for ill-formed ones."""
+        kept = self._asked.get("mask_colours", {})
+        if not isinstance(kept, dict):
+            raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colours; pack again")
+        try:
+            return {name: MaskColours.from_json(name, said) for name, said in kept.items()}
+        except InvalidRequest as error:
+            raise CorruptPack(f"{self._pack.folder}: the manifest: {error.message}; pack again") from error
 
     def _found_rows(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """For each sample of the pack its row in the source, -1 for none."""

@@ -25,11 +25,12 @@ from packer.errors import BadInput, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
+from packer.sources._parse.colour_table import ColourTable
 from packer.sources._parse.listing import counted, shown
 from packer.sources._parse.voc_xml import Annotation, read_annotation
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._voc.annotated_pictures import AnnotatedPictures
-from packer.sources._voc.label_map import ColourTable, class_colours, object_colours
+from packer.sources._voc.label_map import class_colours, object_colours
 from packer.sources._voc.picture_files import IMAGE, MASK, OBJECT_MASK, XML, annotated
 
 SPECIFICITY = 50

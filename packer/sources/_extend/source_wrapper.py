@@ -15,6 +15,7 @@ class AddedFields(ABC):
     """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
 
     fields: tuple[Field, ...]
+    changed: tuple[Field, ...] = ()  # fields of the source that it gives anew, under their names
     decodes: bool = False  # whether pictures are decoded here that are files for any other source
     sidecars: tuple[str, ...] = ()  # those of the fields that come out of files beside the samples' own
     outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
@@ -61,7 +62,8 @@ class DerivedSource(base.Source):
         self.follow_links = source.follow_links
         self.holds_records = source.holds_records
         self.outside = (*source.outside, *addition.outside)
-        self.schema = Schema((*source.schema, *addition.fields))
+        changed = {field.name: field for field in addition.changed}
+        self.schema = Schema((*(changed.get(field.name, field) for field in source.schema), *addition.fields))
         self.notes = [*source.notes, note]
         self.left_out = [*source.left_out, *left_out]
         self.unread = source.unread if unread is None else unread
@@ -84,7 +86,7 @@ class DerivedSource(base.Source):
 
     def value(self, index: int, name: str) -> Any:
         row = self._row(index)
-        if any(field.name == name for field in self._addition.fields):
+        if any(field.name == name for field in (*self._addition.fields, *self._addition.changed)):
             return self._addition.value(self._source, row, name)
         return self._source.value(row, name)
 

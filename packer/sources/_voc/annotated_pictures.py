@@ -25,12 +25,13 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse import unread_formats
+from packer.sources._parse.colour_table import Colour
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.listing import Listing, counted, described, listed, shown
 from packer.sources._parse.voc_xml import Annotation, Corners, read_annotation
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._voc.image_sets import UNLISTED, ImageSets, read_image_sets
-from packer.sources._voc.label_map import LABEL_MAP, Colour, read_label_maps
+from packer.sources._voc.label_map import LABEL_MAP, read_label_maps
 from packer.sources._voc.picture_files import IMAGE, XML, FoundFiles, PictureFiles, collect
 
 ORIGINS = ("one", "zero")

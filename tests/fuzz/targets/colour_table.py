@@ -1,0 +1,45 @@
+"""Tables of colours: read, or refused with their line; what is read looks its own colours up."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from packer.sources._parse.colour_table import ColourTable, class_names, read_colour_classes
+from tests.fuzz.target import Disagreement
+from tests.support.source_trees import encoded
+
+TOKENS = (
+    b"\r\n",
+    b"\t",
+    b",",
+    b";",
+    b":",
+    b"::",
+    b"#",
+    b"\xef\xbb\xbf",
+    b"r,g,b",
+    b"id r g b name\n",
+    b"256",
+    b"\xc2\xb2",
+)
+MOST_BYTES = 2048
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"64 128 64\t\tAnimal\n192 0 128\t\tArchway\n0 0 0\t\tVoid\n"
+    yield b'name,r,g,b\nsky,128,128,128\n"a b",0,0,9\n'
+    yield b"# label:color_rgb:parts:actions\nbackground:0,0,0::\ncat:1,2,3:head,tail:\n"
+    yield b"id r g b name\n7 1 2 3 traffic light\n300 4 5 6 pole\n"
+
+
+def check(data: bytes) -> None:
+    classes = read_colour_classes(data, "colours.txt")
+    values = {each.colour: each.value for each in classes}
+    if len(values) != len(classes) or not all(0 <= value <= 65535 for value in values.values()):
+        raise Disagreement(f"{classes!r:.200}")
+    class_names(classes)
+    drawn = np.array([list(values)], np.uint8)
+    found = ColourTable(values, "colours.txt").values(encoded(".png", drawn), Path("mask.png"))
+    if found.tolist() != [list(values.values())]:
+        raise Disagreement(f"{classes!r:.200}: {found.tolist()}")

@@ -1,0 +1,288 @@
+"""--mask-colours: masks drawn in colours become numbers by a table, exactly, and geometries move them as numbers."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import packer
+from packer.cli.convert import command
+from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
+from packer.pack import manifest as manifests
+from packer.sources._extend.mask_colours import MaskColours
+from packer.sources._parse.colour_table import ColourClass, class_names, read_colour_classes
+from packer.synthetic import pairs
+from tests.support.source_trees import encoded, photos, picture, tree, write
+
+COLOURS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
+CAMVID = "".join(f"{r} {g} {b}\t\t{name}\n" for name, (r, g, b) in COLOURS.items())
+NAMES = tuple(COLOURS)
+SIZE = (24, 32)
+
+Values = npt.NDArray[np.uint8]
+
+
+def numbers(seed: int) -> Values:
+    """Patches of the four classes."""
+    coarse = np.random.default_rng(seed).integers(0, 4, (6, 8)).astype(np.uint8)
+    return coarse.repeat(4, 0).repeat(4, 1)
+
+
+def drawn(values: Values, *, mode: str = "RGB", suffix: str = "PNG") -> bytes:
+    """The numbers in colours, by Pillow's palette."""
+    image = Image.fromarray(values, "P")
+    image.putpalette([channel for colour in COLOURS.values() for channel in colour])
+    return saved(image.convert(mode), suffix)
+
+
+def saved(image: Image.Image, suffix: str = "PNG") -> bytes:
+    """The file of a picture, by Pillow."""
+    file = io.BytesIO()
+    image.save(file, suffix)
+    return file.getvalue()
+
+
+def camvid(root: Path, masks: Mapping[str, bytes], *, table: str = CAMVID) -> Path:
+    """Pictures and these masks in the folders of CamVid, and the table beside them."""
+    files = {
+        f"{name.partition('/')[0]}/{name.partition('/')[2]}.png": picture(3, height=24, width=32) for name in masks
+    }
+    annotated = {f"{name.replace('/', 'annot/')}.png": mask for name, mask in masks.items()}
+    return write(root, {**files, **annotated, "label_colors.txt": table})
+
+
+def mask_of(pack: Path, geometry: Geometry | None = None) -> npt.NDArray[np.int64]:
+    """The masks of all samples; of a geometry, those of one seed."""
+    with packer.open(pack, fields=("image", "mask")) as dataset, packer.Loader(dataset, 9, geometry=geometry) as loader:
+        (batch,) = loader
+        return np.asarray(batch["mask"])
+
+
+# ---- tables
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CAMVID,
+        CAMVID.replace("\n", "\r\n").rstrip(),
+        "\ufeff# of the road\n\n" + CAMVID,
+        "".join(f"{name} {r} {g} {b}\n" for name, (r, g, b) in COLOURS.items()),
+        "".join(f"{name};{r};{g};{b}\n" for name, (r, g, b) in COLOURS.items()),
+        "".join(f"{name}, {r}, {g}, {b}\n" for name, (r, g, b) in COLOURS.items()),
+        "# label:color_rgb:parts:actions\n" + "".join(f"{n}:{r},{g},{b}::\n" for n, (r, g, b) in COLOURS.items()),
+        "".join(f"{n}:{r},{g},{b}:wheel,door:drives\n" for n, (r, g, b) in COLOURS.items()),
+        "name,r,g,b\n" + "".join(f"{n},{r},{g},{b}\n" for n, (r, g, b) in COLOURS.items()),
+        "Red\tGreen\tBlue\tClass\n" + "".join(f"{r}\t{g}\t{b}\t{n}\n" for n, (r, g, b) in COLOURS.items()),
+        "id r g b name\n" + "".join(f"{i} {r} {g} {b} {n}\n" for i, (n, (r, g, b)) in enumerate(COLOURS.items())),
+    ],
+)
+def test_a_table_is_read_however_people_write_it(text: str) -> None:
+    classes = read_colour_classes(text.encode(), "table")
+    assert classes == tuple(ColourClass(value, COLOURS[name], name) for value, name in enumerate(NAMES))
+    assert class_names(classes) == NAMES
+
+
+def test_names_may_have_spaces_and_may_be_missing() -> None:
+    assert read_colour_classes(b"1 2 3 traffic light\n", "x")[0].name == "traffic light"
+    assert read_colour_classes(b"id r g b name\n0 1 2 3 traffic light\n", "x")[0].name == "traffic light"
+    nameless = read_colour_classes(b"1 2 3\n4,5,6\n", "x")
+    assert [each.colour for each in nameless] == [(1, 2, 3), (4, 5, 6)]
+    assert class_names(nameless) is None
+
+
+def test_values_of_a_column_may_have_gaps_and_255_is_void() -> None:
+    classes = read_colour_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,0\n3,3,3,void,255\n", "x")
+    assert [each.value for each in classes] == [1, 0, 255]
+    assert class_names(classes) == ("b", "a")
+    assert class_names(read_colour_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,7\n", "x")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "has no colour"),
+        (b"sky\n", r"line 1: found 'sky', expected R G B NAME"),
+        (b"1 2 3 a\n\n1 2 300 b\n", "line 3: the colour 1, 2, 300 has a number above 255"),
+        (b"1 2 3 a\n# x\n1 2 3 b\n", "line 3: the colour 1, 2, 3 is that of line 1 already"),
+        (b"0 128 0 0 aeroplane\n", "which numbers are the colour"),
+        (b"sky 1 2 3 blue\n", "which numbers are the colour"),
+        (b"id,r,g,b\n70000,1,2,3\n", "line 2: the value 70000 is above 65535"),
+        (b"id,r,g,b\n1,2,3\n", "line 2: found '1,2,3', fewer columns"),
+        (b"r,g,b\n1,x,3\n", "line 2: found 'x', expected a whole number"),
+        (b"r,g,b\n1,-2,3\n", "found '-2', expected a whole number"),
+        ("1 2 3 Stra\xdfe\n".encode("latin-1"), "is no UTF-8"),
+    ],
+)
+def test_a_table_that_says_nothing_clear_is_refused_with_its_line(text: bytes, said: str) -> None:
+    with pytest.raises(BadInput, match=f"^colours.txt: .*{said}"):
+        read_colour_classes(text, "colours.txt")
+
+
+# ---- packs
+
+
+def test_every_pixel_is_looked_up_whatever_the_file_has(tmp_path: Path) -> None:
+    gray = np.where(numbers(3) < 2, 128, 0).astype(np.uint8)
+    masks = {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2), mode="P"), "val/c": encoded(".png", gray)}
+    root = camvid(tmp_path / "set", {**masks, "val/d": drawn(numbers(4), mode="RGBA")})
+    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+    with packer.open(tmp_path / "pack", output="numpy") as dataset:
+        assert dataset.schema["mask"].classes == NAMES
+        for index, name in enumerate(("train/a", "train/b", "val/c", "val/d")):
+            assert dataset.key(index) == name
+            shown = Image.open(root / f"{name.replace('/', 'annot/')}.png").convert("RGB")
+            by_colour = {colour: value for value, colour in enumerate(COLOURS.values())}
+            wanted = [[by_colour[shown.getpixel((x, y))] for x in range(SIZE[1])] for y in range(SIZE[0])]  # type: ignore[index]
+            assert dataset[index]["mask"].tolist() == wanted
+            assert dataset[index]["mask"].dtype == np.uint8
+    assert packer.verify(tmp_path / "pack", source=root).ok
+    packer.extract(tmp_path / "pack", tmp_path / "again")
+    assert tree(tmp_path / "again") == tree(root)
+
+
+def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) -> None:
+    colours = camvid(tmp_path / "colours", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
+    plain = camvid(
+        tmp_path / "numbers", {"train/a": encoded(".png", numbers(1)), "train/b": encoded(".png", numbers(2))}
+    )
+    for resize in (None, 17):
+        table = colours / "label_colors.txt"
+        packer.convert(
+            colours, tmp_path / "a.pack", mask_colours={"mask": table}, resize=resize, overwrite=bool(resize)
+        )
+        packer.convert(plain, tmp_path / "b.pack", resize=resize, overwrite=bool(resize))
+        moves = Compose(RandomResizedCrop(16, scale=(0.3, 1.0)), RandomHorizontalFlip(), RandomRotation(20))
+        for geometry in (None, moves):
+            found, wanted = (mask_of(tmp_path / name, geometry) for name in ("a.pack", "b.pack"))
+            assert np.array_equal(found, wanted)
+        if resize:
+            assert packer.verify(tmp_path / "a.pack", source=colours).ok
+
+
+def test_another_colour_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> None:
+    shown = np.asarray(Image.open(io.BytesIO(drawn(numbers(1))))).copy()
+    shown[5, 7], shown[20, 3] = (1, 2, 3), (9, 9, 9)
+    root = camvid(tmp_path / "set", {"train/a": saved(Image.fromarray(shown)), "train/b": drawn(numbers(2))})
+    table = root / "label_colors.txt"
+    said = r"trainannot/a\.png: the colour 1, 2, 3 is of no class in .*label_colors\.txt: pixel x 7, y 5, 2 pixels"
+    with pytest.raises(BadInputs, match=said):
+        packer.convert(root, tmp_path / "pack", mask_colours=table)
+    packer.convert(root, tmp_path / "pack", mask_colours=table, unknown_colours="void")
+    wanted = numbers(1).copy()
+    wanted[5, 7] = wanted[20, 3] = 255
+    assert np.array_equal(mask_of(tmp_path / "pack")[0], wanted)
+    assert packer.verify(tmp_path / "pack", source=root).ok
+
+
+def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
+    table = "id,r,g,b\n" + "".join(f"{1000 * n},{r},{g},{b}\n" for n, (r, g, b) in enumerate(COLOURS.values()))
+    root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))}, table=table)
+    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+    assert np.array_equal(mask_of(tmp_path / "pack")[1], 1000 * numbers(2).astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        (drawn(numbers(1), suffix="JPEG"), "is JPEG, which changes colours"),
+        (b"\x89PNG\r\n\x1a\nbroken", r"trainannot/a\.png: "),
+    ],
+)
+def test_files_without_exact_colours_are_refused(mask: bytes, said: str, tmp_path: Path) -> None:
+    root = camvid(tmp_path / "set", {"train/a": mask, "train/b": drawn(numbers(2))})
+    with pytest.raises(BadInputs, match=said):
+        packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+
+
+def test_without_a_table_the_error_says_what_to_type(tmp_path: Path) -> None:
+    root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
+    with pytest.raises(BadInputs, match="channels that differ is no mask.*--mask-colours FILE"):
+        packer.convert(root, tmp_path / "pack")
+
+
+def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path) -> None:
+    root = photos(tmp_path / "set", 2)
+    ids = np.arange(24 * 32, dtype=np.uint8).reshape(SIZE)
+    palette = [
+        [(value >> 3 * bit + channel & 1) << 7 - bit for bit in range(3)]
+        for value in range(256)
+        for channel in range(3)
+    ]
+    coloured = Image.fromarray(ids, "P")
+    coloured.putpalette([sum(bits) for bits in palette])
+    for path in sorted(root.rglob("*.jpg")):
+        path.with_name(f"{path.stem}_seg.png").write_bytes(saved(coloured.convert("RGB")))
+        path.with_name(f"{path.stem}_ids.png").write_bytes(encoded(".png", ids))
+    sidecars = {"mask": "_seg.png:mask", "ids": "_ids.png:mask"}
+    with pytest.raises(InvalidRequest, match="masks that are files: mask, ids; say NAME=FILE"):
+        packer.convert(root, tmp_path / "pack", sidecars=sidecars, mask_colours="voc")
+    words = [str(root), str(tmp_path / "pack"), "--sidecar", "mask=_seg.png:mask", "--sidecar", "ids=_ids.png:mask"]
+    result = CliRunner().invoke(command, [*words, "--mask-colours", "mask=voc", "--json"])
+    assert result.exit_code == 0, result.output
+    assert (
+        "masks in colours, by a table: mask (Pascal VOC's palette, 256 colours)" in json.loads(result.stdout)["notes"]
+    )
+    with packer.open(tmp_path / "pack", output="numpy") as dataset:
+        assert all(np.array_equal(sample["mask"], ids) and np.array_equal(sample["ids"], ids) for sample in dataset)
+    assert packer.verify(tmp_path / "pack", source=root).ok
+    packer.extract(tmp_path / "pack", tmp_path / "again")
+    assert tree(tmp_path / "again") == tree(root)
+
+
+def test_drawn_sets_in_colours_are_those_of_numbers(tmp_path: Path) -> None:
+    for name, colours in (("numbers", False), ("colours", True)):
+        pairs.write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colours)
+    packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
+    packer.convert(tmp_path / "colours", tmp_path / "colours.pack", mask_colours=tmp_path / "colours/label_colors.txt")
+    found, wanted = mask_of(tmp_path / "colours.pack"), mask_of(tmp_path / "numbers.pack")
+    assert np.array_equal(found, wanted)
+    with packer.open(tmp_path / "colours.pack") as dataset:
+        assert dataset.schema["mask"].classes == tuple((tmp_path / "numbers/classes.txt").read_text().split())
+
+
+# ---- what does not go together
+
+
+def test_what_has_no_mask_in_a_file_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "table.txt"
+    table.write_text(CAMVID)
+    root = photos(tmp_path / "photos", 2)
+    for wish, said in (
+        ({"mask_colours": table}, "no mask that is a file"),
+        ({"mask_colours": tmp_path / "none.txt"}, "there is no file"),
+        ({"mask_colours": {"depth": table}}, "no mask that is a file"),
+        ({"unknown_colours": "void"}, "--unknown-colours is for --mask-colours"),
+        ({"mask_colours": table, "unknown_colours": "black"}, "unknown value 'black'"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            packer.convert(root, tmp_path / "pack", **wish)  # type: ignore[arg-type]
+    packer.convert(root, tmp_path / "pack")
+    with pytest.raises(InvalidRequest, match="is a pack, .*--mask-colours: for the original data"):
+        packer.convert(tmp_path / "pack", tmp_path / "other", mask_colours=table)
+    with pytest.raises(InvalidRequest, match="a Python object gives its samples itself"):
+        packer.convert([{"image": picture(1)}], tmp_path / "other", fields=["image"], mask_colours=table)
+
+
+def test_the_manifest_keeps_the_table_and_takes_no_other_form(tmp_path: Path) -> None:
+    root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
+    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+    kept = manifests.read(tmp_path / "pack").options["source"]["mask_colours"]["mask"]
+    assert kept == {"classes": [[n, *COLOURS[name], name] for n, name in enumerate(NAMES)], "unknown": "error"}
+    assert MaskColours.from_json("mask", kept).to_json() == kept
+    for other in (
+        None,
+        {},
+        {"classes": [], "unknown": "error"},
+        {**kept, "unknown": 3},
+        {**kept, "classes": [[0, 256, 0, 0, ""]]},
+    ):
+        with pytest.raises(InvalidRequest, match="ill-formed"):
+            MaskColours.from_json("mask", other)
