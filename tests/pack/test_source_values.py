@@ -75,7 +75,7 @@ def one_more(data: bytes) -> bytes:
 def other_rows(data: bytes) -> bytes:
     """Other numbers in a file of torch's."""
     tree = importlib.import_module("tests.support.layout_trees.grasp_anything")  # which brings torch
-    changed: bytes = tree.saved(tree.rows(1, 2) + 1)
+    changed: bytes = tree.saved(tree.rows(1, 3) + 1)
     return changed
 
 
@@ -85,7 +85,7 @@ CHANGES = {
         "annotations/instances_train2017.json", text("20.25", "21.25"), "train2017/000009.jpg", {"boxes"}
     ),
     "grasp-anything": Change(
-        "grasp_label_positive/3f731b45_1.pt", other_rows, "3f731b45", {"grasps", "grasp_rows", "grasp_scores"}
+        "grasp_label_positive/3f731b45_0.pt", other_rows, "3f731b45", {"grasps", "grasp_rows", "grasp_scores"}
     ),
     "graspnet-rect": Change(
         "rect_labels/scene_0100/realsense/0001.npy", one_more,
@@ -100,6 +100,9 @@ CHANGES = {
     ),
     "pairs": Change(
         "DUTS-TR/DUTS-TR-Mask/c.png", lambda data: source_trees.mask(77), "TR/DUTS-TR/c", {"mask"}
+    ),
+    "regrad": Change(
+        "Grasp Part/2D_Grasp/train/00001/1/1.json", text("30.5", "31.5"), "train/00001_1", {"grasp_rows", "grasps_file"}
     ),
     "table": Change("train/metadata.csv", text(",3,", ",4,"), "train/b.png", {"age"}),
     "vmrd": Change("Grasps/00002.txt", text("25.25", "26.25"), "00002", {"grasps", "grasps_file"}),
