@@ -88,7 +88,7 @@ def limited(folder: Path, format: str, count: int) -> list[int]:
     return codes
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_limit_on_file_sizes(tmp_path: Path, format: str) -> None:
     assert limited(tmp_path, format, 3) == [4, 4, 4]
@@ -138,7 +138,7 @@ def fill(folder: Path, format: str, shares: int) -> Outcome:
     return mounted(disk, work)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_full_disk(tmp_path: Path, format: str) -> None:
     outcome = fill(tmp_path, format, 2)
@@ -212,7 +212,7 @@ def read_only(folder: Path, format: str, moments: int) -> dict[str, int]:
     return outcome.value
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_disk_that_turns_read_only(tmp_path: Path, format: str) -> None:
     found = read_only(tmp_path, format, 3)
@@ -231,6 +231,7 @@ def test_a_disk_that_turns_read_only_at_thirty_moments(tmp_path: Path, format: s
 # ---- what is counted before anything is written
 
 
+@pytest.mark.one_in(3)
 @each_format
 def test_what_a_part_takes_while_it_is_packed_is_counted(
     tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch

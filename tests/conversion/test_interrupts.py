@@ -75,7 +75,7 @@ def after(begun: Run, words: list[str | Path], target: Path, number: signal.Sign
     return state
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_killed_conversion_is_continued(tmp_path: Path, format: str) -> None:
     assert end_at_moments(tmp_path, format, signal.SIGKILL, 3).total() == 3

@@ -58,7 +58,7 @@ def test_every_value_is_copied(tmp_path: Path, kind: str) -> None:
     assert reindex(tmp_path / "b.pack") == []
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("change", [{}, {"resize": "32"}, {"resize": "32x20", "codecs": (("rgb", "jpeg:80"),)}])
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_a_pack_of_a_pack_is_the_pack_of_the_folder(tmp_path: Path, kind: str, change: dict[str, Any]) -> None:

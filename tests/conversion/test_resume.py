@@ -63,7 +63,7 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path, format: str) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(to=format, part_bytes=3000)

@@ -56,7 +56,7 @@ def race(source: Path, target: Path, format: str, *, more: tuple[str, ...] = (),
     return [*found, *(run.wait() for run in left)]
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(22)
 @pytest.mark.parametrize("format", formats.names())
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_of_eight_converters_wins(tmp_path: Path, format: str, overwrite: bool) -> None:

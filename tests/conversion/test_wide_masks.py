@@ -146,6 +146,7 @@ def test_every_output_is_widened(root: Path, tmp_path: Path) -> None:
     assert bool((packer.open(pack)[0]["mask"] == ID).any())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "geometry", [Resize((24, 32)), CenterCrop(20), RandomHorizontalFlip(1.0), RandomRotation(choices=(30,))]
 )

@@ -181,6 +181,7 @@ def test_what_dalis_reader_gives_is_what_packer_reads(tmp_path: Path, name: str)
         said_by("dali", IN_FOLDER + in_order + EPOCH, tmp_path, words[1], name)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.foreign
 @pytest.mark.parametrize(
     "case",

@@ -92,6 +92,7 @@ def opened(module: ModuleType, path: Path) -> Iterator[Reader]:
 # ---- what was written is read
 
 
+@pytest.mark.one_in(2)
 @given(data=st.data())
 @settings(max_examples=25)
 def test_every_record_is_read_as_it_was_written(module: ModuleType, data: st.DataObject) -> None:
@@ -144,7 +145,7 @@ def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: in
     reader.close()
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str, tmp_path: Path) -> None:
     module = formats.load(format)
@@ -161,7 +162,7 @@ def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str,
     reader.close()
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path: Path) -> None:
     module = formats.load(format)
@@ -174,6 +175,7 @@ def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path
     reader.close()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("payload_bytes", [0, 300_000, 1 << 28])
 def test_the_same_records_give_the_same_bytes(module: ModuleType, tmp_path: Path, payload_bytes: int) -> None:
     found = set()
@@ -354,6 +356,7 @@ def test_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None
     assert built_packs.snapshot(path.parent) == before
 
 
+@pytest.mark.one_in(3)
 def test_a_part_in_a_folder_that_cannot_be_written_is_read(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
     for folder in (path.parent, *path.parent.parents):  # let another user in as far as this test owns the way
@@ -457,7 +460,7 @@ def digest_of(folder: str) -> str:
     return hashlib.sha256(repr(built_packs.values(Path(folder))).encode()).hexdigest()
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_spawned_child_reads_what_the_parent_has_read(format: str, tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 10, format=format)

@@ -17,7 +17,7 @@ from packer.errors import CorruptPack
 from packer.formats import _columns
 from packer.formats.pth import Reader, Writer
 from packer.schema import DTYPES, Field, Schema
-from tests.support import built_packs
+from tests.support import built_packs, warm_python
 from tests.support.child_processes import child
 from tests.support.hostile_pth import EVIL, HOSTILE, NAMES, ORDER, SCHEMA, changed, layout
 
@@ -109,11 +109,11 @@ writer.finish()
 
 
 def test_the_bytes_depend_neither_on_process_nor_path_nor_on_who_made_the_names(tmp_path: Path) -> None:
-    for name in ("a.pth", "bb.pth"):  # one with names from the command line, one with names from the code
-        command = [sys.executable, "-W", "error", "-c", WRITE, name, "CPU", "STORAGE", "X"]
-        subprocess.run(
-            command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        )
+    words = ("CPU", "STORAGE", "X")  # a.pth has names from the command line, bb.pth from the code
+    command = [sys.executable, "-W", "error", "-c", WRITE, "a.pth", *words]
+    path = os.pathsep.join(filter(None, sys.path))
+    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    warm_python.run(WRITE, "bb.pth", *words, folder=tmp_path, strict=True)
     assert (tmp_path / "a.pth").read_bytes() == (tmp_path / "bb.pth").read_bytes()
 
 

@@ -177,6 +177,7 @@ def test_every_format_gives_the_same_items(name: str, format: str, made: dict[st
             assert equal(a, b)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("codec", ["raw", "raw:float16", "npy"])
 @pytest.mark.parametrize("name", SETS)
 def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: dict[str, Path], tmp_path: Path) -> None:

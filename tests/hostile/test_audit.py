@@ -151,6 +151,7 @@ PLANTED: dict[str, Callable[[Path, Path], Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("event", PLANTED)
 def test_a_planted_event_is_seen(event: str, tmp_path: Path) -> None:
     (place,) = lay_out(tmp_path, [Case("sound", lambda pack: None)])

@@ -160,7 +160,7 @@ def sweep(folder: Path, format: str, name: str, *, points: int | None = None) ->
     return found
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
     found = sweep(tmp_path, format, "convert", points=5)

@@ -111,6 +111,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", layout_trees.builders())
 def test_a_tree_is_equal_until_one_number_of_an_annotation_is_another(tmp_path: Path, kind: str) -> None:
     root, pack = layout_trees.builders()[kind](tmp_path / "in"), tmp_path / "out.pack"

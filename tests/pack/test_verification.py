@@ -64,6 +64,7 @@ def test_a_sound_pack_has_no_problems(folder: Path, depth: str) -> None:
     assert found(folder, depth) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("parts", [0, 1, 2])
 def test_a_pack_without_samples_has_no_problems(tmp_path: Path, depth: str, parts: int) -> None:

@@ -37,7 +37,7 @@ from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, wr
 FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:

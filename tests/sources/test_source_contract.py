@@ -96,6 +96,7 @@ def test_the_order_does_not_depend_on_the_listing(
         assert (shuffled.schema, shuffled.notes) == (source.schema, source.notes)
 
 
+@pytest.mark.one_in(3)
 def test_keys_are_unique_and_stand_in_the_samples(source: base.Source) -> None:
     keys = [source.key(index) for index in range(len(source))]
     assert len(source) > 2
@@ -103,6 +104,7 @@ def test_keys_are_unique_and_stand_in_the_samples(source: base.Source) -> None:
     assert [source[index]["key"] for index in range(len(source))] == keys
 
 
+@pytest.mark.one_in(3)
 def test_an_index_outside_is_an_index_error(source: base.Source) -> None:
     for index in (len(source), -1, 10**12):
         for call in (source.__getitem__, source.key, source.files, source.stem, source.missing):
@@ -112,11 +114,13 @@ def test_an_index_outside_is_an_index_error(source: base.Source) -> None:
         source[len(source)]
 
 
+@pytest.mark.one_in(3)
 def test_a_sample_has_every_field_and_nothing_else(source: base.Source) -> None:
     for index in range(len(source)):
         assert set(source[index]) == set(source.schema.names)
 
 
+@pytest.mark.one_in(3)
 def test_values_fit_their_kinds(source: base.Source) -> None:
     for index in range(len(source)):
         for field in source.schema:
@@ -124,6 +128,7 @@ def test_values_fit_their_kinds(source: base.Source) -> None:
             assert fits(field, value), (field, value)
 
 
+@pytest.mark.one_in(3)
 def test_the_codec_of_every_field_holds_its_values(source: base.Source) -> None:
     for field in source.schema:
         made = codecs.load(field.codec.partition(":")[0]).Codec
@@ -140,6 +145,7 @@ def test_the_codec_of_every_field_holds_its_values(source: base.Source) -> None:
                 assert is_same  # lists in a json may have any lengths
 
 
+@pytest.mark.one_in(3)
 def test_a_pickled_source_is_the_same(source: base.Source) -> None:
     copy = pickle.loads(pickle.dumps(source))
     assert same(everything(copy), everything(source))
@@ -167,6 +173,7 @@ def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 8
 
 
+@pytest.mark.one_in(3)
 def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest.MonkeyPatch) -> None:
     read: dict[Path, bytes] = {}
     real, opened = SourceRoot.read, SourceRoot.open
@@ -194,6 +201,7 @@ def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest
             assert all(value in contents for value in values)
 
 
+@pytest.mark.one_in(3)
 def test_the_extent_of_a_record_holds_its_values(source: base.Source) -> None:
     for index in range(len(source)):
         extent = source.extent(index)
@@ -207,6 +215,7 @@ def test_the_extent_of_a_record_holds_its_values(source: base.Source) -> None:
             assert source.key(index) in source.where(index)
 
 
+@pytest.mark.one_in(3)
 def test_the_stem_begins_the_main_file(source: base.Source) -> None:
     for index in range(len(source)):
         if not source.holds_records:
@@ -214,6 +223,7 @@ def test_the_stem_begins_the_main_file(source: base.Source) -> None:
         assert not source.stem(index).is_dir()
 
 
+@pytest.mark.one_in(3)
 def test_the_json_of_files_names_relative_paths_that_hold_the_field(source: base.Source) -> None:
     for index in range(len(source)):
         sample = source[index]
@@ -227,11 +237,13 @@ def test_the_json_of_files_names_relative_paths_that_hold_the_field(source: base
                 assert (source.root / path).read_bytes() == source.content(index, field, path) == sample[field]
 
 
+@pytest.mark.one_in(3)
 def test_no_two_samples_have_one_path(source: base.Source) -> None:
     paths = [path for index in range(len(source)) for path in source[index].get("files", {}).values()]
     assert len(set(paths)) == len(paths)
 
 
+@pytest.mark.one_in(3)
 def test_a_file_that_vanished_is_named(source: base.Source) -> None:
     for path in source.files(0):
         data = path.read_bytes()
@@ -243,6 +255,7 @@ def test_a_file_that_vanished_is_named(source: base.Source) -> None:
     assert set(source[0]) == set(source.schema.names)
 
 
+@pytest.mark.one_in(3)
 def test_a_fifo_in_place_of_a_file_is_an_error_and_does_not_block(source: base.Source) -> None:
     path = source.files(0)[0]
     path.unlink()
@@ -261,6 +274,7 @@ def test_options_are_keyword_only_and_have_plain_defaults(name: str) -> None:
         assert json.loads(json.dumps(default)) == (list(default) if isinstance(default, tuple) else default)
 
 
+@pytest.mark.one_in(3)
 def test_an_option_refuses_a_word_that_it_does_not_have(name: str, root: Path) -> None:
     made = sources.load(name).Source
     for option, parameter in inspect.signature(made).parameters.items():

@@ -89,6 +89,7 @@ def size_of(pack: Path) -> int:
 # ---- copying and finding
 
 
+@pytest.mark.one_in(3)
 @each_format
 def test_a_copy_is_the_pack_byte_for_byte_and_made_once(tmp_path: Path, base: Path, format: str) -> None:
     built_packs.make_pack(tmp_path / "pack", 40, format=format, parts=3)

@@ -70,7 +70,7 @@ def staging_child(work: Callable[[], Any], answer: Path) -> int:
     return pid
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count what a process writes")
 def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format: str) -> None:
@@ -214,7 +214,7 @@ def used(folder: Path) -> tuple[int, int]:
     return found.f_blocks - found.f_bfree, found.f_files - found.f_ffree
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("format", formats.names())
 def test_a_tmpfs_of_2_mb(tmp_path: Path, format: str) -> None:
     small, large, disk = tmp_path / "small", tmp_path / "large", tmp_path / "disk"

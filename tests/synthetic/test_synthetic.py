@@ -28,7 +28,7 @@ def write_small(name, target, *, samples, threads):
 SHARED = re.compile(r"annotations/instances_\w+\.json|ImageSets/\w+/\w+\.txt|\w+/metadata\.csv")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", synthetic.names())
 def test_sets_depend_neither_on_threads_nor_on_how_many_samples_follow(name, tmp_path):
     summary = write_small(name, tmp_path / "three", samples=3, threads=3)

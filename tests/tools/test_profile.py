@@ -113,6 +113,7 @@ def test_collating_and_copying_are_told_apart(pack: Path, monkeypatch: pytest.Mo
     assert found.of("copy") == pytest.approx(2 * 2 * 6 / 10)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["cornell", "jacquard"])
 @pytest.mark.parametrize("geometry", [None, CenterCrop(20)])
 @pytest.mark.parametrize("transform", [None, dict])
