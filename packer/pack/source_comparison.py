@@ -279,6 +279,8 @@ class Comparison:
         if self._source is None:
             return False
         frame = self._reopened.sidecar_frame
+        if field.name in self._reopened.sidecars:  # of which the source knows but those that it makes
+            return frame == "upright" and picture.orientation != 1
         return lies_upright(self._source, field, picture, main=self._main, sidecar_frame=frame)
 
     def _view(
@@ -290,7 +292,7 @@ class Comparison:
         size, orientation = (header.height, header.width), 1
         picture = self._picture(row, sample) if row is not None and sample is not None else None
         if picture is not None and self._source is not None:
-            is_beside = field.name in self._source.companions
+            is_beside = field.name in (*self._source.companions, *self._reopened.sidecars)
             is_turned_alike = field.name == self._main or (is_beside and header.orientation == picture.orientation)
             orientation = picture.orientation
             if orientation != 1 and not is_turned_alike and self._lies_upright(field, picture):

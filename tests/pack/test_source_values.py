@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -216,6 +216,24 @@ def test_labels_of_turned_pictures_are_placed_as_they_were(tmp_path: Path, exif:
         assert worst.psnr_db > (20 if name == "image" else 1000), name  # masks are equal, through whatever turned them
     edit(root / "Annotations/2007_000027.xml", "<ymax>40.5", "<ymax>41")
     assert "boxes" in fields_in(found_in(tmp_path / "voc.pack", root)[0], "2007_000027")
+
+
+@pytest.mark.parametrize(("frame", "size"), [("upright", (48, 64)), ("stored", (64, 48)), ("upright", (24, 32))])
+def test_masks_beside_turned_pictures_are_compared_where_they_lie(
+    tmp_path: Path, frame: Literal["stored", "upright"], size: tuple[int, int]
+) -> None:
+    height, width = size
+    files = {"a.jpg": oriented(6, pixels=colours(1, height=64, width=48)), "a.txt": "1 2 30 40\n"}
+    root = write(tmp_path / "in", {**files, "a_m.png": source_trees.mask(3, height=height, width=width)})
+    beside = {"mask": "_m.png:mask", "box": ".txt:boxes"}
+    packer.convert(root, tmp_path / "a.pack", sidecars=beside, exif="rotate", sidecar_frame=frame, resize=(24, 32))
+    packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", resize=(12, 16))
+    for name, least in (("a.pack", 1000), ("b.pack", 10)):  # two steps are no longer the one that is compared with
+        comparison = Comparison(tmp_path / name, root)
+        assert (list(comparison.problems()), comparison.not_compared) == ([], {})
+        assert comparison.worst["mask"].psnr_db > least
+    (root / "a.txt").write_text("1 2 30 41\n")
+    assert fields_in(found_in(tmp_path / "b.pack", root)[0], "a.jpg") == {"box"}
 
 
 SIZE = "<size><width>64</width><height>48</height></size>"
