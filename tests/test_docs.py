@@ -104,6 +104,7 @@ def test_the_first_screen_of_the_readme_leads_with_what_is_fast() -> None:
         assert text in screen, text
 
 
+@pytest.mark.full
 def test_the_page_on_switching_runs(tmp_path: Path) -> None:
     photos(tmp_path / "photos", 12)
     source_trees.efficient_lmdb(tmp_path / "efficient")

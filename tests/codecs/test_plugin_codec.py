@@ -124,6 +124,7 @@ def make_tree(root: Path) -> None:
         assert cv2.imwrite(str(path), rng.integers(0, 256, (16, 20, 3), np.uint8))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "format",
     [name if name in ("bmp", "hdf5") else pytest.param(name, marks=pytest.mark.full) for name in formats.names()],

@@ -41,6 +41,7 @@ def test_masks_of_eight_bit_are_not(tmp_path: Path) -> None:
     assert not any(note.startswith("mask:") for note in made.notes)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("boxes", "said"), [
     (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes lie within 0 to 1 (2 samples)"),
     (["-5 -5 200 300", "1 1 5 5", "0 0 64 48"], "boxes: boxes reach out of their pictures in 1 sample of 3 with boxes"),
@@ -135,6 +136,7 @@ def _depth_tree(root: Path, hole: float, dtype: str) -> Path:
 _HOLES = [(0, "uint16"), (0, "float32"), (-1, "float32"), (65535, "uint16")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("hole", "dtype"), _HOLES)
 def test_depth_with_holes_that_nobody_named_is_told_with_the_line_to_type(
     tmp_path: Path, hole: int, dtype: str

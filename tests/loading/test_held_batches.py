@@ -103,7 +103,7 @@ def cases() -> Iterator[Any]:
                     yield pytest.param(engine, holder, data, marks=marks, id=f"{engine}-{holder}-{data}")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("engine", "holder", "data"), list(cases()))
 def test_a_batch_that_another_process_holds_stays_as_it_is(engine: str, holder: str, data: str, root: Path) -> None:
     method, make = ENGINES[engine]
