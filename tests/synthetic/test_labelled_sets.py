@@ -18,6 +18,7 @@ from packer.errors import InvalidRequest
 from packer.synthetic._labelled_scenes import CLASSES, LabelledScene, LabelledThing, SceneStudio
 from packer.synthetic._shared_files import SharedFile
 from packer.synthetic.base import DrawnSample, publishing, write_samples
+from tests.support.foreign_environments import said_by
 
 SAMPLES = 9  # the eighth has no things
 SEED = 2
@@ -165,6 +166,33 @@ def test_what_is_read_is_what_was_drawn(
     place, dataset = opened(name)
     with dataset:
         CHECKS[name](place, dataset, scenes)
+
+
+_PYCOCOTOOLS = """
+import json, sys
+from contextlib import redirect_stdout
+from pycocotools.coco import COCO
+
+said = {}
+for file in sys.argv[1:]:
+    with redirect_stdout(sys.stderr):
+        found = COCO(file)
+    for each in found.dataset["annotations"]:
+        rows = ["".join(map(str, row)) for row in found.annToMask(each).tolist()]
+        said.setdefault(each["image_id"], []).append(rows)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.foreign
+def test_pycocotools_draws_the_same_pixels(scenes: list[LabelledScene], tmp_path: Path) -> None:
+    synthetic.load("coco").write(tmp_path / "coco", samples=SAMPLES, seed=SEED, size=SIZE, classes=5)
+    said = json.loads(said_by("pycocotools", _PYCOCOTOOLS, *(tmp_path / "coco/annotations").iterdir()))
+    for index, scene in enumerate(scenes):
+        found = said.get(str(index + 1), [])
+        assert len(found) == len(scene.things)
+        for rows, thing in zip(found, scene.things, strict=True):
+            assert np.array_equal(np.array([[letter == "1" for letter in row] for row in rows]), thing.pixels)
 
 
 def test_scenes_have_things_that_are_seen_and_some_have_none(scenes: list[LabelledScene]) -> None:
