@@ -230,7 +230,8 @@ def test_a_part_that_lost_a_file_is_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("blocks", [1, 20])
 def test_a_full_disk_leaves_no_pack_and_the_same_command_works_later(tmp_path: Path, blocks: int) -> None:
     root = photos(tmp_path / "in", 10, height=100, width=100)
-    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'o.pack'} --to bmp"
+    # -B: Python would cut the files of compiled modules short
+    command = f"{sys.executable} -B -m packer convert {root} {tmp_path / 'o.pack'} --to bmp"
     limited = f"ulimit -f {blocks}; exec {command}"
     done = subprocess.run(["sh", "-c", limited], capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr

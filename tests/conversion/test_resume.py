@@ -90,11 +90,11 @@ def test_work_without_a_finished_part_is_not_worth_a_refusal(tmp_path: Path) -> 
 
 def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 60, height=100, width=100)
-    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'o.pack'} --part-size 100k"
+    command = f"{sys.executable} -B -m packer convert {root} {tmp_path / 'o.pack'} --part-size 100k"
     done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0  # no part is larger than 150 KiB
     packed(root, tmp_path / "one.pack", part_bytes=0)
-    command = f"{sys.executable} -m packer convert {root} {tmp_path / 'p.pack'} --part-size 0"
+    command = f"{sys.executable} -B -m packer convert {root} {tmp_path / 'p.pack'} --part-size 0"
     done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert "bytes are still needed" in done.stderr
