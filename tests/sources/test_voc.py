@@ -572,3 +572,18 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
     assert source.value(1, "image") == (tmp_path / "in/JPEGImages/2007_000032.jpg").read_bytes()
     assert source.value(1, "key") == "2007_000032" and int(source.value(2, "split")) == 1
     assert json.dumps(source.value(2, "files"))
+
+
+@pytest.mark.parametrize("folder", ["SegmentationClassAug", "masks"])
+def test_pictures_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: str) -> None:
+    """SBD's masks are in most people's VOC2012."""
+    root = voc.build(tmp_path)
+    stems = ("2007_000027", "2007_000032", "2008_000001")
+    write(root, {f"{folder}/{stem}.png": picture(number) for number, stem in enumerate(stems)})
+    source, _ = SourceSpec().open(root)
+    assert (source.kind, len(source), source.unread) == ("voc", 3, [])
+    assert [f"{folder}/{stem}.png" for stem in stems] == [name for name in source.extras() if folder in name]
+    source, _ = SourceSpec(sidecars=(f"aug={folder}/{{stem}}.png:mask",)).open(root)
+    assert [source[row]["aug"] for row in range(3)] == [picture(number) for number in range(3)]
+    write(root, {"masks/a.heic": b"x"})
+    assert [name for name, _ in SourceSpec().open(root)[0].unread] == ["masks/a.heic"]

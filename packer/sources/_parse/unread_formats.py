@@ -26,6 +26,7 @@ _NO_PICTURES_TEXT = """
 .md5 .sha1 .sha256 .names .data .cache .index .idx .lst .list .label .labels .srt .vtt
 """
 _NO_PICTURES = frozenset(_NO_PICTURES_TEXT.split())
+_READ_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))  # read as such
 _START_BYTES = 32
 _MAGICS = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -52,6 +53,8 @@ _BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", 
 def unread_pictures(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
     """Those of these files that are pictures -> their suffix, with the format where the suffix does not say it.
 
+    Those under the suffixes that are read are none, whatever is in them: a source that does not take them for its own
+    carries them along, as it does masks in a folder that it does not know.
     Opens files whose suffix says nothing; one that cannot be read is none: whoever carries it along says so.
     """
     found = {}
@@ -59,7 +62,7 @@ def unread_pictures(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
         suffix = suffix_of(name)
         if suffix in SUFFIXES:
             found[name] = suffix
-        elif suffix not in _NO_PICTURES and (format_name := _format(folder, name)):
+        elif suffix not in _READ_SUFFIXES and suffix not in _NO_PICTURES and (format_name := _format(folder, name)):
             found[name] = f"{suffix or 'no suffix'} ({format_name})"
     return found
 
