@@ -222,9 +222,13 @@ class SourceSpec:
         return sources.detect(
             root,
             follow_links=bool(self.options.get("follow_links")),
-            given=self.options.keys(),
-            has_sidecars=bool(self.sidecars),
+            given=self.options.keys() - self._missing_of_sidecars,
         )
+
+    @property
+    def _missing_of_sidecars(self) -> set[str]:
+        """The option that sidecars have, whatever the source is."""
+        return {"missing"} if self.sidecars else set()
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
@@ -248,7 +252,7 @@ class SourceSpec:
     def _options(self, maker: type[Source], kind: str, place: Path | FileTree) -> dict[str, Any]:
         """The options that the source takes; raises InvalidRequest for one that it does not have."""
         taken = set(maker.options())
-        unfit = sorted(set(self.options) - taken - ({"missing"} if self.sidecars else set()))
+        unfit = sorted(set(self.options) - taken - self._missing_of_sidecars)
         if unfit:
             self._refuse_what_was_ruled_out(kind, unfit[0], place)
             known = ", ".join(_as_typed(name) for name in sorted(taken - _OURS))

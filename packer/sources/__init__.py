@@ -13,12 +13,13 @@ most specific first, and says so where two of one rank know the files. From 1 to
 annotations beside them: options that such a source does not have rule it out.
 """
 
+import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
-from packer.errors import InvalidRequest
+from packer.errors import BadInput, InvalidRequest
 from packer.registry import Registry
 from packer.sources._parse.listing import are_empty, described, scan, shown
 from packer.sources._parse.source_file_access import EMPTY, SourceRoot
@@ -28,20 +29,19 @@ from packer.sources._trees.open_tree import open_archive, open_tree
 _LOOKED_AT = 1000  # first files of a tar, whose names say what it is
 _PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LAYOUTS = range(1, 100)  # ranks of sources that options of others rule out
+_SETS = range(1, sys.maxsize)  # and of published sets
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
 load = registry.load
 
 
-def detect(
-    root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = (), has_sidecars: bool = False
-) -> tuple[str, str]:
+def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = ()) -> tuple[str, str]:
     """The name of the source that reads `root`, and a line that says what was recognised.
 
     root: a folder or an archive, or one file that holds records or names the others. follow_links: as of `scan`.
-    given: options that are asked for; has_sidecars: whether files beside the pictures are named one by one: layouts of
-    annotations are not taken for what they look like where the user says otherwise.
+    given: options of sources that are asked for: layouts of annotations that do not have them are not taken. What can
+    be added to any source (sidecars, splits) is none of these: it changes nothing of what the files are.
     Raises InvalidRequest where none reads it, and for what may be either of two things; BadInput as `scan` does.
     """
     for module, name in _modules() if given else ():
@@ -50,11 +50,11 @@ def detect(
                 plain = _plain_set(root, option, follow_links=follow_links)
                 return plain or (name, f"read as {name}, whose option is given")
     if not isinstance(root, FileTree) and root.is_file():
-        return _detect_file(root, given=given, has_sidecars=has_sidecars)
+        return _detect_file(root, given=given)
     tree = open_tree(root, follow_links=follow_links)
     listing = scan(tree)
     root = tree.root
-    found = _by_rank(tree, listing.names, given=given, has_sidecars=has_sidecars)
+    found = _by_rank(tree, listing.names, given=given)
     if found is not None:
         return found
     if not listing.names:
@@ -75,15 +75,16 @@ def detect(
 
 
 def _plain_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tuple[str, str] | None:
-    """The published set with this option that a folder plainly holds: the option may be of a layout too."""
-    if not isinstance(root, FileTree) and root.is_file():
-        return None
+    """The published set with this option that a folder or an archive plainly holds: it may be of a layout too."""
     makers = [(load(name), name) for name in having(option)]
     sets = [(module, name) for module, name in makers if module.SPECIFICITY not in _LAYOUTS]
     if not sets:
         return None
-    tree = open_tree(root, follow_links=follow_links)
-    return next(_recognised(tree, scan(tree).names, sets), None)
+    if isinstance(root, FileTree) or not root.is_file():
+        tree: FileTree | None = open_tree(root, follow_links=follow_links)
+    else:
+        tree = open_archive(root)
+    return None if tree is None else next(_recognised(tree, scan(tree).names, sets), None)
 
 
 def _by_rank(
@@ -91,7 +92,6 @@ def _by_rank(
     files: Sequence[str],
     *,
     given: Collection[str],
-    has_sidecars: bool,
     ranks: Container[int] | None = None,
 ) -> tuple[str, str] | None:
     """What the most specific source says that knows these files; None where none does. ranks: None for all.
@@ -101,11 +101,7 @@ def _by_rank(
     for rank, modules in groupby(_modules(), key=lambda pair: int(pair[0].SPECIFICITY)):
         asked = list(modules)
         if rank in _LAYOUTS:
-            asked = [
-                (module, name)
-                for module, name in asked
-                if not has_sidecars and set(given) <= set(module.Source.options())
-            ]
+            asked = [(module, name) for module, name in asked if set(given) <= set(module.Source.options())]
         found = list(_recognised(tree, files, asked)) if ranks is None or rank in ranks else []
         if len(found) > 1:
             raise InvalidRequest(_undecided(tree.root, found))
@@ -154,15 +150,15 @@ def _modules() -> list[tuple[ModuleType, str]]:
     return sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
 
 
-def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> tuple[str, str]:
+def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
     found = recognise_records(root)
     if found is not None:
         if not load(found[0]).Source.reads_tars:
             return found
-        return _settled_tar(root, *found, given=given, has_sidecars=has_sidecars)
+        return _settled_tar(root, *found, given=given)
     tree = open_archive(root)
     if tree is not None:
-        return detect(tree, given=given, has_sidecars=has_sidecars)
+        return detect(tree, given=given)
     beside = SourceRoot(root.parent)
     takers = [(name, module.Source) for module, name in _modules() if module.Source.takes_files]
     for name, maker in takers:
@@ -182,28 +178,34 @@ def _detect_file(root: Path, *, given: Collection[str], has_sidecars: bool) -> t
     )
 
 
-def _settled_tar(
-    root: Path, records: str, sentence: str, *, given: Collection[str], has_sidecars: bool
-) -> tuple[str, str]:
-    """What a tar is whose members may be the records of a source, or the files of a folder."""
+def _settled_tar(root: Path, records: str, sentence: str, *, given: Collection[str]) -> tuple[str, str]:
+    """What a tar is whose members may be the records of a source, or the files of a folder.
+
+    A layout that the files in it are of is that, as of the folder, although files of one stem follow each other, as the
+    members of a sample do. Where the files' content alone says so, and every file is of a whole sample, it may be both.
+    """
     from packer.sources._trees import tar_tree  # only a tar needs it
 
+    maker = load(records).Source
     first = tar_tree.first_names(root, _LOOKED_AT)
-    is_nested = tar_tree.holds_tars(first)
-    is_mixed = not all(map(_may_be_picture, first))  # tables and annotations may lie anywhere: the whole tar is asked
-    named = {name: found for module, name in _modules() if (found := _by_names(module, first)) is not None}
-    is_layout = any(load(name).SPECIFICITY in _LAYOUTS for name in named)  # files that no shard holds
-    if load(records).Source.is_surely(first) and not (is_mixed and is_layout):
+    is_surely = maker.is_surely(first)
+    try:
+        tree: FileTree | None = tar_tree.tar_tree(root)
+    except BadInput:
+        if not is_surely and not all(map(_may_be_picture, first)):
+            raise
+        tree = None  # no folder can be made of it: records, which are read by another rule
+    files = scan(tree).names if tree is not None else ()
+    layout = _by_rank(tree, files, given=given, ranks=_SETS) if tree is not None else None
+    if tree is not None and layout is not None:
+        is_named = load(layout[0]).recognise(files) is not None
+        if not is_named and is_surely and maker.are_whole(first, is_cut=len(first) == _LOOKED_AT):
+            raise InvalidRequest(_undecided(tree.root, [layout, (records, sentence)]))
+        return layout
+    if is_surely:
         return records, sentence
-    for name, found in named.items():
-        if not (is_mixed and load(name).SPECIFICITY in _LAYOUTS):
-            return name, found
-    if is_mixed:
-        tree = tar_tree.tar_tree(root)
-        layout = _by_rank(tree, scan(tree).names, given=given, has_sidecars=has_sidecars, ranks=_LAYOUTS)
-        if layout is not None:
-            return layout
     in_folders = [name for name in first if "/" in name.removeprefix("./")]
+    is_nested = tar_tree.holds_tars(first)
     image_folder = next((name for module, name in _modules() if module.recognise(in_folders) is not None), None)
     if is_nested or image_folder is not None:
         what = "holds tars" if is_nested else f"holds pictures in folders, such as {shown(in_folders[0])}"
@@ -213,12 +215,6 @@ def _settled_tar(
             f"{records} (members of one name are a sample, without labels)"
         )
     return records, sentence
-
-
-def _by_names(module: ModuleType, names: Sequence[str]) -> str | None:
-    """What a source says of these names, of a layout or a published set."""
-    sentence: str | None = module.recognise(names) if module.SPECIFICITY > 0 else None
-    return sentence
 
 
 def _may_be_picture(name: str) -> bool:

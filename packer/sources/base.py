@@ -228,6 +228,14 @@ class Source(ABC):
         return False
 
     @classmethod
+    def are_whole(cls, names: Sequence[str], *, is_cut: bool) -> bool:
+        """Whether each of the first files in a tar is of a sample of this source that lacks nothing, by their names.
+
+        is_cut: whether more files follow, which may be of the last sample.
+        """
+        return False
+
+    @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """As `recognise` of the module, by the first bytes of the files; for those that hold records."""
         return None

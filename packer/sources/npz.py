@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from packer.errors import BadInput
 from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
@@ -88,7 +89,19 @@ class Source(ArraySource):
         chosen = names if len(names) == 1 else [name for name in names if _NAME.search(name)]
         for name in chosen:
             start = folder.start(name, _START_BYTES)
-            if npy_members.is_npz(start) or (is_pointer(start) and _NAME.search(name)):
+            is_one = npy_members.is_npz(start) and (_NAME.search(name) or _holds_arrays_alone(folder.root / name))
+            if is_one or (is_pointer(start) and _NAME.search(name)):
                 return f"NumPy .npz: {counted(len(chosen), 'file')}"
             return None
         return None
+
+
+def _holds_arrays_alone(path: Path) -> bool:
+    """Whether a zip of another name holds nothing else: that of a folder may begin with an array, too."""
+    from packer.sources._trees import zip_tree  # only such a zip needs it
+
+    try:
+        found = zip_tree.zip_tree(path).contents
+    except BadInput:
+        return True  # whoever reads it says why it is none
+    return all(name.endswith(".npy") for name in found.names)

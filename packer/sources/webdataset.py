@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,14 @@ class Source(RecordSource):
             _split(first)[0] == _split(second)[0] and _split(first)[1] != _split(second)[1]
             for first, second in pairwise(name for name in names if _BASE.fullmatch(name) and not _META.match(name))
         )
+
+    @classmethod
+    def are_whole(cls, names: Sequence[str], *, is_cut: bool) -> bool:
+        """Whether all samples have the members that any has."""
+        files = [name for name in names if not _META.match(name)]
+        samples = [{_split(name)[1] for name in group} for _, group in groupby(files, key=lambda name: _split(name)[0])]
+        last = samples.pop() if is_cut and len(samples) > 1 else set()
+        return all(suffixes == samples[0] for suffixes in samples) and last <= samples[0]
 
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:

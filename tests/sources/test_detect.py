@@ -14,7 +14,10 @@ from packer.errors import InvalidRequest, PackerError
 from packer.sources import base, folder
 from packer.sources._trees.file_tree import FileTree
 from tests.support import archives, layout_trees
-from tests.support.source_trees import photos
+from tests.support.layout_trees import voc
+from tests.support.source_trees import photos, picture, write
+
+LAYOUTS = tuple(layout_trees.builders())
 
 
 class Annotated(base.Source):
@@ -60,17 +63,9 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
     )
 
 
-@pytest.mark.parametrize(
-    "options", [SourceSpec(options={"classes": "none"}), SourceSpec(sidecars=("mask=_m.png:mask",))]
-)
-def test_what_the_user_asks_for_rules_layouts_out_that_do_not_have_it(
-    tmp_path: Path, ranks: dict[str, int], options: SourceSpec
-) -> None:
+def test_what_the_user_asks_for_rules_layouts_out_that_do_not_have_it(tmp_path: Path, ranks: dict[str, int]) -> None:
     root = photos(tmp_path / "data")
-    names = [path.relative_to(root).as_posix() for path in root.rglob("*.jpg")]
-    for name in names if options.sidecars else ():
-        (root / name).with_name(Path(name).stem + "_m.png").write_bytes((root / name).read_bytes())
-    assert options.open(root)[0].kind == "folder"
+    assert SourceSpec(options={"classes": "none"}).open(root)[0].kind == "folder"
     assert sources.detect(root, given=["labels"])[0] == "left"
 
 
@@ -154,3 +149,84 @@ def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="cannot decide what it is; .*--from voc .*--from yolo "):
         sources.detect(place)
     assert sources.detect(place, given=["origin"])[0] == "voc"
+
+
+# ---- rules that hold for every layout
+
+
+def with_texts(root: Path, kind: str) -> Path:
+    """The tree with a text beside each picture, which is of no layout."""
+    source = sources.load(kind).Source(root)
+    for row in range(len(source)):
+        stem = source.stem(row)
+        stem.with_name(f"{stem.name}.note").write_text(f"{row} a picture")
+    return root
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_a_sidecar_does_not_change_what_is_found(tmp_path: Path, kind: str) -> None:
+    root = with_texts(layout_trees.builders()[kind](tmp_path / "data"), kind)
+    plain, found = SourceSpec().open(root)
+    for options in ({}, {"missing": "skip"}):
+        source, said = SourceSpec(sidecars=("note=.note:text",), options=options).open(root)
+        assert (source.kind, said) == (kind, found)
+        assert set(source.schema.names) == {*plain.schema.names, "note", "files"}
+        assert source[len(source) - 1]["note"].endswith("a picture")
+
+
+def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Path) -> None:
+    root = layout_trees.builders()["voc"](tmp_path)
+    mask = "mask=SegmentationClass/{stem}.png:mask"
+    with pytest.raises(InvalidRequest, match="--sidecar mask: source 'voc' has a field of that name; .* --from folder"):
+        SourceSpec(sidecars=(mask,)).open(root)
+    both = (mask, "other=SegmentationObject/{stem}.png:mask")
+    source, _ = SourceSpec("folder", {"classes": "none"}, sidecars=both).open(root)
+    assert source.schema.names == ("key", "image", "mask", "other", "files")
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("maker", [archives.gnu, archives.named, archives.deflated])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_an_archive_of_a_tree_is_told_as_the_tree(
+    tmp_path: Path, kind: str, maker: Callable[[Path, Path], Path]
+) -> None:
+    root = layout_trees.builders()[kind](tmp_path / "in")
+    expected = sources.detect(root)
+    assert sources.detect(maker(root, tmp_path / "plain")) == expected
+    archive = maker(with_texts(root, kind), tmp_path / "texts")
+    assert sources.detect(archive) == sources.detect(root) == expected
+    names = SourceSpec().open(root)[0].schema.names
+    assert SourceSpec().open(archive)[0].schema.names == names
+
+
+XML = voc.annotation([voc.annotated_object("cat", (1, 2, 30, 40))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "text"), [("voc", "xml", XML), ("yolo", "txt", "0 0.5 0.5 0.2 0.2\n")], ids=["voc", "yolo"]
+)
+def test_labels_beside_each_picture_in_a_tar_may_be_samples_too(
+    tmp_path: Path, kind: str, label: str, text: str
+) -> None:
+    files = {f"train/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
+    root = write(tmp_path / "in", {**files, **{f"train/{n}.{label}": text for n in range(3)}})
+    assert sources.detect(root)[0] == sources.detect(archives.deflated(root, tmp_path / "a"))[0] == kind
+    archive = archives.gnu(root, tmp_path / "a")
+    with pytest.raises(InvalidRequest, match=f"cannot decide .* --from {kind} .*; --from webdataset "):
+        sources.detect(archive)
+    assert sources.detect(archive, given=["features"])[0] == "webdataset"
+    assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
+    write(root, {"train/3.jpg": picture(3, suffix=".jpg")})  # without a label: no sample
+    assert sources.detect(archives.gnu(root, tmp_path / "b"))[0] == kind
+
+
+def test_samples_that_no_folder_can_be_made_of_stay_webdataset(tmp_path: Path) -> None:
+    found = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": XML.encode(), "../b.jpg": b"", "../b.xml": b""}
+    (tmp_path / "a.tar").write_bytes(archives.tar_of(found))
+    assert sources.detect(tmp_path / "a.tar")[0] == "webdataset"
+
+
+def test_an_option_says_a_published_set_in_an_archive_as_in_a_folder(tmp_path: Path) -> None:
+    root = layout_trees.builders()["regrad"](tmp_path / "in")
+    for place in (root, archives.gnu(root, tmp_path / "a"), archives.deflated(root, tmp_path / "a")):
+        assert sources.detect(place, given=["like"])[0] == "regrad"

@@ -19,6 +19,7 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
 from packer.sources.pairs import Source
+from tests.support import archives
 from tests.support.source_trees import depth, mask, picture, write
 
 ROLES = ("image=images/{stem}:image", "mask=masks/{stem}:mask")
@@ -349,6 +350,20 @@ def built(root: Path, files: Mapping[str, str]) -> Path:
                 data = labels(1000 * number + 1, dtype=np.uint16)
             write(root, {path: data})
     return root
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", TREES)
+def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path: Path, name: str) -> None:
+    like, files = TREES[name]
+    dotted = {path.replace("{n}", "x.{n}"): what for path, what in files.items()}
+    beside = {path.rpartition(".")[0] + ".txt": "" for path, what in files.items() if what == "picture"}
+    for number, found in enumerate((dotted, files | beside)):
+        root = built(tmp_path / f"set{number}", found)
+        archive = archives.gnu(root, tmp_path / f"a{number}")
+        assert sources.detect(archive) == sources.detect(root) == ("pairs", sources.detect(root)[1])
+        assert sources.detect(archive, given=["like"])[0] == "pairs"
+        assert keys(Source(archive)) == keys(Source(root))
 
 
 @pytest.mark.parametrize("name", TREES)

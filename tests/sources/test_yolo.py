@@ -474,11 +474,9 @@ def test_what_only_looks_alike_is_none(tmp_path: Path) -> None:
     assert recognise(["data.yaml", "images/a.png"]) is None
 
 
-def test_options_and_sidecars_of_others_rule_it_out(tmp_path: Path) -> None:
+def test_options_of_others_rule_it_out(tmp_path: Path) -> None:
     root = made(tmp_path, None, a=ROW)
-    for options, sidecars in (({"classes": "none"}, ()), ({}, ("labels=labels/{stem}.txt:text",))):
-        found, _ = sources.detect(root, given=options, has_sidecars=bool(sidecars))
-        assert found == "folder"
+    assert sources.detect(root, given={"classes": "none"})[0] == "folder"
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 

@@ -164,6 +164,13 @@ def add_sidecars(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidRequest(f"--sidecar {listed(twice)}: two of them have that name; rename one")
+    taken = [name for name in names if name in source.schema]
+    if taken:
+        alone = "" if source.kind == "folder" else "; or say --from folder --classes none, which reads no annotations"
+        raise InvalidRequest(
+            f"--sidecar {listed(taken)}: source {source.kind!r} has a field of that name; call it otherwise, or leave "
+            f"it out if it is the same{alone}"
+        )
     _check_readable(sidecars, decode_with)
     addition = _Files(source, sidecars)
     files = scan(source.folder).names
