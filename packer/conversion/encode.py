@@ -23,6 +23,7 @@ from packer.images import Header, restart_interval_table
 from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.row_relations import check_rows
 from packer.schema import PIXEL_KINDS, Field
+from packer.sources._parse.box_edges import check_boxes
 from packer.sources.base import Sample
 
 _LOSSY = "jpeg:95"
@@ -146,7 +147,9 @@ class SampleEncoder(Encoder):
         if field == SOURCE_SIZE:
             return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
         name = field.name
-        if field.kind in ("boxes", "points") and self._is_placed(field):
+        if field.kind == "boxes":
+            return lambda sample, picture: codec.encode(self._boxes(field, sample[name], picture))
+        if field.kind == "points" and self._is_placed(field):
             return lambda sample, picture: codec.encode(self._placed(field, sample[name], picture))
         return lambda sample, picture: codec.encode(sample[name])
 
@@ -156,6 +159,11 @@ class SampleEncoder(Encoder):
         if frame.doubt is not None:
             picture.notes.append(frame.doubt)
         return picture._replace(frame=frame)
+
+    def _boxes(self, field: Field, values: Any, picture: _Picture) -> Any:
+        """Boxes of whichever source, which are boxes, in px of the picture as stored; raises BadInput."""
+        check_boxes(values)
+        return self._placed(field, values, picture) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
         """Whether points or boxes may lie over the upright picture, or are to be looked at."""
@@ -188,13 +196,14 @@ class SampleEncoder(Encoder):
 
     def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
         """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
-        if field.name not in self._source.companions or not picture.height:
-            self._is_upright(field, picture)  # which refuses what could only be packed turned
+        is_upright = self._is_upright(field, picture)  # which refuses what could only be packed turned
+        if field.name == self._main or not picture.height:
             return
         is_turned, shown = picture.frame.is_transposed, picture.frame.upright
-        here = shown if self._is_upright(field, picture) else (picture.height, picture.width)
+        here = shown if is_upright else (picture.height, picture.width)
         other = shown if here != shown else (picture.height, picture.width)
-        if is_turned and here[0] != here[1] and (height, width) == other:
+        is_ours = field.name in self._source.companions  # in the frame that --sidecar-frame says
+        if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
                 f"it is {width}x{height}, its picture {here[1]}x{here[0]} in the frame of --sidecar-frame "
                 f"{self._plan.options.sidecar_frame}: it lies in the other frame; say that, or mend the file"

@@ -703,12 +703,9 @@ class Source(base.Source):
         notes = [f"{counted(bare, 'picture')} without objects: samples with no boxes"] if bare else []
         files = [file.objects for file in self._contents("objects")]
         sides = np.concatenate([np.asarray(found.boxes, np.float64).reshape(-1, 4)[:, 2:] for found in files])
-        for count, what in (
-            (int((sides < 0).any(axis=1).sum()), "a negative width or height"),
-            (int(((sides >= 0).all(axis=1) & (sides == 0).any(axis=1)).sum()), "no width or no height"),
-        ):
-            if count:
-                notes.append(f"{counted(count, 'object')} with {what}: boxes kept as they are")
+        flat = int((sides == 0).any(axis=1).sum())
+        if flat:
+            notes.append(f"{counted(flat, 'object')} with no width or no height: boxes kept as they are")
         if "annotation_ids" in self.schema:
             twice = [str(known) for found in files for known, count in Counter(found.ids).items() if count > 1]
             if twice:

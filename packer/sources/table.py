@@ -39,6 +39,7 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
+from packer.sources._parse.box_edges import box_edges
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.listing import counted, described, listed, scan, shown, suffix_of
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
@@ -346,7 +347,8 @@ class Source(base.Source):
         groups: dict[Cell, int] = {}
         numbers = array("q")
         labels: set[Cell] = set()
-        unlabelled = array("q")
+        unlabelled, bare = array("q"), array("q")  # bare: without a box, either
+        boxless: Counter[str] = Counter()  # what rows without a box have as their label
         wrong: list[tuple[int, str]] = []
         main = self._pictures[0]
         label, key, group, boxes = self._label, self._key, self._group, self._boxes
@@ -372,11 +374,12 @@ class Source(base.Source):
                     wrong.append((row, f"{len(filled)} of the four cells of a box"))
                 elif filled and self._has_share_boxes:
                     self._has_share_boxes = all(0 <= float(cell) <= 1 for cell in filled)
-            if label is not None and has_box:
+            if label is not None:
                 if cells[label] in ("", None):
-                    unlabelled.append(row)
+                    (unlabelled if has_box else bare).append(row)
                 elif is_class:
                     labels.add(cells[label])
+                    boxless.update([cells[label]] if not has_box else [])
                     if len(labels) > _MOST_CLASSES:
                         raise InvalidRequest(
                             f"{shown(str(self._named))}: column {shown(self._headers[label])} has more than "
@@ -390,6 +393,8 @@ class Source(base.Source):
             )
         if self._has_share_boxes:
             self._boxes = ()
+            unlabelled += bare
+        self._boxless = boxless if self._boxes else Counter()
         self._classes = tuple(sorted(labels)) if is_class else ()
         self._unlabelled = frozenset(unlabelled)
         self._numbers = np.frombuffer(numbers, np.int64) if group is not None else None
@@ -642,6 +647,12 @@ class Source(base.Source):
             notes.append(f"splits: {listed(self._splits)}, the folders of the tables")
         if self._boxes:
             notes.append(f"boxes: columns {listed(self._headers[at] for at in self._boxes)}, as they are")
+            if self._boxless:
+                found = listed(f"{shown(name)} {count}" for name, count in sorted(self._boxless.items()))
+                notes.append(
+                    f"{counted(self._boxless.total(), 'row')} with a class and no box: {found}: a class as any other, "
+                    "of which these rows are no object"
+                )
         elif self._has_share_boxes:
             notes.append("columns of boxes hold numbers from 0 to 1, shares of the picture: kept as numbers, no boxes")
         fields = [(self._headers[value.place], value.field) for value in self._values]
@@ -722,13 +733,21 @@ class Source(base.Source):
         made: dict[str, Callable[[], Any]] = {}
         kept = rows
         if self._boxes:
-            kept = [cells for cells in rows if cells[self._boxes[0]] not in ("", None)]
-            made["boxes"] = partial(_boxes, kept, self._boxes)
+            members = self._members(int(self._samples[index]))
+            boxed = [at for at, cells in enumerate(rows) if cells[self._boxes[0]] not in ("", None)]
+            kept = [rows[at] for at in boxed]
+            made["boxes"] = partial(self._edges, kept, [members[at] for at in boxed])
         if self._splits:
             made["split"] = partial(self._split_of, self._members(int(self._samples[index]))[0])
         for value in self._values:
             made[value.field.name] = partial(value.of, kept if value.has_rows else rows)
         return made
+
+    def _edges(self, rows: Sequence[Sequence[Cell]], numbers: Sequence[int]) -> npt.NDArray[np.float32]:
+        """The boxes of rows; raises BadInput that names the line. numbers: of the rows in the set."""
+        values = [[float(cells[at]) for at in self._boxes] for cells in rows]
+        boxes = np.array(values, np.float64).reshape(-1, 4)
+        return box_edges(boxes, lambda row: self._tables.where(numbers[row]))
 
     def _split_of(self, row: int) -> np.int64:
         folder = self._tables.folders[self._tables.table_of(row)]
@@ -774,11 +793,6 @@ class Source(base.Source):
 
     def extras(self) -> Sequence[str]:
         return self._extras
-
-
-def _boxes(rows: Sequence[Sequence[Cell]], places: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    values = [[float(cells[at]) for at in places] for cells in rows]
-    return np.array(values, np.float32).reshape(-1, 4)
 
 
 def _picture_kind(column: str) -> Pictures:

@@ -797,3 +797,31 @@ def test_the_imagefolder_of_hugging_face_has_the_same_samples(tmp_path: Path, ki
     assert {each["key"]: each["files"]["mask"] for each in found} == masks
     # pandas takes NA for nothing, where packer keeps what stands there
     assert [text if text != "NA" or kind == "jsonl" else None for *_, text, _ in ours] == [row[2] for row in theirs]
+
+
+def test_classes_of_rows_without_a_box_stay_classes_and_are_said(tmp_path: Path) -> None:
+    rows = "file_name,class,xmin,ymin,xmax,ymax\na.png,cat,1,2,3,4\nb.png,No finding,,,,\nc.png,No finding,,,,\n"
+    write(tmp_path, {f"{name}.png": picture(1) for name in "abc"} | {"t.csv": rows})
+    source = table.Source(tmp_path / "t.csv")
+    assert source.schema["box_labels"].classes == ("No finding", "cat")
+    assert [sample.tolist() for sample in column(source, "box_labels")] == [[1], [], []]
+    assert any("2 rows with a class and no box: No finding 2" in note for note in source.notes)
+
+
+@pytest.mark.parametrize("box", ["nan,2,3,4", "1,2,inf,4", "1,2,1e39,4", "30,20,3,4"])
+def test_what_is_no_box_is_refused_and_names_its_line(tmp_path: Path, box: str) -> None:
+    header = "file_name,xmin,ymin,xmax,ymax\n"
+    write(tmp_path, {"a.png": picture(1), "t.csv": f"{header}a.png,1,2,30,4\na.png,{box}\n"})
+    source = table.Source(tmp_path / "t.csv", group_by="file_name")
+    with pytest.raises(BadInput, match=r"t\.csv: line 3: found .*, expected x0 y0 x1 y1"):
+        source[0]
+
+
+def test_columns_that_no_geometry_moves_are_said_with_one(tmp_path: Path) -> None:
+    head = "file_name,x,y,w,h,left_eye_x,left_eye_y,bbox,age,label,width_class"
+    write(tmp_path, {"a.png": picture(1), "t.csv": f'{head}\na.png,1,2,3,4,5,6,"1 2 3 4",7,cat,8\n'})
+    moved = convert(tmp_path / "t.csv", tmp_path / "a.pack", resize=16)
+    said = next(note for note in moved.notes if "stored as they are: --resize moves" in note)
+    assert said.startswith("x, y, w, h, left_eye_x") and "bbox" in said and "age" not in said and "label" not in said
+    plain = convert(tmp_path / "t.csv", tmp_path / "b.pack")
+    assert not any("stored as they are" in note for note in plain.notes)

@@ -587,3 +587,16 @@ def test_pictures_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder
     assert [source[row]["aug"] for row in range(3)] == [picture(number) for number in range(3)]
     write(root, {"masks/a.heic": b"x"})
     assert [name for name, _ in SourceSpec().open(root)[0].unread] == ["masks/a.heic"]
+
+
+@pytest.mark.parametrize(("height", "width"), [(24, 32), (64, 48)])
+@pytest.mark.parametrize("task", ["detect", "segment"])
+def test_a_mask_of_another_size_is_said(tmp_path: Path, task: str, height: int, width: int) -> None:
+    mask = palette_mask(np.zeros((height, width), np.uint8))
+    root = pictures(tmp_path / "in", {"a": annotation([])}, **{"SegmentationClass/a.png": mask})
+    summary = packer.convert(root, tmp_path / "a.pack", kind="voc", task=task)
+    incomplete = " ".join(map(str, manifests.read(tmp_path / "a.pack").incomplete))
+    if height > width:
+        assert "mask is 48x64, its picture 64x48: another shape" in incomplete
+    else:
+        assert any("mask: of another size than its picture in 1 sample" in note for note in summary.notes)

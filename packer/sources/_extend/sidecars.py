@@ -27,6 +27,7 @@ from packer.images.backends import pillow
 from packer.schema import MASK_DTYPES, Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
+from packer.sources._parse.box_edges import EXPECTED, box_edges
 from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.listing import counted, listed, scan, shown
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
@@ -386,16 +387,17 @@ def _value(data: bytes, path: Path, kind: str, *, is_whole: bool) -> Any:
 
 def _boxes(text: str) -> Any:
     """Lines of four numbers, separated by spaces or commas; blank lines are skipped."""
-    rows = []
+    rows, lines = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.replace(",", " ").split()
         if not words:
             continue
         row = [_number(word) for word in words]
-        if len(row) != 4 or row[0] > row[2] or row[1] > row[3]:
-            raise ValueError(f"line {number}: found {shown(line[:80])!r}, expected x0 y0 x1 y1 with x0 <= x1, y0 <= y1")
+        if len(row) != 4:
+            raise ValueError(f"line {number}: found {shown(line[:80])!r}, {EXPECTED}")
         rows.append(row)
-    return np.asarray(rows, np.float32).reshape(-1, 4)
+        lines.append(number)
+    return box_edges(np.asarray(rows, np.float64).reshape(-1, 4), lambda row: f"line {lines[row]}")
 
 
 def _number(word: str) -> int | float:

@@ -261,6 +261,8 @@ class _AnnotationReader:
         box = _numbers(element.get("bbox"))
         if box is None or len(box) != 4 or max(abs(box[0] + box[2]), abs(box[1] + box[3])) > _LARGEST:
             return f"bbox {_some(element.get('bbox'))}: expected x, y, width, height"
+        if box[2] < 0 or box[3] < 0:
+            return f"bbox {_some(element.get('bbox'))}: its width or height is negative"
         category = _whole(element.get("category_id"))
         crowd = element.get("iscrowd", 0)
         if category is None or crowd not in (0, 1):
