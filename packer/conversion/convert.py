@@ -28,6 +28,7 @@ from packer.conversion.options import (
 from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
+from packer.conversion.unmoved_places import about_unmoved_places
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
@@ -656,6 +657,8 @@ def _warnings(plan: Plan) -> list[str]:
     )
     if moves and _is_pack_of_records(source):  # the source said so when the pack was made of it, if anyone listened
         found += about_unmoved(plan.schema)
+    elif moves and not source.holds_records:  # which says it of all that is no picture
+        found += about_unmoved_places((field for field in plan.schema if field.name not in source.sidecars), moves)
     texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
     if moves and texts and asked.sidecar_frame != "upright":
         found.append(

@@ -757,3 +757,77 @@ def test_true_shows_a_bar_in_a_notebook(tmp_path: Path, monkeypatch: pytest.Monk
     shown.clear()
     packer.convert(samples(), tmp_path / "quiet.pack", progress=False)
     assert shown == []
+
+
+# ---- places, and entries that come later
+
+
+@pytest.mark.parametrize("number", [float, np.float64])
+def test_boxes_and_points_of_floats_are_rounded_to_float32(tmp_path: Path, number: type) -> None:
+    places = [[number(value) for value in (0.1, 0.2, 20.7, 15.3)]]
+    given = [{"image": rgb(seed), "boxes": places, "points": [[0.1, 7.3]]} for seed in range(3)]
+    source = opened(given, fields={"image": "image", "boxes": "boxes", "points": "points"})
+    assert any("boxes, points: rounded to float32" in note for note in source.notes)
+    packer.convert(given, tmp_path / "out.pack", fields={"image": "image", "boxes": "boxes", "points": "points"})
+    sample = loaded(tmp_path / "out.pack")[1]
+    assert np.array_equal(sample["boxes"], np.array(places, np.float32))
+    assert np.array_equal(sample["points"], np.float32([[0.1, 7.3]]))
+
+
+def test_places_that_float32_holds_are_not_said_to_be_rounded() -> None:
+    given = [{"image": rgb(0), "boxes": [[0.5, 1.0, 2.0, 3.25]]}]
+    source = opened(given, fields={"image": "image", "boxes": "boxes"})
+    assert not any("rounded" in note for note in source.notes)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "said"),
+    [
+        ([1, 2, 3, 4], r"\(4,\) is no array of boxes: expected \(N, 4\)"),
+        ([[1, 2, 3, 4, 5]], r"\(1, 5\) is no array of boxes"),
+        ([[1, 2, 3, 4], [float("nan"), 2, 3, 4]], "box 2: found nan 2 3 4, expected x0 y0 x1 y1"),
+        ([[30, 20, 3, 4]], "box 1: found 30 20 3 4"),
+        ([[1.0, 2.0, 1e39, 4.0]], "1e\\+39 is beyond float32"),
+    ],
+)
+def test_what_is_no_box_is_one_line(tmp_path: Path, boxes: Any, said: str) -> None:
+    given = [{"image": rgb(seed), "boxes": boxes} for seed in range(2)]
+    with pytest.raises(PackerError, match=said) as raised:
+        packer.convert(given, tmp_path / "out.pack", fields={"image": "image", "boxes": "boxes"})
+    assert "<list>[0]" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_entry_that_comes_later_is_an_error_that_names_it(tmp_path: Path) -> None:
+    given: list[dict[str, Any]] = [{"image": picture(seed)} for seed in range(20)]
+    given.append({"image": picture(20), "a": 1})
+    assert opened(given).probes()[-1] < 20
+    with pytest.raises(BadInputs, match=r"<list>\[20\].*it has 'a', which the samples that were looked at lack"):
+        packer.convert(given, tmp_path / "out.pack")
+    assert packer.convert(given, tmp_path / "out.pack", fields=["image"]).samples == 21
+
+
+def test_whole_numbers_beside_floats_stay_exact(tmp_path: Path) -> None:
+    large = 2**60 + 1
+    given = [{"image": picture(seed), "ids": [large, 0.5]} for seed in range(2)]
+    packer.convert(given, tmp_path / "out.pack")
+    assert loaded(tmp_path / "out.pack")[0]["ids"] == [large, 0.5]
+    with pytest.raises(PackerError, match="field 'ids'"):
+        packer.convert(given, tmp_path / "b.pack", fields={"image": "image", "ids": "number"})
+
+
+def test_a_masked_array_is_refused_where_it_masks_anything(tmp_path: Path) -> None:
+    values = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    given = [{"image": picture(seed), "v": values} for seed in range(2)]
+    with pytest.raises(PackerError, match="1 masked value.*fill them"):
+        packer.convert(given, tmp_path / "out.pack")
+    open_values = np.ma.masked_array([1.0, 2.0], mask=False)
+    packer.convert([{"image": picture(1), "v": open_values}], tmp_path / "b.pack")
+    assert loaded(tmp_path / "b.pack")[0]["v"].tolist() == [1.0, 2.0]
+
+
+def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -> None:
+    boxes = np.float32([[1, 2, 3, 4]])
+    given = [{"image": rgb(seed), "boxes": boxes, "mask": rgb(seed)[:, :, 0] > 9, "weight": 0.5} for seed in range(2)]
+    moved = packer.convert(given, tmp_path / "a.pack", resize=16)
+    assert any(note.startswith("boxes, mask: stored as they are: --resize moves pictures") for note in moved.notes)
+    assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)

@@ -6,6 +6,7 @@ Each value has to be of its field's kind, so that a picture and a class in each 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -48,6 +49,17 @@ class ObjectField:
             return self.take(entry_of(sample, self.entry))
         except BadInput as error:
             raise BadInput(f"field {self.field.name!r}: {error.message}") from error
+
+    def is_rounded(self, sample: Any) -> bool:
+        """Whether the field's value of a sample is a place that its dtype does not hold exactly."""
+        if self.field.kind not in ("boxes", "points"):
+            return False
+        with suppress(BadInput):  # told when the sample is packed
+            array = _array(entry_of(sample, self.entry))
+            return object_values.is_rounded(array, self.field) and not np.array_equal(
+                array, self.of(sample).astype(array.dtype).reshape(array.shape), equal_nan=True
+            )
+        return False
 
 
 def entry_of(sample: Any, entry: str | int | None) -> Any:

@@ -79,6 +79,8 @@ class ObjectSource(base.Source):
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.root}: {error.message}") from error
         self._fields = given
+        first = next(iter(samples.values()))
+        self._names = frozenset(first) if fields is None and isinstance(first, Mapping) else None
         every = [Field(KEY, "text", "text"), *(one.field for one in given)]
         if any(one.field.kind in _AS_FILES for one in given):
             every.append(_FILES)
@@ -94,7 +96,7 @@ class ObjectSource(base.Source):
         self._settle_axes(axes)
         again = self._check_same(probed)
         self.resume_reason = self._why_not_resumed()
-        self.notes = [*self._found(), *notes, *again]
+        self.notes = [*self._found(), *self._rounded(samples), *notes, *again]
 
     def _settle_axes(self, axes: Axes) -> None:
         self._options = {} if axes == "auto" else {"axes": axes}
@@ -169,6 +171,11 @@ class ObjectSource(base.Source):
             )
         return notes
 
+    def _rounded(self, samples: Mapping[int, Any]) -> list[str]:
+        """The note on places that are rounded, as far as the samples that are looked at tell."""
+        names = [one.field.name for one in self._fields if any(map(one.is_rounded, samples.values()))]
+        return [f"{listed(names)}: rounded to float32, as places in pictures are"] if names else []
+
     # ---- what packer asks
 
     def __len__(self) -> int:
@@ -193,10 +200,20 @@ class ObjectSource(base.Source):
 
     def _values(self, index: int, sample: Any) -> base.Sample:
         try:
+            self._check_names(sample)
             return {one.field.name: one.of(sample) for one in self._fields}
         except (BadInput, InvalidRequest, OSError) as error:
             said = str(error) if isinstance(error, OSError) else error.message
             raise BadInput(f"{self.where(index)}: {said}") from error
+
+    def _check_names(self, sample: Any) -> None:
+        """Raise BadInput for an entry that no field takes, where all entries are fields."""
+        if self._names is None or not isinstance(sample, Mapping) or sample.keys() <= self._names:
+            return
+        raise BadInput(
+            f"it has {listed(sorted(map(repr, sample.keys() - self._names)))}, which the samples that were looked at "
+            "lack: give it to all samples, or take what all have: fields=[...]"
+        )
 
     def _met_key(self, row: int, sample: Any) -> str:
         """The sample's key, where it is known only once the sample is there."""

@@ -7,7 +7,7 @@
 |                     | as mask:uint16 those that fit 16                                                           |
 | depth               | the same of one channel, in uint16 or floats                                               |
 | number              | numbers of Python, NumPy, torch, lists of them                                             |
-| points, boxes       | the same, (..., 2) and (N, 4)                                                              |
+| points, boxes       | the same, (..., 2) and (N, 4); floats are rounded to float32, as of every source           |
 | text                | str                                                                                        |
 | json                | what JSON has; tuples and arrays become lists                                              |
 | bytes               | bytes, or the path of a file                                                               |
@@ -17,7 +17,7 @@ Pixels that are floats are refused for an image: ToTensor has scaled them, and p
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +27,14 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._objects.object_class import is_a, said
+from packer.sources._parse.box_edges import check_boxes
+from packer.sources._parse.listing import counted
 from packer.sources.base import read_file
 from packer.system.exact_casts import cast_exactly
 
 Axes = Literal["auto", "hwc", "chw"]
 _COLOURS = (1, 3)
+_EXACT_FLOAT = 2.0**53  # up to which float64 holds every whole number
 DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # of PIL pictures with more than 8 bit
 
 
@@ -55,6 +58,10 @@ def as_array(value: object) -> npt.NDArray[Any] | None:
             raise BadInput(f"a tensor of {tensor.dtype}, which NumPy does not have: {error}") from error
     if not isinstance(value, np.ndarray | np.generic):
         return None
+    if isinstance(value, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(value).sum())):
+        raise BadInput(
+            f"{_form(value)} with {counted(masked, 'masked value')}, which no field has: fill them, .filled(value)"
+        )
     array = np.asarray(value)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -99,7 +106,7 @@ def picture(value: object, kind: str, axes: Axes, *, is_wide: bool = False) -> A
 
 
 def numbers(value: object, field: Field) -> Any:
-    """A number or an array of the field's dtype; raises BadInput for what it does not hold exactly."""
+    """A number or an array of the field's dtype; raises BadInput for what it does not hold exactly, but for places."""
     array = as_array(value)
     if array is None:
         array = listed_numbers(value)
@@ -107,9 +114,23 @@ def numbers(value: object, field: Field) -> Any:
         raise BadInput(f"expected {'numbers' if field.shape else 'a number'}, found {said(value)}: {value!r:.40}")
     if not array.size and field.shape and field.shape[0] is None and array.ndim != len(field.shape):
         array = array.reshape(0, *(length or 0 for length in field.shape[1:]))  # an empty list has no columns
+    if is_rounded(array, field):
+        with np.errstate(over="ignore"):
+            places = array.astype(field.dtype)
+        lost = np.isinf(places) & np.isfinite(array)
+        if lost.any():
+            raise BadInput(f"{array[lost].flat[0]:g} is beyond {field.dtype}: no place in a picture")
+        array = places
+    if field.kind == "boxes":
+        check_boxes(array)
     cast = cast_exactly(array, field.dtype or array.dtype)
     check_classes(field, cast)
     return cast if cast.ndim else cast[()]
+
+
+def is_rounded(array: npt.NDArray[Any], field: Field) -> bool:
+    """Whether numbers are places in px, which every source rounds to the float of their field: 0.1 has no float32."""
+    return field.kind in ("boxes", "points") and array.dtype.kind == "f" and array.dtype != field.dtype
 
 
 def check_classes(field: Field, values: npt.NDArray[Any]) -> None:
@@ -126,7 +147,10 @@ def check_classes(field: Field, values: npt.NDArray[Any]) -> None:
 
 
 def listed_numbers(value: object) -> npt.NDArray[Any] | None:
-    """The array that a number or lists of numbers are; None for what is none, or where lists differ in length."""
+    """The array that a number or lists of numbers are; None for what is none, and where no dtype holds them exactly.
+
+    Lists of different lengths are no array, nor are floats beside whole numbers that float64 rounds.
+    """
     if isinstance(value, bool | int | float):
         return _array_of(value)
     if not isinstance(value, list | tuple):
@@ -140,7 +164,23 @@ def _array_of(value: object) -> npt.NDArray[Any] | None:
         array = np.asarray(value)
     except (ValueError, OverflowError):  # lists of different lengths; a number beyond 64 bits
         return None
+    if array.dtype.kind == "f" and (np.abs(array) > _EXACT_FLOAT).any() and not all(map(_is_exact, _numbers_in(value))):
+        return None
     return array if array.dtype.kind in "biuf" else None
+
+
+def _numbers_in(value: object) -> Iterator[object]:
+    """The numbers of lists in lists."""
+    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        for each in value:
+            yield from _numbers_in(each)
+    else:
+        yield value
+
+
+def _is_exact(number: object) -> bool:
+    """Whether a float64 holds it: not a whole number of more than 53 bits, as of identities."""
+    return not isinstance(number, int | np.integer) or int(float(number)) == int(number)
 
 
 def text(value: object) -> str:

@@ -1,0 +1,45 @@
+"""Unmoved places: fields that may hold places in a picture, and that --resize and --exif rotate leave as they are.
+
+A geometry moves pixels, and fields of the kinds boxes and points. A column `x`, a text `bbox` or a mask that came as
+numbers stay behind their picture, so that whoever asks for a geometry is told their names. Which these are is told by
+the name and the shape alone, the same for every source: a class, a share or a weight is none.
+"""
+
+from collections.abc import Iterable
+
+from packer.schema import Field
+from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
+from packer.sources._parse.listing import listed, shown
+
+_WORDS_TEXT = """
+x y w h x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 xs ys cx cy xc yc xy xyxy xywh xmin ymin xmax ymax left right top bottom width
+height center centre box boxes bbox bboxes rect rects rectangle rectangles corner corners point points polygon polygons
+contour contours outline keypoint keypoints joint joints landmark landmarks rle runs pixel pixels coordinate coordinates
+coords crop roi rois grasp grasps ellipse angle theta
+"""
+_WORDS = frozenset(_WORDS_TEXT.split())
+
+
+def about_unmoved_places(fields: Iterable[Field], moves: str) -> list[str]:
+    """The note on such fields. moves: the options that move pixels, as the user types them."""
+    names = [shown(field.name) for field in fields if may_be_place(field)]
+    if not names:
+        return []
+    return [
+        f"{listed(names)}: stored as they are: {moves} moves pictures, boxes and points; places in a picture among "
+        "these are of the source's pixels"
+    ]
+
+
+def may_be_place(field: Field) -> bool:
+    """Whether a field that no geometry moves may hold places, by its name and its shape."""
+    if field.hidden or field.kind not in ("number", "text", "json") or field.classes is not None:
+        return False
+    if field.starts is not None or field.into is not None:  # numbers of rows
+        return False
+    said = set(words(field.name)) | set(field.name.lower().split("_"))
+    if says_labels(field.name) or said & DEPTH_WORDS:
+        return len(field.shape or ()) > 1  # pixels; else a class
+    if field.kind == "number" and field.dtype in ("bool", "uint8") and field.of is not None:
+        return False  # a flag of a box
+    return bool(said & _WORDS) or (field.kind == "number" and len(field.shape or ()) > 1)
