@@ -600,3 +600,22 @@ def test_a_mask_of_another_size_is_said(tmp_path: Path, task: str, height: int, 
         assert "mask is 48x64, its picture 64x48: another shape" in incomplete
     else:
         assert any("mask: of another size than its picture in 1 sample" in note for note in summary.notes)
+
+
+def test_lists_may_hold_paths_of_pictures(tmp_path: Path) -> None:
+    """From the folder of ImageSets, from the root, or with ./ in front, as lists of darknet have them."""
+    root = tmp_path / "VOCdevkit"
+    for base in ("VOC2007", "VOC2012"):
+        write(root / base, {f"JPEGImages/{name}.jpg": picture(1, suffix=".jpg") for name in "abcd"})
+        write(
+            root / base,
+            {f"Annotations/{name}.xml": annotation([annotated_object("cat", (1, 2, 3, 4))]) for name in "abcd"},
+        )
+        write(root / base, {
+            "ImageSets/Main/train.txt": f"JPEGImages/a.jpg\n{base}/JPEGImages/b.jpg\n",
+            "ImageSets/Main/val.txt": f"./JPEGImages/c.jpg\n./{base}/JPEGImages/d.jpg 1\n",
+        })  # fmt: skip
+    source = Source(root)
+    assert source.schema["split"].classes == ("train", "val")
+    assert [int(source.value(row, "split")) for row in range(8)] == [0, 0, 1, 1] * 2
+    assert not any("without a picture" in note for note in source.notes)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._voc.picture_files import role_of
 
 UNLISTED = "unlisted"
 _FOLDER = "ImageSets"
@@ -120,12 +121,16 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _key(line: str, prefix: str, known: set[str]) -> str | None:
-    """The picture that a line names: whole, without a presence behind it, or without a suffix; None for no picture."""
+    """The picture that a line names; None for no picture.
+
+    A line is a key, also with a presence behind it or with a suffix, or a path from the base or the root.
+    """
     match = _PRESENCE.fullmatch(line)
     for name in (line, *([match[1]] if match else [])):
-        for text in (name, name.rpartition(".")[0]):
-            if text and prefix + text in known:
-                return prefix + text
+        path = name.removeprefix("./")
+        for key in (prefix + name, prefix + name.rpartition(".")[0], role_of(prefix + path)[1], role_of(path)[1]):
+            if key in known and key != prefix:
+                return key
     return None
 
 
