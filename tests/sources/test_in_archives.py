@@ -143,6 +143,28 @@ def test_what_a_mac_adds_to_a_zip_does_not_keep_its_folder_from_being_the_root(t
     assert any("desktops" in note and "__MACOSX" in note for note in source.notes)
 
 
+def test_one_folder_that_the_finder_packed_is_the_root_whatever_the_zip_is_called(tmp_path: Path) -> None:
+    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    left = {"__MACOSX/photos/cat/._0.png": b"x", "__MACOSX/._photos": b"x"}
+    (tmp_path / "photos.zip").write_bytes(zip_of(members))
+    convert(tmp_path / "photos.zip", tmp_path / "plain.pack")
+    (tmp_path / "photos (1).zip").write_bytes(zip_of(members | {"photos/README": b"x"} | left))
+    convert(tmp_path / "photos (1).zip", tmp_path / "finder.pack")
+    found, plain = (manifests.read(tmp_path / f"{name}.pack") for name in ("finder", "plain"))
+    assert found.schema == plain.schema and found.schema["label"].classes == ("cat", "dog")
+    assert list(Comparison(tmp_path / "finder.pack", tmp_path / "photos (1).zip").problems()) == []
+
+
+@pytest.mark.parametrize("others", [{"b/2.png": picture(2)}, {"2.png": picture(2)}, {}])
+def test_folders_that_the_finder_packed_beside_others_or_without_folders_stay(
+    tmp_path: Path, others: dict[str, bytes]
+) -> None:
+    inner = "a/x/1.png" if others else "a/1.png"  # pictures in one folder: it is their class
+    (tmp_path / "x.zip").write_bytes(zip_of({inner: picture(1), "__MACOSX/._a": b"x", **others}))
+    found = open_tree(tmp_path / "x.zip").contents
+    assert found is not None and inner in found.names
+
+
 def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tmp_path: Path) -> None:
     members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
     (tmp_path / "other.zip").write_bytes(zip_of(members))

@@ -4,7 +4,8 @@ What could not be unpacked on every file system, or leads out of where it is unp
 listed, all of it at once: paths that are absolute or hold `..`, links, devices, names that come twice or differ in case
 or the spelling of accents only, a file that is a folder too. So an archive is either the folder that it was made of, or
 an error. Where everything lies in one folder of the archive's own name (`photos.zip` with `photos/`), that folder is
-the root, as it is for whoever unpacks the archive beside itself; `__MACOSX` and the like are no other folder.
+the root, as it is for whoever unpacks the archive beside itself; `__MACOSX` and the like are no other folder. So it is
+where the Finder packed one folder with folders in it, and the archive was renamed.
 """
 
 import os
@@ -12,6 +13,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from pathlib import Path
+from posixpath import dirname
 from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
@@ -22,6 +24,7 @@ from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
+_FINDER = ("__MACOSX",)  # beside what the Finder packs: one folder is what was meant, whatever the archive is called
 _SHOWN = 20  # culprits in one message
 _MOST_UNPACKED_BYTES = 1 << 30  # of one compressed member, which is read whole
 _START_INPUT_BYTES = 1 << 10  # of compressed bytes at least that the first bytes of a member are made of
@@ -109,7 +112,10 @@ class Found:
         """What desktops leave behind beside the folder stays where it is, to be counted as such."""
         tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
         left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
-        if tops - left != {top} or top not in self.folders or any(f"{top}/{name}" in self.folders for name in left):
+        rest = tops - left
+        if len(rest) == 1 and not left.isdisjoint(_FINDER) and any(map(rest.__contains__, map(dirname, self.folders))):
+            top = next(iter(rest))
+        if rest != {top} or top not in self.folders or any(f"{top}/{name}" in self.folders for name in left):
             return ""
         front = f"{top}/"
         names = [name.removeprefix(front) for name in self.names]
