@@ -37,6 +37,7 @@ from packer.sources._parse import coco_files
 from packer.sources._parse.coco_annotations import AnnotationFile, Id, Objects, Segment, read_annotations
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.panoptic_mask import panoptic_mask
 from packer.sources._parse.picture_folder import PictureFolders
 from packer.sources._parse.run_lengths import run_lengths
@@ -474,7 +475,7 @@ class Source(base.Source):
                 else:
                     lacking.setdefault(path_of_table, []).append(found[0][0] if path else name)
         if lacking and not (may_lack and pictures):
-            raise BadInput(self._said_of_lacking(lacking, has_some=bool(pictures)))
+            raise BadInput(self._said_of_lacking(lacking, files, has_some=bool(pictures)))
         if not pictures:
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no pictures: {listed(table.path for table in self._tables)} names none"
@@ -496,9 +497,10 @@ class Source(base.Source):
             found |= {(number, row): pair for row, pair in zip(rows, zip(names, paths, strict=True), strict=True)}
         return found
 
-    def _said_of_lacking(self, lacking: dict[str, list[str]], *, has_some: bool) -> str:
+    def _said_of_lacking(self, lacking: dict[str, list[str]], files: Sequence[str], *, has_some: bool) -> str:
         found = "; ".join(
             f"{shown(table)} names {counted(len(names), 'picture')} that are not there: {listed(names)}"
+            f"{other_spelling(names, files)}"
             for table, names in lacking.items()
         )
         whole = [table.path for table in self._tables if table.path not in lacking]

@@ -42,6 +42,7 @@ from packer.sources import base
 from packer.sources._parse.box_edges import box_edges
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.listing import counted, described, listed, scan, shown, suffix_of
+from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
 from packer.sources._parse.table_columns import NUMBERS, FieldNames, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern
@@ -487,8 +488,7 @@ class Source(base.Source):
         archives = [name for name in self._listing if name.lower().endswith(_ARCHIVES)]
         if archives:
             return f" (unpack {listed(archives[:1])} beside the table)"
-        lower = {name.lower() for name in self._listing}
-        return " (they are in other letter case)" if all(name.lower() in lower for name in names) else ""
+        return other_spelling(names, self._listing)
 
     def _is_there(self, name: str) -> bool:
         if self._listing is not None:

@@ -30,6 +30,7 @@ from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.box_edges import EXPECTED, box_edges
 from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.listing import counted, listed, scan, shown
+from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
 
 _CODECS = {
@@ -188,9 +189,11 @@ def add_sidecars(
             raise InvalidRequest(f"{shown(str(source.root))}: {_matches_nothing(source, sidecar, there)}")
     _check_own(source, sidecars)
     if lacking and missing == "error":
+        paths = (sidecar.path(source, row) for row in lacking for sidecar in sidecars)
+        spelling = other_spelling([path for path in paths if path not in there], there)
         raise BadInput(
             f"{shown(str(source.root))}: {counted(len(lacking), 'sample')} of {len(source)} lack a sidecar file: "
-            f"{listed(lacking.values())}; get them, or say --missing skip, which leaves these samples out"
+            f"{listed(lacking.values())}{spelling}; get them, or say --missing skip, which leaves these samples out"
         )
     rows = [row for row in range(len(source)) if row not in lacking]
     addition.settle_numbers(source, rows)
@@ -268,6 +271,7 @@ def _matches_nothing(source: base.Source, sidecar: Sidecar, there: Iterable[str]
     return (
         f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
         f"such a file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; {like}"
+        f"{other_spelling([expected], there)}"
     )
 
 
