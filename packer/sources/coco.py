@@ -672,6 +672,11 @@ class Source(base.Source):
             notes += self._said_of_classes(self._segment_classes)
             bare = sum(not picture.segments_path for picture in self._pictures)
             notes += [f"{counted(bare, 'picture')} without segments: masks of 0"] if bare else []
+        odd = sum(table.content.odd_sizes for table in self._tables)
+        if odd:
+            notes.append(
+                f"{counted(odd, 'picture')} whose width or height in the file is no whole number above 0: no size"
+            )
         notes += self._said_of_what_is_not_read()
         if lacking:
             notes.append(f"{counted(lacking, 'picture')} of the annotation files not there: left out")
@@ -720,9 +725,27 @@ class Source(base.Source):
                 f"{counted(runs, 'object')} with run lengths: run_lengths, run_starts, run_box and run_sizes, which no "
                 "geometry moves"
             )
+            others = self._with_runs_of_another_size()
+            if others:
+                notes.append(
+                    f"{counted(len(others), 'object')} with run lengths of another size than their picture's: "
+                    f"{listed(others)}: kept as they are"
+                )
         if self._keypoints and self.schema["keypoints"].classes is None:
             notes.append("keypoints have no names: the categories name others, or none")
         return notes
+
+    def _with_runs_of_another_size(self) -> list[str]:
+        """Ids of the objects whose run lengths state another size than the file states of their picture."""
+        found = []
+        for picture in self._pictures if any(file.objects.runs for file in self._contents("objects")) else ():
+            for table, row in picture.rows if picture.size is not None else ():
+                content = self._tables[table].content
+                for each in content.object_rows(row):
+                    runs = content.objects.runs.get(each)
+                    if runs is not None and tuple(runs.size) != picture.size:
+                        found.append(str(content.objects.ids[each]))
+        return found
 
     def _object_count(self, picture: _CocoPicture) -> int:
         return sum(len(self._tables[table].content.object_rows(row)) for table, row in picture.rows)

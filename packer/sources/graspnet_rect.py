@@ -152,7 +152,12 @@ class Source(base.Source):
             return None  # reading the sample says more
         if not labels.total:
             return "no grasps: the file of rectangles is empty"
-        return f"{labels.dropped} of {labels.total} grasps left out: not finite" if labels.dropped else None
+        reasons = [f"{labels.dropped} of {labels.total} grasps left out: not finite"] if labels.dropped else []
+        if labels.flat:
+            reasons.append(
+                f"{labels.flat} of {labels.total} grasps with an opening of 0, or a height of 0 or below: kept"
+            )
+        return "; ".join(reasons) or None
 
     def _labels(self, picture: _RectPicture) -> tuple[bytes, GraspNetRows]:
         name = picture.paths.get("grasps_file")

@@ -21,6 +21,7 @@ of six that are opened is.
 Not read: URLs, files outside of the folder, lists of files (`file_names`), bytes in Parquet.
 """
 
+import math
 import os
 import re
 from array import array
@@ -354,6 +355,7 @@ class Source(base.Source):
         main = self._pictures[0]
         label, key, group, boxes = self._label, self._key, self._group, self._boxes
         is_class = label is not None and self._tables.columns[label].filled == "text"
+        is_float = label is not None and self._tables.columns[label].filled == "float"
         for row, (table, cells) in enumerate(self._tables.all_cells()):
             folder = self._tables.folders[table]
             found = main.pattern.path([cells[at] for at in main.places], folder)
@@ -376,7 +378,7 @@ class Source(base.Source):
                 elif filled and self._has_share_boxes:
                     self._has_share_boxes = all(0 <= float(cell) <= 1 for cell in filled)
             if label is not None:
-                if cells[label] in ("", None):
+                if cells[label] in ("", None) or (is_float and math.isnan(float(cells[label]))):
                     (unlabelled if has_box else bare).append(row)
                 elif is_class:
                     labels.add(cells[label])
@@ -656,6 +658,17 @@ class Source(base.Source):
         elif self._has_share_boxes:
             notes.append("columns of boxes hold numbers from 0 to 1, shares of the picture: kept as numbers, no boxes")
         fields = [(self._headers[value.place], value.field) for value in self._values]
+        at = self._places.get("split") if self._has_splits and not self._splits else None
+        if at is not None and not any(value.field.name == "split" for value in self._values):
+            column = self._tables.columns[at]
+            why = (
+                "holds what is no text"
+                if column.kind != "text"
+                else "has empty cells"
+                if column.gaps
+                else "differs between the rows of a sample"
+            )
+            notes.append(f"column split {why}: no splits, a field like any other")
         renamed = [f"{shown(column)} as {field.name}" for column, field in fields if not _is_alike(column, field.name)]
         if renamed:
             notes.append(f"columns that are called otherwise as fields: {', '.join(renamed[:_SHOWN_COLUMNS])}")

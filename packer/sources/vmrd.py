@@ -24,7 +24,7 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.listing import counted, listed, shown
 from packer.sources._parse.vmrd_grasps import ObjectGrasps, read_object_grasps
 from packer.sources._parse.voc_xml import Annotation
 from packer.sources._trees.file_tree import FileTree
@@ -120,7 +120,9 @@ class Source(AnnotatedPictures):
     def _dropped(self, index: int) -> list[str]:
         found = self._grasps(index)[1]
         reasons = [f"{found.dropped} of {found.total} grasps left out: cannot be read"] if found.dropped else []
-        return [*super()._dropped(index), *reasons]
+        if not found.total and GRASPS in self._pictures[index].paths:
+            reasons.append("no grasps: the file is empty")
+        return [*super()._dropped(index), *reasons, *_odd_numbers(self._annotation(index)[1], found)]
 
     def _schema(self) -> Schema:
         grasp_objects = Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="grasps")
@@ -136,3 +138,21 @@ class Source(AnnotatedPictures):
                 *self._last_fields(XML, GRASPS),
             )
         )
+
+
+def _odd_numbers(labels: Annotation, grasps: ObjectGrasps) -> list[str]:
+    """What the numbers of objects say that does not agree; they are kept as they are."""
+    numbers = [each.number for each in labels.objects if each.number is not None]
+    if not numbers:  # no annotation file, or one without <index>
+        return []
+    unknown = sorted(set(grasps.objects.tolist()) - set(numbers))
+    relatives = {number for each in labels.objects for number in (*each.fathers, *each.children)}
+    return [
+        f"{what} {listed(map(str, found))}"
+        for what, found in (
+            ("grasps of objects that no <index> has:", unknown),
+            ("several objects of one <index>:", sorted({each for each in numbers if numbers.count(each) > 1})),
+            ("fathers or children that no <index> has:", sorted(relatives - set(numbers))),
+        )
+        if found
+    ]

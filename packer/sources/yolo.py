@@ -266,6 +266,15 @@ class Source(base.Source):
         if found.names_file:
             return replace(found, names=self._names_of_darknet(found, paths))
         lists = [each for each in listing.names if each.rpartition("/")[2] == _CLASSES]
+        if found.names:
+            twice = [name for name, count in Counter(found.names).items() if count > 1]
+            if twice:
+                notes.append(
+                    f"classes of one name with several numbers, which stay classes of their own: {listed(twice)}"
+                )
+            others = [each for each in lists if self._names_others(each, found.names)]
+            if others:
+                notes.append(f"{listed(others)}: other classes than in {shown(str(name))}, whose names are taken")
         if found.names or found.class_count is not None or not lists:
             return found
         self._tables += lists
@@ -273,6 +282,13 @@ class Source(base.Source):
         if len(set(names.values())) > 1:
             raise BadInput(f"{shown(str(self.root))}: {listed(lists)} name other classes each; keep one")
         return replace(found, names=names[lists[0]])
+
+    def _names_others(self, path: str, names: Sequence[str]) -> bool:
+        """Whether a list of classes that is not taken has other names; one that cannot be read says nothing."""
+        try:
+            return tuple(yolo_description.read_names(self.folder.read(path), self.root / path)) != tuple(names)
+        except BadInput:
+            return False
 
     def _names_of_darknet(self, found: YoloDescription, paths: SetPaths) -> tuple[str, ...]:
         where = shown(str(self.root / self._tables[0]))
@@ -335,6 +351,12 @@ class Source(base.Source):
             notes.append(
                 f"{counted(len(beside), 'picture')} with a text file beside it, such as {shown(_beside(beside[0]))}, "
                 f"and none in {shown(label_name(beside[0]))}, where ultralytics looks: background"
+            )
+        cased = paths.in_other_case([label_name(name) for name in bare])
+        if cased:
+            notes.append(
+                f"{counted(len(cased), 'label file')} in other letter case than ultralytics looks for, such as "
+                f"{shown(label_name(bare[0]))}: {listed(cased)}: not read"
             )
         if bare and missing == "error":
             raise BadInput(

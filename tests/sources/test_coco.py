@@ -710,3 +710,19 @@ def test_pictures_without_segments_and_files_that_are_not_there(tmp_path: Path) 
     with pytest.raises(BadInput, match=r"names 1 picture that are not there: a\.png"):
         Source(root)
     assert [Source(root, missing="skip").key(0)] == ["val/b.jpg"]
+
+
+def test_run_lengths_of_another_size_and_sizes_in_text_are_said(tmp_path: Path) -> None:
+    runs = [{"size": [10, 10], "counts": [40, 60]}, {"size": [48, 64], "counts": [48 * 64]}]
+    things = [thing(at, 1, 0, [0, 0, 1, 1], segmentation=each) for at, each in enumerate(runs)]
+    root = one(tmp_path, [image(1, "a.jpg"), {**image(2, "b.jpg"), "width": "64"}], things)
+    notes = Source(root).notes
+    assert any("1 object with run lengths of another size than their picture's: 0:" in note for note in notes)
+    assert any("1 picture whose width or height in the file is no whole number" in note for note in notes)
+
+
+def test_negative_sides_are_annotations_that_cannot_be_taken(tmp_path: Path) -> None:
+    root = one(tmp_path, [image(1, "a.jpg")], [thing(7, 1, 0, [5, 5, -2, 3]), thing(8, 1, 0, [5, 5, 2, 3])])
+    with pytest.raises(BadInput, match="its width or height is negative"):
+        Source(root)
+    assert Source(root, labels="lenient")[0]["boxes"].tolist() == [[5, 5, 7, 8]]

@@ -155,3 +155,14 @@ def test_a_picture_that_is_there_twice_is_an_error(root: Path) -> None:
 def test_labels_alone_are_refused(root: Path) -> None:
     with pytest.raises(InvalidRequest, match="expected pictures scene_NNNN"):
         Source(root / "rect_labels")
+
+
+def test_rows_without_an_opening_or_a_height_are_kept_and_told(root: Path) -> None:
+    made = rows(1, 4)
+    made[0, 2:4] = made[0, :2]
+    made[1, 4] = -3
+    name = Source(root).files(0)[-1]
+    name.write_bytes(npy(made))
+    source = Source(root)
+    assert len(source[0]["grasps"]) == 4
+    assert source.missing(0) == "2 of 4 grasps with an opening of 0, or a height of 0 or below: kept"

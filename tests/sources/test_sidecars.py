@@ -524,3 +524,9 @@ def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
     both = [Sidecar.parse("mask=_a.png:image"), Sidecar.parse("mask=_b.png:image")]
     with pytest.raises(InvalidRequest, match="--sidecar mask: two of them have that name"):
         add_sidecars(source, both)
+
+
+def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"a.png": picture(1), "a.json": '{"a": 1, "a": 2}'})
+    with pytest.raises(BadInputs, match=r"a\.json: cannot read as json: a key stands twice"):
+        packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars=["j=.json:json"])

@@ -825,3 +825,20 @@ def test_columns_that_no_geometry_moves_are_said_with_one(tmp_path: Path) -> Non
     assert said.startswith("x, y, w, h, left_eye_x") and "bbox" in said and "age" not in said and "label" not in said
     plain = convert(tmp_path / "t.csv", tmp_path / "b.pack")
     assert not any("stored as they are" in note for note in plain.notes)
+
+
+def test_a_label_that_is_nan_is_no_label(tmp_path: Path) -> None:
+    rows = "file_name,label\na.png,0.5\nb.png,nan\n"
+    write(tmp_path, {"a.png": picture(1), "b.png": picture(2), "t.csv": rows})
+    with pytest.raises(
+        BadInput, match="1 sample of 2 without what others have .no label in column label, such as line 3"
+    ):
+        table.Source(tmp_path / "t.csv")
+    assert len(table.Source(tmp_path / "t.csv", missing="skip")) == 1
+
+
+@pytest.mark.parametrize(("cells", "said"), [(("train", ""), "has empty cells"), (("0", "1"), "holds what is no text")])
+def test_why_a_column_split_makes_no_splits_is_said(tmp_path: Path, cells: Sequence[str], said: str) -> None:
+    rows = f"file_name,split\na.png,{cells[0]}\nb.png,{cells[1]}\n"
+    write(tmp_path, {"a.png": picture(1), "b.png": picture(2), "t.csv": rows})
+    assert any(f"column split {said}: no splits" in note for note in table.Source(tmp_path / "t.csv").notes)

@@ -149,3 +149,22 @@ def test_a_geometry_moves_grasps_and_boxes_alike(root: Path, tmp_path: Path) -> 
         sample = dataset[1]
     assert sample["boxes"].tolist() == [[0, 0, 32, 24]]
     assert np.allclose(sample["grasps"][0], np.asarray([[0.25, 0.75], [1.25, 1.75], [2.25, 2.75], [3.25, 3.75]]))
+
+
+def test_numbers_of_objects_that_do_not_agree_are_told(tmp_path: Path) -> None:
+    objects = [vmrd.related("a", (1, 1, 9, 9), 1, fathers=(7,)), vmrd.related("b", (1, 1, 9, 9), 1)]
+    root = vmrd.build(tmp_path)
+    write(
+        root,
+        {
+            "Annotations/00002.xml": voc.annotation(objects),
+            "Grasps/00010.txt": "",
+            "Grasps/00002.txt": "1 2 3 4 5 6 7 8 99",
+        },
+    )
+    source = Source(root)
+    said = {source.key(index): source.missing(index) or "" for index in range(len(source))}
+    assert "grasps of objects that no <index> has: 99" in said["00002"]
+    assert "several objects of one <index>: 1" in said["00002"]
+    assert "fathers or children that no <index> has: 7" in said["00002"]
+    assert said["00010"] == "no grasps: the file is empty"

@@ -619,3 +619,16 @@ def test_lists_may_hold_paths_of_pictures(tmp_path: Path) -> None:
     assert source.schema["split"].classes == ("train", "val")
     assert [int(source.value(row, "split")) for row in range(8)] == [0, 0, 1, 1] * 2
     assert not any("without a picture" in note for note in source.notes)
+
+
+@pytest.mark.parametrize("outer", ["<objects>{}</objects>", "{}"])
+def test_boxes_elsewhere_than_in_objects_are_refused(tmp_path: Path, outer: str) -> None:
+    box = "<name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>5</xmax><ymax>5</ymax></bndbox>"
+    tag = "object" if "objects" in outer else "Object"
+    text = annotation([outer.format(f"<{tag}>{box}</{tag}>")])
+    root = pictures(tmp_path / "in", {"a": text})
+    with pytest.raises(BadInputs, match="1 <bndbox>, and none in an <object> directly in <annotation>"):
+        packer.convert(root, tmp_path / "a.pack", kind="voc")
+    source = Source(root, labels="lenient")
+    assert source[0]["boxes"].shape == (0, 4)
+    assert source.missing(0) == "1 of 1 objects left out: cannot be read"

@@ -567,3 +567,12 @@ def test_boxes_that_a_crop_drops_take_their_polygons_along(tmp_path: Path) -> No
     np.testing.assert_allclose(np.asarray(sample["boxes"]), [[4, 4, 12, 12]], atol=1e-3)
     np.testing.assert_allclose(np.asarray(sample["polygons"]), [[4, 4], [12, 4], [12, 12], [4, 12]], atol=1e-3)
     assert np.asarray(sample["polygon_box"]).tolist() == [0]
+
+
+def test_other_names_and_label_files_in_other_case_are_said(tmp_path: Path) -> None:
+    root = made(tmp_path, "train: images\nnames: [a, b, a]\n", a="0 0.5 0.5 0.1 0.1\n", b=None)
+    write(root, {"classes.txt": "x\ny\n", "labels/b.TXT": "0 0.5 0.5 0.1 0.1\n"})
+    notes = " | ".join(Source(root).notes)
+    assert "classes of one name with several numbers, which stay classes of their own: a" in notes
+    assert "classes.txt: other classes than in data.yaml, whose names are taken" in notes
+    assert "1 label file in other letter case than ultralytics looks for, such as labels/b.txt: labels/b.TXT" in notes

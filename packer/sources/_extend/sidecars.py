@@ -379,7 +379,7 @@ def _value(data: bytes, path: Path, kind: str, *, is_whole: bool) -> Any:
         if kind == "text":
             return data.decode("utf-8")
         if kind == "json":
-            return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
+            return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_object)
         if kind == "boxes":
             return _boxes(data.decode("utf-8-sig"))
         if kind == "number":
@@ -423,6 +423,13 @@ def _stored(value: int | float, *, is_whole: bool) -> Any:
             "whole numbers beyond 2**53; take it as text"
         )
     return np.float64(value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object, of which JSON keeps neither for sure")
+    return found
 
 
 def _no_constant(name: str) -> NoReturn:

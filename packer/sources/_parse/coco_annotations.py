@@ -108,7 +108,8 @@ class Objects:
 class AnnotationFile:
     """What an annotation file says. Rows are numbers of `image_ids`.
 
-    kinds: which of KINDS it holds. sizes: (height, width) of each picture, 0 where it says none. object_rows: of each
+    kinds: which of KINDS it holds. sizes: (height, width) of each picture, 0 where it says none. odd_sizes: how many
+    state a side that is no whole number above 0. object_rows: of each
     picture, the rows of its objects. captions, labels, panoptic: by row of the picture. left_out: annotations that are
     not taken, each with the reason. other_members: members of images and annotations that are not read.
     """
@@ -117,6 +118,7 @@ class AnnotationFile:
     image_ids: list[Id] = field(default_factory=list)
     file_names: list[str] = field(default_factory=list)
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
+    odd_sizes: int = 0
     categories: dict[int, Category] = field(default_factory=dict)
     objects: Objects = field(default_factory=Objects)
     captions: dict[int, list[str]] = field(default_factory=dict)
@@ -223,6 +225,8 @@ class _AnnotationReader:
         found.file_names.append(name)
         height, width = _side(element.get("height")), _side(element.get("width"))
         found.sizes.extend((height, width) if height and width else (0, 0))
+        given = [element[side] for side in ("height", "width") if element.get(side) is not None]
+        found.odd_sizes += any(not _side(side) for side in given)
         if not element.keys() <= _IMAGE_MEMBERS:
             found.other_members |= {f"images.{name}" for name in element.keys() - _IMAGE_MEMBERS}
 
@@ -381,9 +385,10 @@ class _AnnotationReader:
                     found.panoptic[self._rows[image]] = panoptic
         problems = found.left_out
         if strict and problems.count:
+            bare = "" if found.categories else "the file has no categories; "
             raise BadInput(
-                f"{self._path}: {counted(problems.count, 'annotation')} of {self._count} cannot be taken: {problems}; "
-                "mend the file, or say --labels lenient, which leaves them out"
+                f"{self._path}: {bare}{counted(problems.count, 'annotation')} of {self._count} cannot be taken: "
+                f"{problems}; mend the file, or say --labels lenient, which leaves them out"
             )
         return found
 

@@ -30,6 +30,12 @@ class GraspNetRows(NamedTuple):
         """How many were left out."""
         return self.total - len(self.rows)
 
+    @property
+    def flat(self) -> int:
+        """How many have no opening, or jaws of no length above 0: their corners are no rectangle as they stand."""
+        is_closed = (self.rows[:, :2] == self.rows[:, 2:4]).all(axis=1)
+        return int((is_closed | (self.rows[:, 4] <= 0)).sum())
+
 
 def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
     """The rows of a file; those that are no place in a picture, NaN or beyond float32, are left out.

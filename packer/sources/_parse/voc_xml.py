@@ -116,8 +116,20 @@ def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
                     "--labels lenient, which leaves such objects out"
                 ) from error
             dropped += 1
+    strays = 0 if objects or dropped else _count_boxes(root)
+    if strays and strict:
+        raise BadInput(
+            f"{shown(str(path))}: {strays} <bndbox>, and none in an <object> directly in <annotation>, where Pascal "
+            "VOC has them; mend the file or say --labels lenient, which leaves them out"
+        )
+    dropped += strays
     filename = next((element.text for element in root.all("filename")), "")
     return Annotation(_size(root), filename, tuple(objects), dropped)
+
+
+def _count_boxes(element: _Element) -> int:
+    """How many elements in this one, however deep, are called bndbox, in letters of any case."""
+    return sum((child.tag.lower() == "bndbox") + _count_boxes(child) for child in element.children)
 
 
 def _parsed(data: bytes) -> _Element:

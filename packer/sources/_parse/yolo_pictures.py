@@ -71,6 +71,11 @@ class SetPaths:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
+    def in_other_case(self, names: Sequence[str]) -> list[str]:
+        """The files of the set that are called as one of these but for the case of letters, sorted."""
+        lower = {name.lower() for name in names}
+        return sorted(name for name in self._names.difference(names) if name.lower() in lower) if lower else []
+
     def base(self, text: str) -> str | None:
         """The folder that the `path` of a description is, in the set; None where it is elsewhere. Empty for no path."""
         found = _joined("", _slashed(text)) if not _is_absolute(text) else None
