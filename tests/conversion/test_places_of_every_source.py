@@ -45,7 +45,7 @@ def with_value(monkeypatch: pytest.MonkeyPatch, name: str, field: str, changed: 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", WITH_BOXES)
-@pytest.mark.parametrize("box", [(np.nan, 2, 3, 4), (1, 2, np.inf, 4), (30, 2, 3, 4), (1, 20, 3, 4)])
+@pytest.mark.parametrize("box", [(np.nan, 2, 3, 4), (1, 2, np.inf, 4)])
 def test_what_is_no_box_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, box: tuple[float, ...]
 ) -> None:
