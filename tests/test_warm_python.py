@@ -59,6 +59,7 @@ def test_a_program_begins_as_in_a_fresh_interpreter(
     assert found[0] == found[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("name", ENDINGS)
 def test_a_program_ends_as_in_a_fresh_interpreter(name: str, strict: bool, tmp_path: Path) -> None:

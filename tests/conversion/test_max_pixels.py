@@ -91,8 +91,11 @@ def test_a_picture_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("advise", "--seconds", "1"), marks=pytest.mark.full),
-        ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))", "--loader", "DataLoader"),
+        ("advise", "--seconds", "1"),
+        pytest.param(
+            ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))", "--loader", "DataLoader"),
+            marks=pytest.mark.full,
+        ),
         pytest.param(
             ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
             marks=pytest.mark.full,

@@ -272,6 +272,7 @@ def test_without_dali_arguments_says_what_to_install(
 # ---- what is refused
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

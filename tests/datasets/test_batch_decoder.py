@@ -32,6 +32,7 @@ def assembly(dataset: PackDataset) -> BatchDecoder:
     return BatchDecoder(dataset.sample_decoder(), np.arange(len(dataset)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", [[(40, 60)] * 3, [(40, 60), (40, 60), (50, 60)]], ids=["one shape", "odd"])
 @pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 2}], ids=str)
 def test_a_damaged_picture_is_named_once(tmp_path: Path, sizes: list[tuple[int, int]], how: dict[str, int]) -> None:

@@ -168,6 +168,7 @@ def _negative(self: Any, index: int) -> Any:
     return -1 - index
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", [
     lambda data: DataLoader(data, 4),
     lambda data: DataLoader(data, 4, num_workers=1, multiprocessing_context="fork"),

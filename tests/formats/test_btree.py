@@ -260,6 +260,7 @@ def test_what_is_forged_is_sound_before(tmp_path: Path, large: bytes) -> None:
         ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("what", OPENING)
 def test_a_tree_that_leads_nowhere_is_refused(tmp_path: Path, large: bytes, what: str) -> None:
     path = forged(tmp_path / "a.lmdb", large, OPENING[what])
@@ -273,6 +274,7 @@ def test_a_tree_that_leads_nowhere_is_refused(tmp_path: Path, large: bytes, what
     assert "damaged LMDB file" in outcome.message
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("what", READING)
 def test_a_page_that_leads_elsewhere_is_refused_when_it_is_read(tmp_path: Path, large: bytes, what: str) -> None:
     path = forged(tmp_path / "a.lmdb", large, READING[what])

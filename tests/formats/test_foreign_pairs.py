@@ -69,6 +69,7 @@ def test_pictures_and_labels_of_one_tool_are_those_of_the_other(name: str, targe
         assert [int(label) for label in rows(before, "label")] == [int(label) for label in rows(after, "label")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(len(TARGETS)))
 def test_what_packer_wrote_goes_on_to_the_next_tool(number: int, tmp_path: Path) -> None:
     """Round the ring of all of them, one step each."""

@@ -63,6 +63,7 @@ def photos(tmp_path: Path) -> Path:
 # ---- there and back
 
 
+@pytest.mark.one_in(3)
 @of_files
 def test_a_folder_comes_back_byte_for_byte(name: str, photos: Path, tmp_path: Path) -> None:
     convert(photos, tmp_path / "a.pack", to=name, part_bytes=8000)
@@ -73,6 +74,7 @@ def test_a_folder_comes_back_byte_for_byte(name: str, photos: Path, tmp_path: Pa
     assert list(problems(tmp_path / "a.pack", depth="data")) == []
 
 
+@pytest.mark.one_in(3)
 def test_every_field_comes_back_though_the_tool_has_no_place_for_it(name: str, tmp_path: Path) -> None:
     """Depth, mask, grasps: they are in the tool's file where that can be, else in values.npz."""
     root = source_trees.jacquard(tmp_path / "in")
@@ -97,6 +99,7 @@ def test_packers_own_source_reads_the_parts(name: str, photos: Path, tmp_path: P
         assert name == "basicsr-lmdb" or int(sample["label"]) == dataset[at]["label"]
 
 
+@pytest.mark.one_in(3)
 @of_files
 def test_a_pack_of_it_becomes_a_pack_of_any_format(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name)
@@ -216,6 +219,7 @@ def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path,
             request.plan(None)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["jacquard", "cornell"])
 def test_labels_that_the_tool_would_find_off_the_picture_are_refused(name: str, kind: str, tmp_path: Path) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")

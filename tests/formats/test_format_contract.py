@@ -390,6 +390,7 @@ def test_a_part_is_no_program(module: ModuleType, path: Path) -> None:
 # ---- threads and processes
 
 
+@pytest.mark.one_in(3)
 def test_four_threads_read_what_one_reads(opened: Reader) -> None:
     rows = [random.Random(0).randrange(10) for _ in range(400)]
     expected = [read(opened, row) for row in rows]

@@ -144,6 +144,7 @@ def limited(function: Any, file_bytes: int) -> Outcome:
     return child(run)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file_bytes", [0, 4096, 100_000, 1 << 20, 20 << 20])
 def test_a_full_disk_is_an_error_with_exit_code_4(tmp_path: Path, file_bytes: int) -> None:
     path = tmp_path / "a.lmdb"

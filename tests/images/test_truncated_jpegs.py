@@ -163,6 +163,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options, verify, truncated",
     [

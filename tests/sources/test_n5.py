@@ -84,6 +84,7 @@ def test_our_writer_of_tests_writes_headers_as_the_specification_has_them(tmp_pa
     assert said["dimensions"] == [3, 7, 6, 2]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("compression", ["raw", "gzip", "bzip2", "xz"])
 @pytest.mark.parametrize("block", [(2, 10, 12, 3), (5, 10, 12, 3), (3, 4, 5, 2), (1, 10, 12, 1)])
 @pytest.mark.parametrize("is_short", [True, False])

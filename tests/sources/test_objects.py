@@ -80,6 +80,7 @@ def test_bytes_of_pictures_are_kept_and_extracted(tmp_path: Path) -> None:
     assert found[b"00000003.text.txt"] == b"no 3"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("value", "name", "kind"),
     [

@@ -419,6 +419,7 @@ def turned_set(root: Path, *, frame: str) -> Path:
 FRAMED = ("mask=masks/{stem}.png:mask", "boxes=boxes/{stem}.txt:boxes")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("resize", [None, "32"])
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
 def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
@@ -456,6 +457,7 @@ def turned_records(root: Path, kind: str, *, frame: str) -> Path:
     return write(root / "in", {"a.tar": tar_archive(members)})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
 def test_masks_in_records_fit_pictures_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:

@@ -588,6 +588,7 @@ def test_a_pack_that_lies_in_memory_is_left_where_it_is(tmp_path: Path) -> None:
     assert (done.how, done.path, done.copied_bytes) == ("in memory", tmp_path / "pack", 0)
 
 
+@pytest.mark.one_in(3)
 @each_format
 def test_warming_reads_what_fits_and_says_so(tmp_path: Path, format: str) -> None:
     pack = tmp_path / "pack"

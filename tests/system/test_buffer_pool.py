@@ -42,6 +42,7 @@ HOLDS: dict[str, Callable[[memoryview], Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("what", HOLDS)
 def test_what_is_held_through_anything_is_not_given_out_again(what: str) -> None:
     buffers = BufferPool(4, new=pageable)

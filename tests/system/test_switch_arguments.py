@@ -35,6 +35,7 @@ def _grasps(kind: Any) -> _Call:
     return lambda place, given: kind(next((place / "cornell").rglob("packer.json")).parent, **given)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", ["no", "False", "", None, 2, 1.0, [False]], ids=repr)
 @pytest.mark.parametrize(("name", "call"), [
     *((name, _again) for name in ("allow_empty", "follow_links", "overwrite", "restart")),

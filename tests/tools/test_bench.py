@@ -90,6 +90,7 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
     assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 4 * 2
 
 
+@pytest.mark.full
 def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 6), tmp_path / "photos.pack")
     monkeypatch.chdir(tmp_path)
@@ -146,6 +147,7 @@ def test_settings_leave_out_a_loader_without_threads() -> None:
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["cornell", "jacquard"])
 @pytest.mark.parametrize("loader", ["DataLoader", "Loader"])
 def test_every_sample_is_counted_whatever_a_batch_holds(tmp_path: Path, kind: str, loader: str) -> None:

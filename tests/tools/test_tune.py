@@ -184,6 +184,7 @@ def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         planned(subject, 5, **{**plain, "early_break": True})
 
 
+@pytest.mark.full
 def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     monkeypatch.chdir(Path(slow_datasets.__file__).parent)
