@@ -283,7 +283,10 @@ def loaded(dataset: Any, method: str | None, workers: int, persistent: bool) -> 
 
 @pytest.mark.parametrize(
     ("method", "workers", "persistent"),
-    [("fork", 2, True), ("forkserver", 1, True), pytest.param("spawn", 1, False, marks=pytest.mark.full)],
+    [
+        ("fork", 2, True),
+        *(pytest.param(*options, marks=pytest.mark.full) for options in (("forkserver", 1, True), ("spawn", 1, False))),
+    ],
 )
 def test_every_start_method_reads_the_same(pack: Path, method: str, workers: int, persistent: bool) -> None:
     want = loaded(LMDBDataset(pack), None, 0, False)

@@ -331,13 +331,12 @@ def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
     assert told == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words",
     [
         ("bench", "--epochs", "1", "--loader", "DataLoader"),
-        pytest.param(
-            ("tune", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"), marks=pytest.mark.full
-        ),
+        ("tune", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
     ],
     ids=lambda words: words[0],
 )

@@ -371,10 +371,9 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "_TURN_S", (0.01, 0.01))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("short_turns")
-@pytest.mark.parametrize(
-    "kind", ["photos", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("cornell", "pack"))]
-)
+@pytest.mark.parametrize("kind", ["photos", "cornell", "pack"])
 def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_was_foretold(
     tmp_path: Path, kind: str
 ) -> None:

@@ -109,9 +109,8 @@ def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: py
     assert "cold" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "is_said"), [((), True), pytest.param(("--geometry", "Resize((16, 16))"), False, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("words", "is_said"), [((), True), (("--geometry", "Resize((16, 16))"), False)])
 def test_pictures_of_many_sizes_get_a_geometry(tmp_path: Path, words: tuple[str, ...], is_said: bool) -> None:
     root = source_trees.image_folder(tmp_path / "in")
     done = run_with_torch("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader", *words)

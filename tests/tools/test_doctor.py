@@ -21,8 +21,6 @@ from tests.support.child_processes import child
 from tests.support.command_line import called, run_with_torch
 from tests.support.machine_files import GB, made_up
 
-pytestmark = pytest.mark.jpeg
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,6 +35,7 @@ def test_the_versions_that_it_wants_are_those_of_setup_cfg() -> None:
     }
 
 
+@pytest.mark.jpeg
 def test_a_machine_in_order_has_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = os.statvfs_result((4096, 4096, 1 << 22, 1 << 22, 1 << 22, 1 << 22, 1 << 22, 1 << 22, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: free)
@@ -65,6 +64,7 @@ def test_the_command_lists_problems_with_fixes_and_exits_2_then(monkeypatch: pyt
     assert (data["ok"], data["findings"][1]["fix"]) == (False, "pip install x")
 
 
+@pytest.mark.jpeg
 def test_it_runs_here() -> None:
     done = run_with_torch("doctor")
     assert done.returncode in (0, 2), done.stderr
@@ -116,6 +116,7 @@ def test_an_old_version_and_two_opencvs_are_problems(monkeypatch: pytest.MonkeyP
     assert both.fix.startswith("pip uninstall opencv-python opencv-python-headless")
 
 
+@pytest.mark.jpeg
 def test_the_decoder_says_why_it_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
     usable = [found for found in strict_jpeg.attempts() if not isinstance(found, str)]
     assert usable

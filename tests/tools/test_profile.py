@@ -31,8 +31,6 @@ from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
 from tests.support.source_trees import photos
 from tests.support.step_clock import Clock
 
-pytestmark = pytest.mark.jpeg
-
 GEOMETRIES = [None, CenterCrop(16), RandomResizedCrop(16), RandomHorizontalFlip(1.0)]
 
 
@@ -56,6 +54,7 @@ def pack(tmp_path: Path) -> Path:
 # ---- the stages
 
 
+@pytest.mark.jpeg
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geometry: Any, library: str) -> None:
@@ -82,6 +81,7 @@ def test_delays_are_attributed(pack: Path, monkeypatch: pytest.MonkeyPatch, geom
     assert found.seconds["decode", "image"] == pytest.approx(0.07)
 
 
+@pytest.mark.jpeg
 def test_a_codec_that_is_slow_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = source_trees.cornell(tmp_path / "in")
     packed(root, tmp_path / "out.pack")
@@ -113,6 +113,7 @@ def test_collating_and_copying_are_told_apart(pack: Path, monkeypatch: pytest.Mo
     assert found.of("copy") == pytest.approx(2 * 2 * 6 / 10)
 
 
+@pytest.mark.jpeg
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["cornell", "jacquard"])
 @pytest.mark.parametrize("geometry", [None, CenterCrop(20)])
@@ -141,6 +142,7 @@ def test_the_slowest_samples_are_named(pack: Path, monkeypatch: pytest.MonkeyPat
     assert len(found.worst) == 5
 
 
+@pytest.mark.jpeg
 def test_damage_is_found(pack: Path) -> None:
     with packer.open(pack).sample_decoder().pack.record(0, ["image"]) as record:
         place = (pack / "part-00000.lmdb").read_bytes().index(bytes(record["image"]))
