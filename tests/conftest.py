@@ -17,7 +17,8 @@ from packer.images.backends import strict_jpeg
 from packer.pack import part_readers
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
-settings.register_profile("packer", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+settings.register_profile("packer", deadline=None, max_examples=20, derandomize=True, print_blob=True)
+settings.register_profile("full", parent=settings.get_profile("packer"), max_examples=100)  # of scripts/test --full
 settings.load_profile("packer")
 
 

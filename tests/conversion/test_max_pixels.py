@@ -88,18 +88,13 @@ def test_a_picture_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> Non
     assert LMDBDataset(tmp_path / "b.pack")[0]["image"].shape == (3, 64, 64)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words",
     [
         ("advise", "--seconds", "1"),
-        pytest.param(
-            ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))", "--loader", "DataLoader"),
-            marks=pytest.mark.full,
-        ),
-        pytest.param(
-            ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
-            marks=pytest.mark.full,
-        ),
+        ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))", "--loader", "DataLoader"),
+        ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
     ],
     ids=lambda words: words[0],
 )

@@ -29,6 +29,7 @@ def dataset(path: Path) -> PackDataset:
     return packer.open(path, fields=("key", "image", "label", "grasps"))
 
 
+@pytest.mark.full
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [DataLoader, DataLoaderX])
 def test_pinned_memory_and_persistent_workers(path: Path, kind: Any) -> None:

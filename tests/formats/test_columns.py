@@ -70,6 +70,7 @@ def test_every_format_gives_the_same_samples(folder: Path, end: str) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.full
 def test_every_format_gives_the_same_batches_in_workers(folder: Path) -> None:
     found = set()
     ways = [*itertools.product(SETS.items(), ["fork"]), (("hdf5", HDF5Dataset), "spawn")]

@@ -108,6 +108,7 @@ writer.finish()
 """
 
 
+@pytest.mark.full
 def test_the_bytes_depend_neither_on_process_nor_path_nor_on_who_made_the_names(tmp_path: Path) -> None:
     words = ("CPU", "STORAGE", "X")  # a.pth has names from the command line, bb.pth from the code
     command = [sys.executable, "-W", "error", "-c", WRITE, "a.pth", *words]

@@ -322,6 +322,7 @@ def test_something_planted_at_every_path(tmp_path: Path, name: str, format: str)
     print(f"\n{format} {name}: {len(paths)} paths, {found.total()} runs: {dict(sorted(found.items()))}")  # noqa: T201
 
 
+@pytest.mark.full
 def test_the_recording_sees_what_libraries_in_c_make(tmp_path: Path) -> None:
     load_everything()
     for format in formats.names():

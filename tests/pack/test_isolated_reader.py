@@ -89,6 +89,7 @@ def test_extract_saves_what_can_be_read(fatal: Path, tmp_path: Path) -> None:
         assert (tmp_path / "saved" / path).read_bytes() == (tmp_path / "in" / path).read_bytes()
 
 
+@pytest.mark.full
 def test_a_pack_as_a_source_lists_what_cannot_be_read(fatal: Path, tmp_path: Path) -> None:
     ended = run(["convert", fatal, tmp_path / "strict"], tmp_path)
     assert ended.code == 3
@@ -100,6 +101,7 @@ def test_a_pack_as_a_source_lists_what_cannot_be_read(fatal: Path, tmp_path: Pat
     assert list(problems(tmp_path / "rest", depth="data")) == []
 
 
+@pytest.mark.full
 def test_compared_with_its_files_too(fatal: Path, tmp_path: Path) -> None:
     ended = run(["verify", fatal, "--source", tmp_path / "in"], tmp_path)
     assert ended.code == 3

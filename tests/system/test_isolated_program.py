@@ -95,6 +95,7 @@ def test_a_file_that_takes_too_long_is_an_error(word: str, tmp_path: Path, child
         assert children() == []
 
 
+@pytest.mark.full
 def test_processor_time_is_limited_for_each_file(tmp_path: Path) -> None:
     with IsolatedProgram(PROGRAM, Limits(cpu_seconds=1)) as program:
         found = each(program, ["work", "limit"], tmp_path)

@@ -273,6 +273,7 @@ def test_an_unknown_name_is_refused(words: list[str], capsys: pytest.CaptureFixt
     assert f"unknown name '{words[-1]}'" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_benchmark_prints_its_figures_as_json_and_writes_them_into_a_file(tmp_path: Path) -> None:
     words = [sys.executable, str(ROOT / "benchmarks/opening.py"), "--samples", "200", "--json"]
     done = subprocess.run(

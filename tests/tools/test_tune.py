@@ -207,6 +207,7 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(rows.read_text().splitlines()) == 4
 
 
+@pytest.mark.full
 def test_a_step_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 4), tmp_path / "photos.pack")
     done = run_with_torch("tune", tmp_path / "photos.pack", "--workers", "0", "--step", "no_such_module_4711:step")
