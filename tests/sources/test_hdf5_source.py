@@ -229,13 +229,46 @@ def test_shards_follow_each_other(tmp_path: Path) -> None:
         Source(tmp_path)
 
 
+def test_names_of_an_enumeration_are_the_classes(tmp_path: Path) -> None:
+    kind = h5py.enum_dtype({"DOG": 1, "CAT": 0}, basetype="i1")
+    labels = {"data": np.array([1, 0, 1]), "dtype": kind}
+    made(tmp_path / "in/0.h5", images=PIXELS[:3], labels=labels)
+    made(tmp_path / "in/1.h5", images=PIXELS[:3], labels={**labels, "chunks": (2,)})
+    source = Source(tmp_path / "in")
+    assert source.schema["label"].classes == ("CAT", "DOG")
+    assert [int(source[row]["label"]) for row in range(6)] == [1, 0, 1] * 2
+    packer.convert(tmp_path / "in", tmp_path / "a.pack")
+    assert packer.open(tmp_path / "a.pack").schema["label"].classes == ("CAT", "DOG")
+    turned = h5py.enum_dtype({"DOG": 0, "CAT": 1}, basetype="i1")
+    made(tmp_path / "in/1.h5", images=PIXELS[:3], labels={**labels, "dtype": turned})
+    with pytest.raises(BadInput, match=r"1.h5/labels: its enumeration names the labels 0 DOG, 1 CAT, that of 0.h5"):
+        Source(tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "reason"),
+    [
+        ({"CAT": 3, "DOG": 7}, [7, 3, 7], "classes are the names of 0, 1, 2 ..., each with one; the numbers stay"),
+        ({"CAT": 0, "DOG": 1}, [0, 9, 1], "row 1 of a.h5/labels is 9, which has none"),
+    ],
+)
+def test_names_that_are_no_classes_are_said(
+    names: dict[str, int], values: list[int], reason: str, tmp_path: Path
+) -> None:
+    labels = {"data": np.array(values), "dtype": h5py.enum_dtype(names, basetype="u1")}
+    source = Source(made(tmp_path / "a.h5", images=PIXELS[:3], labels=labels))
+    assert source.schema["label"].classes is None
+    assert [int(source[row]["label"]) for row in range(3)] == values
+    assert any(f"are left out: {reason}" in note for note in source.notes)
+
+
 def test_the_guess_is_what_to_type(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS, y=LABELS, score=np.linspace(0, 1, 11), mask=PIXELS[..., 0], mean=PIXELS[0])
     source = Source(root)
     said = next(note for note in source.notes if note.startswith("--features"))
     assert "guessed" in said
     assert Source(root, features=tuple(said.split()[1].split(","))).schema == source.schema
-    assert "arrays left out: a.h5/mean (is uint8 (20, 24, 3), and no field)" in source.notes
+    assert "arrays left out: a.h5/mean (is uint8 (20, 24, 3): a.h5/mean has 20 rows, a.h5/x 11)" in source.notes
     assert [(field.name, field.kind) for field in source.schema][:5] == [
         ("key", "text"),
         ("image", "image"),

@@ -418,3 +418,97 @@ def test_verify_finds_values_that_changed_in_the_source(tmp_path: Path) -> None:
         problems = packer.verify(tmp_path / "a.pack", source=tmp_path / "a.npz").problems
         assert len(problems) == int((array != array[::-1]).any(axis=tuple(range(1, array.ndim))).sum()), name
         assert all("differs: the pack has" in problem for problem in problems)
+
+
+# ---- files of one set that do not fit
+
+
+def parts(folder: Path, *labels: Any, count: int = 4) -> Path:
+    """A file of `count` pictures for each of these labels; None for a file without."""
+    folder.mkdir()
+    for number, values in enumerate(labels):
+        arrays = {"images": PIXELS[:count]} | ({} if values is None else {"labels": values})
+        np.savez(folder / f"p{number}.npz", **arrays)
+    return folder
+
+
+ROWS = np.arange(4)
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"label_key": "labels"}, "label_key"),
+        ({"image_key": "images", "label_key": "labels"}, "features"),
+        ({"features": ("label=labels", "image=images")}, "features"),
+        ({"features": ("image=images", "label=labels")}, "features"),
+    ],
+)
+def test_a_file_that_lacks_the_named_array_is_an_error(options: dict[str, Any], option: str, tmp_path: Path) -> None:
+    root = parts(tmp_path / "in", ROWS, None, ROWS)
+    with pytest.raises(InvalidRequest, match=rf"option {option}: .*no array 'labels' beside p1.npz/images.*expected"):
+        Source(root, **options)
+
+
+def test_the_named_array_of_one_place_is_taken_alone(tmp_path: Path) -> None:
+    root = parts(tmp_path / "in", ROWS, None)
+    source = Source(root, label_key="p0.npz/labels")
+    assert len(source) == 4
+    np.savez(root / "p1.npz", images=PIXELS[:4], labels=ROWS)
+    np.savez(root / "stats.npz", mean=np.zeros(3))  # no part of the set: it has none of its arrays
+    source = Source(root, label_key="labels")
+    assert len(source) == 8
+    assert "arrays left out: stats.npz/mean (is float64 (3,), without 'labels' beside it)" in source.notes
+
+
+def test_the_named_labels_of_other_pictures_are_an_error(tmp_path: Path) -> None:
+    root = parts(tmp_path / "in", ROWS, ROWS[:3])
+    with pytest.raises(InvalidRequest, match="p1.npz/images has 4 rows, p1.npz/labels 3; expected a row for each"):
+        Source(root, label_key="labels")
+    np.savez(root / "p1.npz", images=PIXELS[:4, :9], labels=ROWS)
+    with pytest.raises(InvalidRequest, match=r"'images' cannot go with 'labels': p1.npz/images uint8 \(4, 9, 14, 3\)"):
+        Source(root, label_key="labels")
+    alone = Source(root, features=("label=labels",))
+    assert len(alone) == 8
+    assert any(note.startswith("no picture: p0.npz/labels int64 (4,)") for note in alone.notes)
+
+
+def test_whole_numbers_of_any_width_are_one_label(tmp_path: Path) -> None:
+    root = parts(tmp_path / "in", ROWS.astype(np.uint8), ROWS.reshape(4, 1) - 2, ROWS.astype(">u2"))
+    for options in ({}, {"label_key": "labels"}, {"features": ("image=images", "label=labels")}):
+        source = Source(root, **options)
+        assert [int(source[row]["label"]) for row in range(12)] == [0, 1, 2, 3, -2, -1, 0, 1, 0, 1, 2, 3]
+        assert source.schema["label"].dtype == "int64"
+        assert not any("left out" in note for note in source.notes)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (None, "no array 'labels' beside p1.npz/images"),
+        (ROWS / 2, "p1.npz/labels float64 (4,) and p0.npz/labels int64 (4,) cannot be one field"),
+    ],
+)
+def test_labels_that_are_left_out_name_the_file_and_the_reason(other: Any, why: str, tmp_path: Path) -> None:
+    source = Source(parts(tmp_path / "in", ROWS, other))
+    assert "label" not in source.schema
+    assert f"no labels: {why}" in source.notes
+    assert any(note.startswith(f"arrays left out: p0.npz/labels (is int64 (4,): {why})") for note in source.notes)
+
+
+def test_a_label_too_few_is_said_as_such(tmp_path: Path) -> None:
+    said = r"p0.npz/labels int64 \(3,\) has 3 rows, expected 4, as p0.npz/images"
+    with pytest.raises(InvalidRequest, match=said):  # as many as there are colours, which is no order of axes
+        Source(parts(tmp_path / "in", ROWS[:3]))
+    np.savez(tmp_path / "a.npz", images=PIXELS.transpose(1, 2, 3, 0), labels=np.arange(9))
+    with pytest.raises(InvalidRequest, match="MATLAB's order"):
+        Source(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_numbers_that_are_no_picture_are_said(dtype: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS.astype(dtype), labels=np.arange(9))
+    source = Source(tmp_path / "a.npz")
+    said = f"no picture: a.npz/images {dtype} (9, 12, 14, 3) is packed otherwise; pictures are rows of uint8 (H, W, 3)"
+    assert any(note.startswith(said) for note in source.notes)
+    assert "no labels" not in source.notes

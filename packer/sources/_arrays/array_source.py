@@ -50,6 +50,7 @@ AXES = ("auto", "hwc", "chw")
 _IMAGES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
 _LABELS = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
 _KEPT_NAMES = ("rgb",)  # as the sets of grasps call their pictures
+_ONE_PER_PICTURE = ("label", "labels", "target", "targets")  # `y` beside `x`, too; elsewhere it may be an axis
 _LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # says_labels knows the others
 _USUAL = {"depth_inpainted": "depth"}
 _RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), behind the last one zeros
@@ -237,8 +238,12 @@ class ArraySource(base.Source):
                 "arrays of their own are not read: numpy.stack makes rows of them"
             )
         with_main = [table for table in tables if main in table.arrays]
+        if fields:
+            option = "image_key" if image_key else "label_key" if label_key else "features"
+            self._check_lacks(tables, with_main, main, option=option)
+        self._main_entry = main
         self._tables = self._settled_splits(with_main)
-        self._check_alike(main)
+        self._check_alike(main, is_label=bool(fields) and fields[0].name == "label")
         self._counts = [table.arrays[main].shape[0] for table in self._tables]
         self._ends = list(accumulate(self._counts))
         if self._ends[-1] > _MOST_ROWS:
@@ -250,15 +255,18 @@ class ArraySource(base.Source):
         used = {column.entry for column in columns}
         for array in self._all_arrays(used - {main}):
             array.check()
-        self._main_entry = main
         self._extras = list(extras)
         self._settle_schema()
-        unused = [
-            LeftOut(array.path, f"is {_shape_text(array)}, and no field")
-            for table in tables
-            for entry, array in table.arrays.items()
-            if main not in table.arrays or entry not in used
-        ]
+        entries = dict.fromkeys(entry for table in tables for entry in table.arrays if entry not in used)
+        faults = {entry: self._fault(entry) for entry in entries}
+        unused = []
+        for table in tables:
+            for entry, array in table.arrays.items():
+                if main not in table.arrays:
+                    unused.append(LeftOut(array.path, f"is {_shape_text(array)}, without {main!r} beside it"))
+                elif entry not in used:
+                    why = f": {faults[entry]}" if faults[entry] else ", and no field"
+                    unused.append(LeftOut(array.path, f"is {_shape_text(array)}{why}"))
         self._note([*left, *unused], was_asked=bool(asked))
         for table in tables:
             for array in table.arrays.values():
@@ -292,12 +300,35 @@ class ArraySource(base.Source):
         self._split_names = ordered_splits({word or "other" for word in words})
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
 
-    def _check_alike(self, main: str) -> None:
+    def _check_lacks(self, tables: Sequence[_Table], with_main: Sequence[_Table], main: str, *, option: str) -> None:
+        """Raise InvalidRequest where a table has other arrays of the samples, but not the one that was named.
+
+        Tables that have no array in common with those that do are of something else. A name that is a path (`a/labels`)
+        asks for nothing in other groups.
+        """
+        common = {entry for table in with_main for entry in table.arrays}
+        group = main.rpartition("/")[0]
+        for table in tables:
+            there = [array for entry, array in table.arrays.items() if entry in common]
+            there = [one for one in there if not group or f"/{one.container}".endswith(f"/{group}")]
+            if main in table.arrays or not there:
+                continue
+            array = with_main[0].arrays[main]
+            flag = f"--{option.replace('_', '-')}"
+            typed = array.path if option != "features" else f"FIELD={escaped(array.path)}"
+            raise InvalidRequest(
+                f"option {option}: {shown(str(self.root))}: no array {main!r} beside {_described(there[0])}, expected "
+                f"one with as many rows, as {_described(array)}; add it, move the rows without it elsewhere, or "
+                f"take those of one place alone: {flag} {shell_word(typed)}"
+            )
+
+    def _check_alike(self, main: str, *, is_label: bool) -> None:
         """Raise BadInput where tables hold different things under one name."""
+        form = _label_form if is_label else _form
         first = self._tables[0]
         for table in self._tables[1:]:
             array, other = first.arrays[main], table.arrays[main]
-            if _form(array) != _form(other):
+            if form(array) != form(other):
                 raise BadInput(
                     f"{shown(str(self.root))}: {_described(array)} and {_described(other)} cannot be one field; "
                     "give one of them with --image-key, or pack them apart"
@@ -329,7 +360,8 @@ class ArraySource(base.Source):
             if array is None or array.is_ragged or len(array.shape) < 3:
                 continue
             counts = {entry: one.shape[0] for entry, one in table.arrays.items() if entry.lower() in _LABELS}
-            if counts and set(counts.values()) == {array.shape[-1]} != {array.shape[0]}:
+            is_colours = len(array.shape) == 4 and array.shape[3] in (1, 3) and array.shape[2] not in (1, 3)
+            if not is_colours and counts and set(counts.values()) == {array.shape[-1]} != {array.shape[0]}:
                 label = table.arrays[next(iter(counts))]
                 raise InvalidRequest(
                     f"{shown(str(self.root))}: {_described(array)} has {array.shape[0]} rows, and {_described(label)} "
@@ -352,7 +384,9 @@ class ArraySource(base.Source):
             return columns
         taken = {column.entry for column in columns}
         names = [column.field.name for column in columns]
-        label = None if "label" in names else next((name for name in _LABELS if name in self._common), None)
+        if names == ["label"]:
+            self._check_pictures(main)
+        label = None if "label" in names else self._guessed_label()
         order = [main, *([label] if label else []), *sorted(self._common)]
         for entry in dict.fromkeys(order):
             if entry in taken:
@@ -366,13 +400,56 @@ class ArraySource(base.Source):
     @cached_property
     def _common(self) -> set[str]:
         """Entries that each table has with as many rows as its pictures."""
-        found = set(self._tables[0].arrays)
+        return {entry for entry in self._tables[0].arrays if self._fault(entry) is None}
+
+    def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
+        """Why an entry can be no field, with the array that it is for; None where it can be one.
+
+        is_label: whether it becomes the label, an int64 of whatever whole numbers the files hold.
+        """
+        form = _label_form if is_label else _form
+        first: StoredArray | None = None
         for table, count in zip(self._tables, self._counts, strict=True):
-            found &= {entry for entry, array in table.arrays.items() if array.shape[0] == count}
-        first = self._tables[0].arrays
-        return {
-            entry for entry in found if all(_form(table.arrays[entry]) == _form(first[entry]) for table in self._tables)
-        }
+            main, array = table.arrays[self._main_entry], table.arrays.get(entry)
+            if array is None:
+                return f"no array {entry!r} beside {main.path}"
+            if array.shape[0] != count:
+                return f"{array.path} has {counted(array.shape[0], 'row')}, {main.path} {count}"
+            if first is not None and form(array) != form(first):
+                return f"{_described(array)} and {_described(first)} cannot be one field"
+            first = first or array
+        return None
+
+    def _check_pictures(self, main: str) -> None:
+        """Raise InvalidRequest where the labels alone were named, and no pictures beside them fit."""
+        pictures = _main_entry(self._tables)
+        if pictures is None or any(_may_be_pictures(self._tables[0].arrays[entry]) for entry in self._common):
+            return
+        raise InvalidRequest(
+            f"{shown(str(self.root))}: the pictures {pictures!r} cannot go with {main!r}: {self._fault(pictures)}; "
+            f"expected a row for each of {main!r}, alike in every file; write them so, or pack the labels alone: "
+            f"--features {shell_word(f'label={escaped(main)}')}"
+        )
+
+    def _guessed_label(self) -> str | None:
+        """The array of the labels, or none; raises InvalidRequest for one label per picture of another number."""
+        main = self._main_entry
+        found = next((name for name in _LABELS if name != main and self._fault(name, is_label=True) is None), None)
+        names = (*_ONE_PER_PICTURE, *(("y",) if main.lower() == "x" else ()))
+        if found is not None:
+            return found
+        for table, count in zip(self._tables, self._counts, strict=True):
+            for name in names:
+                array = table.arrays.get(name)
+                if array is None or array.shape[0] == count or _label_form(array) != _WHOLE_NUMBERS or name == main:
+                    continue
+                raise InvalidRequest(
+                    f"{shown(str(self.root))}: {_described(array)} has {counted(array.shape[0], 'row')}, expected "
+                    f"{count}, as {_described(table.arrays[main])} has; which picture a label is of cannot be told: "
+                    "write a label for each picture, or leave the labels out: --features "
+                    f"{shell_word(f'image={escaped(main)}')}"
+                )
+        return None
 
     def _guessed_name(self, entry: str, *, label: str | None, main: str, taken: Sequence[str]) -> str:
         array = self._tables[0].arrays[entry]
@@ -389,10 +466,11 @@ class ArraySource(base.Source):
 
     def _column(self, asked: RecordField, main: str, *, was_asked: bool) -> _ArrayColumn:
         entry = asked.entries[0]
-        if entry not in self._common:
+        fault = self._fault(entry, is_label=asked.name == "label")
+        if fault:
             raise InvalidRequest(
-                f"option features: {asked.shown()}: array {entry!r} has not a row for each of {main!r} in every split; "
-                f"those that have: {listed(sorted(self._common))}"
+                f"option features: {asked.shown()}: {fault}; expected in every file and split a row for each of "
+                f"{main!r}, of one type; those that have: {listed(sorted(self._common))}"
             )
         array = self._tables[0].arrays[entry]
         if array.is_text:
@@ -411,7 +489,25 @@ class ArraySource(base.Source):
             column = self._picture_column(asked, array, entry, main, must=was_asked)
             if column is not None:
                 return column
+        if asked.name == "label" and _label_form(array) == _WHOLE_NUMBERS:
+            return self._label_column(entry)
         return _number_column(asked, array, entry)
+
+    def _label_column(self, entry: str) -> _ArrayColumn:
+        """Whole numbers of any width as int64, with the names that an enumeration has for them as classes."""
+        arrays = [table.arrays[entry] for table in self._tables]
+        classes, note = None, None
+        if any(array.value_names for array in arrays):
+            reason = _no_classes(arrays)
+            named = sorted((number, name) for name, number in _first_named(arrays).value_names)
+            if reason is None:
+                classes = tuple(name for _, name in named)
+                note = f"{entry}: {counted(len(classes), 'class')}, by the names of its enumeration"
+            else:
+                said = listed(f"{number} {name}" for number, name in named)
+                note = f"{entry}: the names of its enumeration ({said}) are left out: {reason}"
+        field = Field("label", "number", "number", dtype="int64", shape=(), classes=classes)
+        return _ArrayColumn(field, entry, _ClassNumber(), note)
 
     def _seems_picture(self, array: StoredArray, entry: str) -> bool:
         shape = tuple(length for length in array.shape[1:] if length not in (1, 3))
@@ -541,10 +637,21 @@ class ArraySource(base.Source):
         self.notes.extend(f"{shown(path)}: {counted(count, 'block')} never written: zeros" for path, count in missing)
         if left:
             self.notes.append(f"arrays left out: {listed(f'{path} ({reason})' for path, reason in left)}")
+        kinds = {column.field.kind for column in self._columns}
+        if not kinds & set(PIXEL_KINDS):
+            main = self._tables[0].arrays[self._main_entry]
+            self.notes.append(
+                f"no picture: {shown(_described(main))} is packed otherwise; pictures are rows of uint8 (H, W, 3), "
+                "(3, H, W) or (H, W), depth those of floats and uint16 (H, W)"
+            )
+        if not was_asked and not any(column.field.name == "label" for column in self._columns):
+            there = (name for name in _LABELS if any(name in table.arrays for table in self._tables))
+            faults = (self._fault(name, is_label=True) for name in there)
+            why = next((fault for fault in faults if fault), None)
+            self.notes.append(f"no labels{f': {shown(why)}' if why else ''}")
         said = ",".join(_shown_field(column) for column in self._columns)
         how = "as asked" if was_asked else "guessed from names and shapes; --features says it otherwise"
         self.notes.append(f"--features {shell_word(said)} ({how})")
-        kinds = {column.field.kind for column in self._columns}
         if kinds & set(PIXEL_KINDS):
             self.notes += about_unmoved(
                 self.schema,
@@ -761,8 +868,6 @@ def _number_column(asked: RecordField, array: StoredArray, entry: str) -> _Array
     if asked.kind == "number" and shape:
         raise InvalidRequest(f"option features: {asked.shown()}: {_described(array)} has more than one number per row")
     if not shape:
-        if asked.name == "label" and array.dtype.kind in "iu":
-            return _ArrayColumn(Field("label", "number", "number", dtype="int64", shape=()), entry, _ClassNumber())
         return _ArrayColumn(Field(asked.name, "number", "number", dtype=dtype, shape=()), entry, _Numbers(()))
     is_short = int(np.prod(shape)) <= _MOST_COLUMN
     field = Field(asked.name, "number", f"raw:{dtype}", dtype=dtype, shape=shape if is_short else (None, *shape[1:]))
@@ -805,6 +910,51 @@ def _form(array: StoredArray) -> tuple[Any, ...]:
     if array.is_text or array.is_ragged:
         return array.is_text, array.is_ragged, array.dtype.kind if array.is_text else array.dtype.name
     return array.dtype.newbyteorder("=").name, array.shape[1:]
+
+
+_WHOLE_NUMBERS: tuple[Any, ...] = ("whole numbers", ())
+
+
+def _label_form(array: StoredArray) -> tuple[Any, ...]:
+    """What arrays of labels have in common: those of whole numbers all become int64, (N,) and (N, 1)."""
+    is_one = not (array.is_text or array.is_ragged) and all(length == 1 for length in array.shape[1:])
+    return _WHOLE_NUMBERS if is_one and array.dtype.kind in "iu" else _form(array)
+
+
+def _first_named(arrays: Sequence[StoredArray]) -> StoredArray:
+    return next(array for array in arrays if array.value_names)
+
+
+def _no_classes(arrays: Sequence[StoredArray]) -> str | None:
+    """Why the names of an enumeration are no classes; None where they are. Raises BadInput where files name otherwise.
+
+    Classes are the names of 0, 1, 2 ..., one for each number that is there.
+    """
+    first = _first_named(arrays)
+    known = {number: name for name, number in first.value_names}
+    for array in arrays:
+        if array.value_names and dict(array.value_names) != dict(first.value_names):
+            found, other = (
+                listed(f"{number} {name}" for name, number in sorted(one.value_names, key=lambda pair: pair[1]))
+                for one in (array, first)
+            )
+            raise BadInput(
+                f"{shown(array.path)}: its enumeration names the labels {found}, that of {shown(first.path)} {other}; "
+                "one number would be two classes: write them with one enumeration, or pack them apart"
+            )
+        if not array.value_names:
+            return f"{array.path} has none"
+    if sorted(known) != list(range(len(first.value_names))):
+        return "classes are the names of 0, 1, 2 ..., each with one; the numbers stay as they are"
+    for array in arrays:
+        for index in range(array.shape[0]):
+            try:
+                number = int(np.asarray(array.row(index)).reshape(-1)[0])
+            except BadInput:
+                continue  # whoever packs the sample is told
+            if number not in known:
+                return f"row {index} of {array.path} is {number}, which has none"
+    return None
 
 
 def _described(array: StoredArray) -> str:

@@ -135,6 +135,7 @@ def _array(
             raise _UnreadArray("is an array of several texts per row")
         return TextArray(stored)
     if not is_reference:
+        stored.value_names = tuple((str(name), int(value)) for name, value in said.get("names", {}).items())
         return stored
     if len(shape) > 1 or sizes != _ADDRESS_BYTES or shape[0] > _MOST_REFERENCES:
         raise _UnreadArray("is of variable length in several dimensions, or in a file with short addresses")

@@ -96,6 +96,9 @@ def _placed(dataset: Any, path: str) -> _Found:
         raise Refused("is no array, or an empty one")
     kind, dtype = _dtype(dataset.get_type())
     found: dict[str, Any] = {"path": path, "shape": list(shape), "kind": kind, "dtype": dtype}
+    if isinstance(dataset.get_type(), h5py.h5t.TypeEnumID):
+        names = h5py.check_enum_dtype(np.dtype(dataset.get_type().dtype)) or {}  # none where it is a bool
+        found["names"] = {name: int(number) for name, number in names.items()}
     options = dataset.get_create_plist()
     if lies_elsewhere(options):
         raise Refused("its bytes lie in other files, which are not followed")

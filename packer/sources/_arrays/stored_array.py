@@ -53,6 +53,7 @@ class StoredArray(ABC):
     dtype: np.dtype[Any]  # as stored
     shape: tuple[int, ...]
     missing_blocks: int = 0  # that were never written, and are zeros
+    value_names: tuple[tuple[str, int], ...] = ()  # of an enumeration: what each number is called
 
     @property
     def path(self) -> str:
