@@ -165,6 +165,7 @@ class Source(base.Source):
         self._segment_classes = _Classes(self._contents("panoptic"))
         self._keypoints = max((file.objects.most_keypoints for file in self._contents("objects")), default=0)
         self.schema = self._made_schema()
+        self._bare_segments = np.full(len(self._pictures), -1, np.int32)  # without a pixel; -1: not looked at yet
         taken = {path for picture in self._pictures for path in (picture.path, picture.segments_path)}
         self._extras = [name for name in listing.names if name not in taken]
         self.notes = [*listing.notes(), *self._said(len(not_there))]
@@ -182,7 +183,24 @@ class Source(base.Source):
             self._check_runs_lie_over(data, picture)
         if "mask" in self.schema:
             sample |= self._mask(data, picture)
+            count = len(self._segments(picture))
+            has_pixels = np.zeros(0x10000, np.bool_)
+            has_pixels[sample["mask"]] = True
+            self._bare_segments[index] = count - np.count_nonzero(has_pixels[1 : count + 1])
         return sample
+
+    def missing(self, index: int) -> str | None:
+        """Segments that no pixel has; reads the sample where nobody did yet, as `__getitem__` counts them."""
+        picture = self._pictures[self.checked(index)]
+        if "mask" not in self.schema or not picture.segments_path:
+            return None
+        if self._bare_segments[index] < 0:
+            try:
+                self[index]
+            except BadInput:
+                return None  # reading the sample says more
+        bare = int(self._bare_segments[index])
+        return f"{bare} of {counted(len(self._segments(picture)), 'segment')} without a pixel: kept" if bare else None
 
     def value(self, index: int, name: str) -> Any:
         picture = self._pictures[self.checked(index)]

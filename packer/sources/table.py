@@ -560,7 +560,7 @@ class Source(base.Source):
             is_rows = bool(self._boxes) or (has_rows and self._label in varying)
             name = "box_labels" if self._boxes else "labels" if is_rows else "label"
             values.append(self._value(name, self._label, classes=self._classes, has_rows=is_rows))
-        at = self._places.get("split") if self._has_splits else None
+        at = self._column_of_splits()
         if splits:
             fields.append(Field("split", "number", "number", "int64", (), classes=splits))
         elif at is not None and columns[at].kind == "text" and not columns[at].gaps and at not in varying:
@@ -575,6 +575,10 @@ class Source(base.Source):
             values.append(self._value(names.of(column.name), at, classes=(), has_rows=has_rows and at in varying))
         self._values = values
         self.schema = Schema((*fields, *(value.field for value in values), _FILES))
+
+    def _column_of_splits(self) -> int | None:
+        """The place of the column `split`, else of one that is called so in other letters."""
+        return self._places.get("split", self._usual(("split",))) if self._has_splits else None
 
     def _is_wide(self, picture: int) -> bool:
         """Whether some of a few masks have 16 bit; those of 8 bit are widened then."""
@@ -657,8 +661,8 @@ class Source(base.Source):
                 )
         elif self._has_share_boxes:
             notes.append("columns of boxes hold numbers from 0 to 1, shares of the picture: kept as numbers, no boxes")
-        fields = [(self._headers[value.place], value.field) for value in self._values]
-        at = self._places.get("split") if self._has_splits and not self._splits else None
+        fields = [(value.place, self._headers[value.place], value.field.name) for value in self._values]
+        at = None if self._splits else self._column_of_splits()
         if at is not None and not any(value.field.name == "split" for value in self._values):
             column = self._tables.columns[at]
             why = (
@@ -668,8 +672,12 @@ class Source(base.Source):
                 if column.gaps
                 else "differs between the rows of a sample"
             )
-            notes.append(f"column split {why}: no splits, a field like any other")
-        renamed = [f"{shown(column)} as {field.name}" for column, field in fields if not _is_alike(column, field.name)]
+            notes.append(f"column {shown(self._headers[at])} {why}: no splits, a field like any other")
+        renamed = [
+            f"{shown(column) or f'column {at + 1}, which has no name,'} as {name}"
+            for at, column, name in fields
+            if not _is_alike(column, name)
+        ]
         if renamed:
             notes.append(f"columns that are called otherwise as fields: {', '.join(renamed[:_SHOWN_COLUMNS])}")
         notes += list(self._about_cells())
@@ -835,4 +843,4 @@ def _first_double(texts: Texts, rows: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _is_alike(column: str, field: str) -> bool:
-    return column == field or field in ("label", "labels", "box_labels", "split")
+    return column == field or field in ("label", "labels", "box_labels")

@@ -51,6 +51,7 @@ SPECIFICITY = 50
 TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml")  # how a description is called
+_YAML = (".yaml", ".yml")
 _CLASSES = "classes.txt"  # of labelImg and Label Studio, beside the labels or above them
 _LOOKED_AT = 32  # label files that are opened to tell what the rows are
 _RECOGNISED_BY = 3  # label files that are opened of a set that nothing describes
@@ -134,7 +135,7 @@ class Source(base.Source):
             return None
         if any(name.endswith(".data") and _says_darknet(tree, name) for name in top):
             return f"YOLO set of darknet: {counted(sum(map(_is_picture, names)), 'picture')}"
-        described_in = next((name for name in top if name.endswith((".yaml", ".yml")) and _says_yolo(tree, name)), None)
+        described_in = next((name for name in top if name.endswith(_YAML) and _says_yolo(tree, name)), None)
         if described_in is not None:
             return _sentence(names, described_in)
         texts = {name for name in names if name.endswith(".txt")}
@@ -272,7 +273,10 @@ class Source(base.Source):
                 notes.append(
                     f"classes of one name with several numbers, which stay classes of their own: {listed(twice)}"
                 )
-            others = [each for each in lists if self._names_others(each, found.names)]
+            described = [
+                each for each in top if each.endswith(_YAML) and each != name and _says_yolo(self.folder, each)
+            ]
+            others = [each for each in (*described, *lists) if self._names_others(each, found.names)]
             if others:
                 notes.append(f"{listed(others)}: other classes than in {shown(str(name))}, whose names are taken")
         if found.names or found.class_count is not None or not lists:
@@ -284,9 +288,13 @@ class Source(base.Source):
         return replace(found, names=names[lists[0]])
 
     def _names_others(self, path: str, names: Sequence[str]) -> bool:
-        """Whether a list of classes that is not taken has other names; one that cannot be read says nothing."""
+        """Whether a list of classes, or a description, that is not taken has other names; a bad one says nothing."""
+        data, full_path = self.folder.read(path), self.root / path
         try:
-            return tuple(yolo_description.read_names(self.folder.read(path), self.root / path)) != tuple(names)
+            if path.endswith(_YAML):
+                found = yolo_description.read_description(data, full_path).names
+                return bool(found) and found != tuple(names)
+            return tuple(yolo_description.read_names(data, full_path)) != tuple(names)
         except BadInput:
             return False
 
@@ -485,7 +493,7 @@ def _description(root: Path, tree: FileTree, names: Sequence[str]) -> str | None
     usual = next((name for name in _USUAL if name in names), None)
     if usual is not None:
         return usual
-    others = [name for name in names if name.endswith((".yaml", ".yml")) and _says_yolo(tree, name)]
+    others = [name for name in names if name.endswith(_YAML) and _says_yolo(tree, name)]
     if len(others) > 1:
         raise InvalidRequest(
             f"{shown(str(root))}: {listed(others)} each describe a YOLO set: cannot decide which; name one of them "

@@ -726,3 +726,26 @@ def test_negative_sides_are_annotations_that_cannot_be_taken(tmp_path: Path) -> 
     with pytest.raises(BadInput, match="its width or height is negative"):
         Source(root)
     assert Source(root, labels="lenient")[0]["boxes"].tolist() == [[5, 5, 7, 8]]
+
+
+def test_annotations_of_a_file_without_categories_are_one_line(tmp_path: Path) -> None:
+    things = [thing(at, 1, 5, [0, 0, 1, 1]) for at in range(30)]
+    root = one(tmp_path, [image(1, "a.jpg")], [*things, thing(30, 2, 5, [0, 0, 1, 1])], categories=[])
+    with pytest.raises(BadInput) as caught:
+        Source(root)
+    said = str(caught.value)
+    assert "31 annotations of 31 cannot be taken: the file has no categories (30 annotations); " in said
+    assert "image_id 2: no such image; mend the file" in said and "no such category" not in said
+
+
+def test_segments_without_a_pixel_are_told(tmp_path: Path) -> None:
+    colours = np.zeros((48, 64, 3), np.uint8)
+    colours[8:40, 8:40, 0] = 7
+    source = Source(segments(tmp_path / "in", colours, [3, 7, 9]))
+    said = "2 of 3 segments without a pixel: kept"
+    assert source.missing(0) == said  # reads it
+    source[0]
+    assert source.missing(0) == said
+    assert convert(tmp_path / "in", tmp_path / "a.pack").incomplete == (("val/a.jpg", said),)
+    whole = Source(segments(tmp_path / "whole", colours, [7]))
+    assert whole.missing(0) is None

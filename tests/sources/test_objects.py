@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import packer
 from packer.conversion.convert import ConversionRequest
+from packer.conversion.options import Exif
 from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.schema import Field
@@ -832,3 +833,19 @@ def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -
     moved = packer.convert(given, tmp_path / "a.pack", resize=16)
     assert any(note.startswith("boxes, mask: stored as they are: --resize moves pictures") for note in moved.notes)
     assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)
+
+
+def test_a_mask_of_a_turned_picture_asks_over_which_it_lies(tmp_path: Path) -> None:
+    turned = PIL.Image.Exif()
+    turned[0x0112] = 6
+    data = io.BytesIO()
+    PIL.Image.fromarray(rgb(1)).save(data, "JPEG", exif=turned)
+    one = [{"image": data.getvalue(), "mask": np.zeros((32, 24), np.uint8)}]  # as viewers show it
+    ways: tuple[Exif, ...] = ("ignore", "rotate")
+    for exif in ways:
+        with pytest.raises(BadInputs, match="orientation 6: say whether .*--sidecar-frame upright.*frame stored"):
+            packer.convert(one, tmp_path / "a.pack", exif=exif)
+    packer.convert(one, tmp_path / "a.pack", exif="rotate", sidecar_frame="upright")
+    with packer.open(tmp_path / "a.pack") as pack:
+        sample = pack[0]
+    assert np.asarray(sample["mask"]).shape == np.asarray(sample["image"]).shape[1:] == (32, 24)

@@ -842,3 +842,22 @@ def test_why_a_column_split_makes_no_splits_is_said(tmp_path: Path, cells: Seque
     rows = f"file_name,split\na.png,{cells[0]}\nb.png,{cells[1]}\n"
     write(tmp_path, {"a.png": picture(1), "b.png": picture(2), "t.csv": rows})
     assert any(f"column split {said}: no splits" in note for note in table.Source(tmp_path / "t.csv").notes)
+
+
+def test_a_column_split_in_capitals_makes_splits(tmp_path: Path) -> None:
+    write(tmp_path, {"a.png": picture(1), "b.png": picture(2)})
+    write(tmp_path, {"t.csv": "file_name,Split\na.png,val\nb.png,train\n"})
+    source = table.Source(tmp_path / "t.csv")
+    assert source.schema["split"].classes == ("train", "val")
+    assert [int(source.value(row, "split")) for row in range(2)] == [1, 0]
+    assert "columns that are called otherwise as fields: Split as split" in source.notes
+    write(tmp_path, {"t.csv": "file_name,SPLIT,split\na.png,x,val\nb.png,y,train\n"})
+    source = table.Source(tmp_path / "t.csv")
+    assert (source.schema["split"].classes, source.schema["SPLIT"].kind) == (("train", "val"), "text")
+
+
+@pytest.mark.parametrize(("rows", "place"), [(",file_name\n0,a.png\n", 1), ("file_name,\na.png,\n", 2)])
+def test_a_column_without_a_name_is_told_by_its_place(tmp_path: Path, rows: str, place: int) -> None:
+    write(tmp_path, {"a.png": picture(1), "t.csv": rows})
+    notes = table.Source(tmp_path / "t.csv").notes
+    assert f"columns that are called otherwise as fields: column {place}, which has no name, as column" in notes

@@ -577,3 +577,12 @@ def test_other_names_and_label_files_in_other_case_are_said(tmp_path: Path) -> N
     assert "classes of one name with several numbers, which stay classes of their own: a" in notes
     assert "classes.txt: other classes than in data.yaml, whose names are taken" in notes
     assert "1 label file in other letter case than ultralytics looks for, such as labels/b.txt: labels/b.TXT" in notes
+
+
+def test_a_second_description_with_other_names_is_said(tmp_path: Path) -> None:
+    root = made(tmp_path, "train: images\nnames: [a, b]\n", a="0 0.5 0.5 0.1 0.1\n")
+    write(root, {"same.yaml": "train: images\nnames: {0: a, 1: b}\n", "training.yaml": "epochs: 3\n"})
+    assert not any("whose names are taken" in note for note in Source(root).notes)
+    write(root, {"other.yaml": "train: images\nnames: [x, y]\n"})
+    notes = Source(root).notes
+    assert "other.yaml: other classes than in data.yaml, whose names are taken" in notes

@@ -16,6 +16,7 @@ whole numbers of any size, or text. The file is read an element at a time: what 
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -152,10 +153,11 @@ class AnnotationFile:
 
 @dataclass
 class Problems:
-    """What is wrong with annotations: how many there are, and the first of them."""
+    """What is wrong with annotations: how many there are, and the first of them; what is the file's fault once."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
+    of_the_file: Counter[str] = field(default_factory=Counter)
 
     def add(self, text: str) -> None:
         """Count one more."""
@@ -163,9 +165,15 @@ class Problems:
         if len(self.first) < _SHOWN_PROBLEMS:
             self.first.append(text)
 
+    def add_of_file(self, text: str) -> None:
+        """Count one more that has this in common with others."""
+        self.count += 1
+        self.of_the_file[text] += 1
+
     def __str__(self) -> str:
-        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
-        return "; ".join(self.first) + more
+        shared = [f"{text} ({counted(count, 'annotation')})" for text, count in self.of_the_file.items()]
+        more = self.count - self.of_the_file.total() - len(self.first)
+        return "; ".join([*shared, *self.first]) + (f" and {more} more" if more else "")
 
 
 def read_annotations(data: bytes, path: str, *, strict: bool = True) -> AnnotationFile:
@@ -385,9 +393,8 @@ class _AnnotationReader:
                     found.panoptic[self._rows[image]] = panoptic
         problems = found.left_out
         if strict and problems.count:
-            bare = "" if found.categories else "the file has no categories; "
             raise BadInput(
-                f"{self._path}: {bare}{counted(problems.count, 'annotation')} of {self._count} cannot be taken: "
+                f"{self._path}: {counted(problems.count, 'annotation')} of {self._count} cannot be taken: "
                 f"{problems}; mend the file, or say --labels lenient, which leaves them out"
             )
         return found
@@ -426,7 +433,9 @@ class _AnnotationReader:
             self._file.left_out.add(f"{called}: image_id {_some(image)}: no such image")
             return False
         unknown = next((category for category in categories if category not in self._file.categories), None)
-        if unknown is not None:
+        if unknown is not None and not self._file.categories:
+            self._file.left_out.add_of_file("the file has no categories")
+        elif unknown is not None:
             self._file.left_out.add(f"{called}: category_id {unknown}: no such category")
         return unknown is None
 
