@@ -37,7 +37,7 @@ def numbers(seed: int) -> Values:
 
 def drawn(values: Values, *, mode: str = "RGB", suffix: str = "PNG") -> bytes:
     """The numbers in colours, by Pillow's palette."""
-    image = Image.fromarray(values, "P")
+    image = Image.frombytes("P", values.shape[::-1], values.tobytes())
     image.putpalette([channel for colour in COLOURS.values() for channel in colour])
     return saved(image.convert(mode), suffix)
 
@@ -216,7 +216,7 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
         for value in range(256)
         for channel in range(3)
     ]
-    coloured = Image.fromarray(ids, "P")
+    coloured = Image.frombytes("P", ids.shape[::-1], ids.tobytes())
     coloured.putpalette([sum(bits) for bits in palette])
     for path in sorted(root.rglob("*.jpg")):
         path.with_name(f"{path.stem}_seg.png").write_bytes(saved(coloured.convert("RGB")))

@@ -174,7 +174,7 @@ def test_a_file_that_does_not_hold_its_kind_is_named(tmp_path: Path, data: bytes
 def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
     root = tmp_path / "in"
     values = np.arange(48 * 64, dtype=np.uint8).reshape(48, 64) // 7 % 5
-    palette = Image.fromarray(values, "P")
+    palette = Image.frombytes("P", values.shape[::-1], values.tobytes())
     palette.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0, 0, 0, 128])
     file = io.BytesIO()
     palette.save(file, "PNG")

@@ -43,7 +43,7 @@ def annotation(
 
 def palette_mask(values: npt.NDArray[np.uint8]) -> bytes:
     """A palette PNG of these indices, in VOC's first colours."""
-    image = Image.fromarray(values, "P")
+    image = Image.frombytes("P", values.shape[::-1], values.tobytes())
     image.putpalette([channel for colour in _COLOURS for channel in colour])
     file = io.BytesIO()
     image.save(file, "PNG")
