@@ -38,12 +38,6 @@ def with_slots(schema: Schema, slots: Sequence[Slot], asked: Sequence[tuple[str,
     return Schema(tuple(replace(field, slot=of_field.get(field.name)) for field in schema))
 
 
-def in_file_slots(schema: Schema, slots: Sequence[Slot], asked: Sequence[tuple[str, str]], *, to: str) -> list[str]:
-    """The fields in slots whose values the tool takes for files; arguments and errors as of `with_slots`."""
-    of_files = {slot.name for slot in slots if slot.is_file}
-    return [field.name for field in with_slots(schema, slots, asked, to=to) if field.slot in of_files]
-
-
 def _asked(schema: Schema, slots: Sequence[Slot], asked: Sequence[tuple[str, str]], *, to: str) -> dict[str, str]:
     known = {slot.name: slot for slot in slots}
     chosen: dict[str, str] = {}

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs, formats
-from packer.conversion.foreign_record_slots import in_file_slots, with_slots
+from packer.conversion.foreign_record_slots import with_slots
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
@@ -208,7 +208,8 @@ def _stored_schema(
     writer = formats.load(options.to).Writer
     stored: list[Field] = []
     defaulted = set()
-    as_files = in_file_slots(Schema(tuple(wanted)), writer.slots, options.slots, to=options.to)
+    in_slots = with_slots(Schema(tuple(wanted)), writer.slots, options.slots, to=options.to)
+    as_files = writer.pictures_of_tool(codecs.described(in_slots))
     preferred = [field.name for field in wanted if writer.codec_of(field) is not None and field.name not in chosen]
     for field in wanted:
         if moves and field.hidden and field.kind == "bytes":

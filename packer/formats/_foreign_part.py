@@ -37,7 +37,7 @@ from packer.files.safe_paths import open_beneath
 from packer.formats import _zip_arrays as zip_arrays
 from packer.formats import base
 from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping, opening
-from packer.schema import DTYPES, KEY, Field, Schema, StoredForm
+from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema, StoredForm
 
 TABLE = "values.npz"
 _FOREIGN, _PLACES = "foreign/", "places"
@@ -141,13 +141,20 @@ class ForeignWriter(base.Writer):
     @classmethod
     def _about_pixels(cls, schema: Schema) -> Iterator[str]:
         """A note on each picture of the records that no tool can open, since that was asked for."""
-        for slot in cls.slots:
-            field = schema.in_slot(slot.name)
-            if slot.is_file and field is not None and not holds_files(schema, field.name):
+        for name in cls.pictures_of_tool(schema):
+            if not holds_files(schema, name):
+                instead = cls.instead_of_raw[schema[name].kind]
                 yield (
-                    f"{cls.layout.tool} cannot open {field.name}: pixels of codec {field.codec} are no file; --codec "
-                    f"{field.name}=png stores files"
+                    f"{cls.layout.tool} cannot open {name}: pixels of codec {schema[name].codec} are no file; --codec "
+                    f"{name}={instead} stores files"
                 )
+
+    @classmethod
+    def pictures_of_tool(cls, schema: Schema) -> tuple[str, ...]:
+        """All pictures that it will find, but of N5, which holds pixels."""
+        if not any(slot.is_file for slot in cls.slots):
+            return ()
+        return tuple(name for name in cls.shown(schema) if schema[name].kind in PIXEL_KINDS)
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:

@@ -54,7 +54,7 @@ class Writer(ABC):
 
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
     instead_of_raw: by kind, the codec of pictures that would be stored as raw pixels though nobody asked for that,
-      because they are resized or fill a slot of files: of formats of other tools, which open files.
+      because they are resized or stand in records of files: of formats of other tools, which open files.
     one_shape: whether pictures that have their codec from `codecs` are all of one shape, which the plan settles; it
       refuses those that differ.
     one_part: whether a pack is one part unless the user asks for parts of a size.
@@ -76,6 +76,11 @@ class Writer(ABC):
     def codec_of(cls, field: Field) -> str | None:
         """The codec that a field of a source gets where the user names none; None for the one that it has."""
         return cls.codecs.get(field.kind)
+
+    @classmethod
+    def pictures_of_tool(cls, schema: Schema) -> tuple[str, ...]:
+        """The picture fields that stand in the records of the part's own tool, which opens files there."""
+        return ()
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:

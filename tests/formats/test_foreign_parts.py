@@ -245,6 +245,26 @@ def test_the_note_on_pictures_names_what_is_written(tmp_path: Path) -> None:
         assert ends == {"png", "depth.npy", mask.partition("=")[0]}
 
 
+@pytest.mark.parametrize("name", ["tfrecord", "webdataset"])
+def test_raw_fields_of_a_pack_are_files_as_from_the_source(name: str, tmp_path: Path) -> None:
+    root = source_trees.jacquard(tmp_path / "in")
+    fields = ["rgb", "mask", "depth", "grasp_rows", "files"]
+    notes = convert(root, tmp_path / "raw.pack", fields=fields, resize=20).notes
+    assert any("grasp_rows: stored as they are: --resize" in note for note in notes)
+    options = {"to": name, "slots": {"image": "rgb"}}
+    made = convert(tmp_path / "raw.pack", tmp_path / "pack", **options)  # type: ignore[arg-type]
+    assert not [note for note in made.notes if "cannot open" in note]
+    convert(root, tmp_path / "source", fields=fields, resize=20, **options)  # type: ignore[arg-type]
+    found, wanted = (packer.open(tmp_path / each) for each in ("pack", "source"))
+    assert found.schema["mask"].codec == "png" and found.schema["depth"].codec == "npy"
+    assert data_of(tmp_path / "pack", name).read_bytes() == data_of(tmp_path / "source", name).read_bytes()
+    assert len(found) == len(wanted)
+    request = ConversionRequest(tmp_path / "raw.pack", tmp_path / "x", codecs={"mask": "raw"}, **options)  # type: ignore[arg-type]
+    lines: list[str] = []
+    request.plan(lines.append)
+    assert [line for line in lines if "cannot open mask: pixels of codec raw are no file; --codec mask=png" in line]
+
+
 # ---- damage
 
 
