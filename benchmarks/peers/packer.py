@@ -4,6 +4,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stacking
@@ -45,23 +47,35 @@ SYSTEM = ()
 
 
 def prepare(job: Job) -> None:
-    source = job.images
-    if job.task == "raw224":
-        import cv2
+    with pictures(job) as source:
+        # what one set is prepared for serves all its tasks
+        for name in dict.fromkeys(_RAW.values()) if job.task == "raw224" else ("kept", "jpeg"):
+            form = name if job.task == "raw224" else "lmdb"
+            convert(source, job, name, form=form, codec={"kept": "encoded", "jpeg": "jpeg:90"}.get(name, "raw"))
 
-        source = job.work / "bmp"
-        source.mkdir()
-        for index, picture in enumerate(raw(job.images)):
-            cv2.imwrite(str(source / f"{index:08d}.bmp"), picture[..., ::-1])
-    raws = tuple(dict.fromkeys(_RAW.values()))
-    for name in raws if job.task == "raw224" else ("kept", "jpeg"):  # what one set is prepared for serves all its tasks
-        form = name if job.task == "raw224" else "lmdb"
-        codec = {"kept": "encoded", "jpeg": "jpeg:90"}.get(name, "raw")
-        command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / f"{name}.pack")]
-        resize = ["--resize", f"{job.side}x{job.side}"] if codec == "raw" else []  # they have that size: says so
-        subprocess.run([*command, "--to", form, "--codec", f"image={codec}", *resize], check=True)
-    if source != job.images:
-        shutil.rmtree(source)
+
+@contextmanager
+def pictures(job: Job) -> Iterator[Path]:
+    """The folder that is packed: the images, those of raw224 as BMP files."""
+    if job.task != "raw224":
+        yield job.images
+        return
+    import cv2
+
+    source = job.work / "bmp"
+    source.mkdir()
+    for index, picture in enumerate(raw(job.images)):
+        cv2.imwrite(str(source / f"{index:08d}.bmp"), picture[..., ::-1])
+    yield source
+    shutil.rmtree(source)
+
+
+def convert(source: Path, job: Job, name: str, *, form: str = "lmdb", codec: str) -> None:
+    """The pack of that name in the job's folder."""
+    command = [sys.executable, "-m", "packer", "convert", str(source), str(job.work / f"{name}.pack")]
+    # they have that size: says so
+    resize = ["--resize", f"{job.side}x{job.side}"] if job.task == "raw224" else []
+    subprocess.run([*command, "--to", form, "--codec", f"image={codec}", *resize], check=True)
 
 
 def geometry(job: Job) -> Any:
@@ -73,11 +87,16 @@ def geometry(job: Job) -> Any:
 
 
 def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+    return epochs_of(job, _PACKS[job.task][job.variant])
+
+
+def epochs_of(job: Job, name: str) -> Callable[[], Iterator[Picture]]:
+    """Epochs over the pack of that name."""
     import packer
 
     warp = {"geometry": geometry(job)} if job.crops else {}
     dct = "fast" if job.variant.endswith("fast dct") else "accurate"
-    data_set = packer.open(job.work / f"{_PACKS[job.task][job.variant]}.pack", fields=("image",), dct=dct, **warp)
+    data_set = packer.open(job.work / f"{name}.pack", fields=("image",), dct=dct, **warp)
     if job.variant.startswith("dataloader"):
         return stacking.shuffled(data_set, job, "image")
     how = {"num_workers": job.threads} if job.variant.startswith("workers") else {"threads": job.threads}

@@ -38,7 +38,9 @@ class Codec(ABC):
     kinds: kinds of field that the codec can hold.
     suffixes: file suffixes of a value that is a file of its own, as other programs open it, the usual one first; empty
       where it is none. `packer extract` and the format bmp name files so. Where the bytes tell: override `suffixes_of`.
+    picture_suffix: where a value is a file that picture viewers do not open, the suffix of what `as_picture` makes.
     lossy: whether `decode(encode(value))` may differ from `value`.
+    exact_views: whether a view of the value is, to the bit, what packer.geometry.warp makes of all of its pixels.
     any_picture: whether a value of a picture field may be a picture file of any format that packer.images reads.
       `decode` is `self.pixels` then and nothing besides: readers call `file_decoder` instead.
     keeps_files: whether `encode` takes the file's own bytes and gives them back, instead of taking pixels.
@@ -48,7 +50,9 @@ class Codec(ABC):
 
     kinds: ClassVar[tuple[str, ...]]
     suffixes: ClassVar[tuple[str, ...]] = ()
+    picture_suffix: ClassVar[str | None] = None
     lossy: ClassVar[bool] = False
+    exact_views: ClassVar[bool] = True
     any_picture: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False
     verbatim: ClassVar[bool] = False
@@ -103,6 +107,13 @@ class Codec(ABC):
     def encode(self, value: Any) -> bytes:
         """The bytes that are stored; raises InvalidRequest or BadInput for a value that it cannot hold exactly."""
 
+    def encode_file(self, file: Buffer, header: Header) -> bytes | None:
+        """The bytes that are stored for a picture file, where there is a better way than through its pixels; else None.
+
+        Raises DamagedImage exactly where decoding the file does.
+        """
+        return None
+
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
         """The value; see the module's contract."""
@@ -113,6 +124,10 @@ class Codec(ABC):
         The view ends with the buffer: it is for whoever warps or copies it at once. Raises as `decode` does.
         """
         return None
+
+    def as_picture(self, buffer: Buffer) -> bytes:
+        """A value as a file that picture viewers open, of the suffix `picture_suffix`; raises as `decode` does."""
+        raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} are what they are")
 
     def check(self, buffer: Buffer) -> None:
         """Compare a value's table of its parts with the value; raises DamagedImage where they differ.

@@ -251,6 +251,8 @@ class SampleEncoder(Encoder):
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
+        if view is None and (stored := codec.encode_file(value, header)) is not None:
+            return stored
         array = codec.pixels(value, view, header=header) if depth is None else _shown(depth, view)
         array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)

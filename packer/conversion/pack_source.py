@@ -211,9 +211,12 @@ class RecordEncoder(Encoder):
         stays = view.is_identity(*size)
         if stays and field.codec == old.codec:
             return value
-        array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
         is_file = self._source.holds_files(field.name)
-        lossy = sniff(value, old.pixel_limit).lossy if is_file else self._source.codecs[field.name].lossy
+        header = sniff(value, old.pixel_limit) if is_file else None
+        if stays and header is not None and (stored := codec.encode_file(value, header)) is not None:
+            return stored
+        array = np.ascontiguousarray(self._source.codecs[field.name].decode(value, None if stays else view))
+        lossy = header.lossy if header is not None else self._source.codecs[field.name].lossy
         return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
 
     def _matrix(self, values: _Values) -> View:

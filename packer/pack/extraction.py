@@ -1,7 +1,8 @@
 """Extraction: the original tree out of a pack, byte for byte where the bytes were kept.
 
 What was encoded anew when it was packed is written under a name that says what it is: the original stem and the suffix
-that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. All names are checked before the first file is
+that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. A picture whose bytes no viewer opens becomes
+one that they do (`picture_suffix` of its codec). All names are checked before the first file is
 written, and the folder appears complete or not at all.
 """
 
@@ -237,6 +238,8 @@ class _Extraction:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
             suffixes = self._suffixes(origin.name, record[origin.name]) or _NUMBERS
+        if (picture := self._codec(origin.name).picture_suffix) is not None:
+            suffixes = (picture,)
         folder, slash, name = origin.path.rpartition("/")
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in suffixes:
@@ -249,14 +252,20 @@ class _Extraction:
             self._forms[name] = self._pack.schema.stored_form(name)
         return self._forms[name].suffixes(value)
 
+    def _codec(self, name: str) -> Codec:
+        if name not in self._codecs:
+            self._codecs[name] = codecs.make(self._pack.schema[name])
+        return self._codecs[name]
+
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
         """A value that was encoded anew, as a file."""
-        if self._suffixes(origin.name, value):
-            return value
-        if origin.name not in self._codecs:
-            self._codecs[origin.name] = codecs.make(self._pack.schema[origin.name])
+        codec = self._codec(origin.name)
         try:
-            array = np.asarray(self._codecs[origin.name].decode(value))
+            if codec.picture_suffix is not None:
+                return codec.as_picture(value)
+            if self._suffixes(origin.name, value):
+                return value
+            array = np.asarray(codec.decode(value))
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         return npy_file(array)

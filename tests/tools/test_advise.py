@@ -178,6 +178,9 @@ def test_lossy_pictures_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: P
         ("raw", "8", False, common),
         ("bmp", "8", False, ("bmp",)),
         ("jpeg:95", None, True, common),
+        ("ycc420", None, True, common),
+        ("ycc420", "16", True, common),
+        ("ycc420", "8", True, common),
     ]
     asked = {(group[0].codec, group[0].size): group[0].codecs for group in groups}
     assert asked["jpeg:95", "16"] == ()  # what convert does anyway is not asked for
@@ -187,7 +190,9 @@ def test_lossy_pictures_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: P
 def test_lossless_pictures_become_jpeg_only_with_a_mark(tmp_path: Path) -> None:
     groups = candidates(opened(source_trees.cornell(tmp_path / "cornell")), [None, "16"], [None, "16"])
     found = {(group[0].codec, group[0].size): group[0] for group in groups}
-    assert [key for key, one in found.items() if one.loses] == [("jpeg:95", None), ("jpeg:95", "16")]
+    assert [key for key, one in found.items() if one.loses] == [
+        (codec, size) for size in (None, "16") for codec in ("jpeg:95", "ycc420")
+    ]
     assert found["raw", "16"].codecs == ()
     assert found["png", "16"].codecs == (("rgb", "png"),)
     assert found["raw", None].codecs == (("rgb", "raw"), ("depth", "raw"))

@@ -76,7 +76,7 @@ def test_every_peer_keeps_to_the_protocol(name: str) -> None:
 def test_the_peers_of_the_comparison_are_all_there() -> None:
     wanted = {"dali", "ffcv", "limit", "litdata", "opencv", "packer", "pil", "plain_lmdb", "spdl", "streaming"}
     assert compare.names()[:2] == ["limit", "packer"]
-    assert set(compare.names()) == wanted | {"tfrecord", "webdataset"}
+    assert set(compare.names()) == wanted | {"raw_pixels", "tfrecord", "webdataset", "ycc420"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/peers").glob("*.txt")), ids=lambda path: path.stem)

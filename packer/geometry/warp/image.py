@@ -21,7 +21,7 @@ from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[Any]
 
-_FROM_AREA = 2.0  # shrinking from which the area mean is taken
+FROM_AREA = 2.0  # shrinking from which the area mean is taken
 _LEAST_VARIANCE = 0.002  # of a filter that does anything to 8 bit
 _PRESCALED_VARIANCE = 1 / 12  # of a prescaled picture's pixels: each is a mean over its square
 
@@ -71,27 +71,34 @@ def apply_steps(
 def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> None:
     height, width = made.shape[:2]
     shrink = cut.shape[0] / height, cut.shape[1] / width
-    if antialias and max(shrink) >= _FROM_AREA:
+    if antialias and max(shrink) >= FROM_AREA:
         smaller = min(width, cut.shape[1]), min(height, cut.shape[0])
         if smaller == (width, height):
             _copy_unless_same(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
             return
         cut = cv2.resize(cut, smaller, interpolation=cv2.INTER_AREA)
     elif antialias and max(shrink) > 1:
-        cut = _widened(cut, shrink, prescaled=prescaled)
+        cut = widened(cut, shrink, _variance(prescaled))
     _copy_unless_same(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
 
 
-def _widened(array: Pixels, shrink: tuple[float, float], *, prescaled: bool) -> Pixels:
-    """The array filtered by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2."""
-    have = _PRESCALED_VARIANCE if prescaled else 0.0
-    down, across = ((by * by - 1) / 6 - have for by in shrink)
+def widened(array: Pixels, shrink: tuple[float, float], variance: tuple[float, float]) -> Pixels:
+    """uint8 (H, W) or (H, W, C) filtered by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2.
+
+    variance: (y, x) of the filter that its pixels have behind them, which is taken off. The array itself where nothing
+    is left to do; else, of one with channels, memory that the thread's next call fills anew.
+    """
+    down, across = ((by * by - 1) / 6 - have for by, have in zip(shrink, variance, strict=True))
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
     if size == (1, 1):
         return array
-    made = _widened_pixels.pixels(*array.shape)
+    made = _widened_pixels.pixels(*array.shape) if array.ndim == 3 else None
     how = {"sigmaX": _sigma(across), "sigmaY": _sigma(down), "borderType": cv2.BORDER_REPLICATE}
     return cv2.GaussianBlur(array, size, dst=made, **how)  # type: ignore[call-overload,no-any-return]
+
+
+def _variance(prescaled: bool) -> tuple[float, float]:
+    return (_PRESCALED_VARIANCE, _PRESCALED_VARIANCE) if prescaled else (0.0, 0.0)
 
 
 def _sigma(variance: float) -> float:
@@ -111,14 +118,14 @@ def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None
     part = array[top : top + height, left : left + width]
     view = view.of(top, left)
     shrink = shrinking(view)
-    if view.antialias and max(shrink) >= _FROM_AREA:
+    if view.antialias and max(shrink) >= FROM_AREA:
         size = max(1, round(width / max(1, shrink[1]))), max(1, round(height / max(1, shrink[0])))
         part = cv2.resize(part, size, interpolation=cv2.INTER_AREA)
         sx, sy = size[0] / width, size[1] / height
         whole = View((1 / sx, 0.0, 0.5 / sx - 0.5, 0.0, 1 / sy, 0.5 / sy - 0.5), (height, width))
         view = whole.then(view)
     elif view.antialias and max(shrink) > 1:
-        part = _widened(part, shrink, prescaled=prescaled)
+        part = widened(part, shrink, _variance(prescaled))
     size = made.shape[1], made.shape[0]
     _copy_unless_same(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
 

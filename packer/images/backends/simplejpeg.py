@@ -21,6 +21,7 @@ class SimpleJPEG:
         *,
         eighths: int = 8,
         fast_dct: bool = False,
+        fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
         height, width, channels = pixels.shape
@@ -28,7 +29,9 @@ class SimpleJPEG:
         if eighths == 8:
             height = width = 0  # no scaling, whatever size the file has
         try:
-            shape = simplejpeg.decode_jpeg(buffer, form, fast_dct, False, height, width, 1, pixels, True).shape
+            shape = simplejpeg.decode_jpeg(
+                buffer, form, fast_dct, fast_upsampling, height, width, 1, pixels, True
+            ).shape
         except ValueError as error:
             if not (allow_trailing_data and is_trailing_data(str(error))):
                 raise damaged("jpeg", str(error)) from error

@@ -42,6 +42,7 @@ class JPEGLibrary(Protocol):
         *,
         eighths: int = 8,
         fast_dct: bool = False,
+        fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
         """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
@@ -49,6 +50,7 @@ class JPEGLibrary(Protocol):
         eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
           file has at least 8 px: less do not tell the library which scale is meant.
         fast_dct: JDCT_IFAST, where the scale is 8/8.
+        fast_upsampling: chroma at half the size is enlarged by copies of each sample, not filtered.
         allow_trailing_data: the scan has more rows than the frame says; that there are, see `is_trailing_data`, is no
           error.
         """
@@ -105,16 +107,24 @@ def is_trailing_data(message: str) -> bool:
 
 
 def decode(
-    buffer: Buffer, found: Header, pixels: npt.NDArray[np.uint8], *, eighths: int = 8, fast_dct: bool = False
+    buffer: Buffer,
+    found: Header,
+    pixels: npt.NDArray[np.uint8],
+    *,
+    eighths: int = 8,
+    fast_dct: bool = False,
+    fast_upsampling: bool = False,
 ) -> None:
     """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where this raises.
 
-    eighths, fast_dct: see JPEGLibrary.decode.
+    eighths, fast_dct, fast_upsampling: see JPEGLibrary.decode.
     """
     try:
-        library().decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct)
+        library().decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling)
     except DamagedImage as error:
-        decode_with_end(buffer, found, pixels, error, eighths=eighths, fast_dct=fast_dct)
+        decode_with_end(
+            buffer, found, pixels, error, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling
+        )
 
 
 def decode_with_end(
@@ -125,6 +135,7 @@ def decode_with_end(
     *,
     eighths: int = 8,
     fast_dct: bool = False,
+    fast_upsampling: bool = False,
 ) -> None:
     """As `decode`, of a file that the library has refused with `error`: once more with an end marker, if it lacks one.
 
@@ -133,7 +144,9 @@ def decode_with_end(
     try:
         if not _may_lack_end(buffer, found):
             raise error
-        library().decode(bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct)
+        library().decode(
+            bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling
+        )
     except DamagedImage:
         pixels.fill(0)
         raise

@@ -58,12 +58,15 @@ def _address(buffer: Buffer) -> int:
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
-def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool) -> _Request:
+def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool, fast_upsampling: bool = False) -> _Request:
     height, width, channels = pixels.shape
     form = turbojpeg.TJPF_GRAY if channels == 1 else turbojpeg.TJPF_RGB
     source = buffer if type(buffer) is bytes else _address(buffer)
     target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
-    return source, len(buffer), target, width, 0, height, form, turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
+    flags = turbojpeg.TJFLAG_FASTDCT if fast_dct else 0
+    if fast_upsampling:
+        flags |= turbojpeg.TJFLAG_FASTUPSAMPLE
+    return source, len(buffer), target, width, 0, height, form, flags
 
 
 class PyTurboJPEG:
@@ -91,9 +94,10 @@ class PyTurboJPEG:
         *,
         eighths: int = 8,
         fast_dct: bool = False,
+        fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
-        request = _request(buffer, pixels, fast_dct)
+        request = _request(buffer, pixels, fast_dct, fast_upsampling)
         handle = self._init()
         try:
             self._check_header(handle, request, eighths)

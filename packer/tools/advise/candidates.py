@@ -6,6 +6,8 @@
 | jpeg:95   | images as JPEG; depth and masks as `packer convert` does by default                      |
 | png       | resized lossless images and masks as PNG; depth as by default                            |
 | raw       | the numbers of all pixels                                                                |
+| ycc420    | images as planes, half the bytes of raw, chroma at half the size; depth and masks as by  |
+|           | default                                                                                  |
 | a format  | of a format with codecs of its own (bmp): these                                          |
 """
 
@@ -22,6 +24,7 @@ from packer.sources.base import Source
 
 KEPT = "kept"
 _JPEG = "jpeg:95"
+_PLANES = "ycc420"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def _ways(pictures: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str,
         yield "png", [(field.name, "png") for field in pictures if field.kind != "depth"], False
     if any(field.codec != "raw" for field in pictures) or is_resized:
         yield "raw", [(field.name, "raw") for field in pictures], False
+    if images and any(field.codec != _PLANES for field in images):
+        yield _PLANES, [(field.name, _PLANES) for field in images], True
 
 
 def _operand(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Records as codecs decode them: raw, number, npy, json, text, bmp."""
+"""Records as codecs decode them: raw, number, npy, json, text, bmp, ycc420."""
 
 from collections.abc import Iterator
 
@@ -23,6 +23,8 @@ _FIELDS = (
     Field("a", "image", "bmp"),
     Field("a", "mask", "npy", dtype="uint16"),
     Field("a", "mask", "raw", dtype="uint16"),
+    Field("a", "image", "ycc420"),
+    Field("a", "image", "ycc420", shape=(3, 5, 3)),
 )
 TOKENS = (
     b"\xff\xff\xff\xff",
@@ -33,6 +35,8 @@ TOKENS = (
     b"1e999",
     b"NaN",
     b'{"a":1,"a":2}',
+    b"YUV4MPEG2 W00001 H00001 F1:1 Ip A1:1 Cmono XY XCOLORRANGE=FULL\nFRAME\n",
+    b"C420jpeg",
 )
 MOST_BYTES = 2048
 
@@ -43,7 +47,7 @@ def seeds() -> Iterator[bytes]:
     depth = small[:, :, 0].astype(np.float32)
     values = (small, depth, np.zeros((2, 4, 2), np.float32), np.zeros((2, 3), np.int64), np.array([True, False, True]))
     ids = small[:, :, 0].astype(np.uint16) * 200
-    others = (depth, {"a": [1, 2.5, "x", None]}, "text", small, ids, ids)
+    others = (depth, {"a": [1, 2.5, "x", None]}, "text", small, ids, ids, small, small)
     for number, value in enumerate((*values, *others)):
         yield bytes((number,)) + _codec(_FIELDS[number]).encode(value)
 

@@ -1,0 +1,325 @@
+"""Planar 4:2:0: pictures as a plane of luma and two of chroma at half the size, to RGB and back, and through views.
+
+The samples are those of JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean
+of 2x2 pixels and lies in their middle; where a side is odd, the last is the mean of the pixels that are there. A 4:2:0
+JPEG holds such planes (`jpeg_planes`), and `planes_of` makes them of other pictures.
+
+| what is asked for                     | how it is made                                                               |
+|---------------------------------------|------------------------------------------------------------------------------|
+| the whole, or a part as it is, also   | chroma enlarged bilinearly, 3/4 of the nearest sample and 1/4 of the next in |
+| mirrored or turned by quarters        | each direction, as libjpeg's fancy upsampling does; then converted           |
+| a part scaled                         | each plane is cut, filtered and scaled by itself to the size of the output,  |
+|                                       | and converted there: pixels of the stored size are never made                |
+| a rotation, a shear, what lies beyond | the part that is looked at is made as it is, and moved as any picture        |
+| the edges                             |                                                                              |
+
+A cut that begins at an odd pixel begins in the middle of a chroma sample: such a plane is moved by half a sample, each
+value the mean of two. Filters follow each plane's own scale: chroma that is enlarged is not filtered though luma
+shrinks, and as a mean over 2x2 pixels it needs less.
+
+Conversion is in whole numbers, 1024ths, so that it is the same on every machine: 2/1024 from the coefficients of JFIF.
+"""
+
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.geometry import View
+from packer.geometry.warp import image
+from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_steps, needed
+from packer.images.backends import strict_jpeg
+from packer.images.headers._header_record import Buffer, Header
+from packer.system.exact_casts import target
+from packer.system.thread_scratch import ThreadScratch
+
+Plane = npt.NDArray[np.uint8]
+Pixels = npt.NDArray[Any]
+
+NEUTRAL = 128  # the chroma of grays
+_SHIFT = 10
+# R, G and B from Y, Cb and Cr; cv2.transform rounds to these very 1024ths, and adds in whole numbers
+_TO_RGB = np.array([[1024, 0, 1436], [1024, -352, -731], [1024, 1815, 0]])
+_MATRIX = np.column_stack([_TO_RGB, -NEUTRAL * _TO_RGB[:, 1:].sum(axis=1)]).astype(np.float32) / (1 << _SHIFT)
+# Cb and Cr from R, G and B, in 65536ths: JFIF 1.02, page 3
+_TO_CHROMA = np.array([[-11059, -21709, 32768], [32768, -27439, -5329]], np.int64)
+_BAND_PX = 1 << 18  # that are converted at once: the planes between stay in the caches, and the memory for them small
+_HALVED_VARIANCE = 1 / 12  # of a chroma sample, in samples: it is a mean over its square
+_MOVED_VARIANCE = 1 / 4  # that moving by half a sample adds
+_JPEG_420 = bytes.fromhex("221111")
+_ADOBE_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"  # transform 0: three components are R, G and B
+
+
+class Planes(NamedTuple):
+    """y: uint8 (H, W). cb, cr: uint8 (ceil(H / 2), ceil(W / 2)), both None for a gray picture."""
+
+    y: Plane
+    cb: Plane | None = None
+    cr: Plane | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the picture in px."""
+        height, width = self.y.shape
+        return height, width
+
+
+def half(height: int, width: int) -> tuple[int, int]:
+    """(height, width) of the chroma planes."""
+    return (height + 1) // 2, (width + 1) // 2
+
+
+# ---- making planes
+
+
+def planes_of(rgb: Pixels) -> Planes:
+    """The planes of uint8 (H, W, 3) RGB."""
+    y = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    height, width = rgb.shape[:2]
+    even = np.pad(rgb, ((0, height % 2), (0, width % 2), (0, 0)), "edge") if height % 2 or width % 2 else rgb
+    rows = even[0::2].astype(np.int64) + even[1::2]
+    sums = rows[:, 0::2] + rows[:, 1::2]  # of 4 px
+    chroma = (sums @ _TO_CHROMA.T + (NEUTRAL << 18) + (1 << 17)) >> 18
+    cb, cr = np.clip(chroma, 0, 255).astype(np.uint8).transpose(2, 0, 1)
+    return Planes(np.asarray(y, np.uint8), cb, cr)
+
+
+def without_gray_chroma(planes: Planes) -> Planes:
+    """The planes, or only the first where the others say that the picture is gray: it comes back the same."""
+    if planes.cb is None or planes.cr is None or (planes.cb != NEUTRAL).any() or (planes.cr != NEUTRAL).any():
+        return planes
+    return Planes(planes.y)
+
+
+def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
+    """The planes of a JPEG as they are in the file, to the bit; None for one that is not YCbCr 4:2:0.
+
+    Neither filtered nor converted: its header is made to say R, G and B, which libjpeg leaves alone, and chroma is
+    enlarged by copies, of which one in four is taken. Raises DamagedImage as decoding does.
+    """
+    head = _head_as_rgb(buffer, found)
+    if head is None:
+        return None
+    size = found.height, found.width
+    pixels = np.empty((*size, 3), np.uint8)
+    file = head + bytes(buffer[found.data_at :])
+    strict_jpeg.decode(file, found._replace(data_at=len(head)), pixels, fast_upsampling=True)
+    return Planes(
+        *(np.ascontiguousarray(plane) for plane in (pixels[..., 0], pixels[::2, ::2, 1], pixels[::2, ::2, 2]))
+    )
+
+
+def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
+    """The segments up to the first scan's data, which say that the components are no YCbCr; None where they are none,
+    or not 4:2:0.
+    """
+    if found.format != "jpeg" or found.channels != 3:
+        return None
+    kept = [b"\xff\xd8"]
+    is_jfif, transform, components = False, None, b""
+    at = 2
+    while at < found.data_at:
+        marker = buffer[at + 1]
+        if marker == 0xFF or marker == 0x01 or 0xD0 <= marker <= 0xD7:  # fill bytes, and markers without a segment
+            at += 1 if marker == 0xFF else 2
+            continue
+        end = at + 2 + (buffer[at + 2] << 8 | buffer[at + 3])
+        data = bytes(buffer[at + 4 : end])
+        if marker == 0xE0 and data[:5] == b"JFIF\0" and len(data) >= 14:
+            is_jfif = True
+        elif marker == 0xEE and data[:5] == b"Adobe" and len(data) >= 12:
+            transform = data[11]
+        elif marker in (0xC0, 0xC1, 0xC2):
+            components = data[6:]
+        if not 0xE0 <= marker <= 0xEF:
+            kept.append(bytes(buffer[at:end]))
+        at = end
+    if components[1::3] != _JPEG_420 or not _is_ycbcr(is_jfif, transform, components[0::3]):
+        return None
+    return b"".join([kept[0], _ADOBE_RGB, *kept[1:]])
+
+
+def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
+    """Whether libjpeg takes three components for YCbCr: default_decompress_parms of jdapimin.c.
+
+    It warns of other transforms, which decoding as usual refuses.
+    """
+    if is_jfif:
+        return True
+    if transform is not None:
+        return transform == 1
+    return ids != b"RGB"
+
+
+# ---- whole pictures and parts as they are
+
+
+_pairs, _doubled, _merged = ThreadScratch(), ThreadScratch(), ThreadScratch()  # each thread has its own
+_blue, _red, _part = ThreadScratch(), ThreadScratch(), ThreadScratch()
+
+
+def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
+    """uint8 (H, W, 3), RGB. out: as in packer.images.decode."""
+    made = target((*planes.size, 3), np.uint8, out=out)
+    _convert(planes, 0, 0, made)
+    return made if out is None else out
+
+
+def _convert(planes: Planes, top: int, left: int, made: Pixels) -> None:
+    """Fill `made` with the part of the picture that begins there."""
+    height, width = made.shape[:2]
+    band = max(2, _BAND_PX // width // 2 * 2)
+    for begin in range(0, height, band):
+        _convert_band(planes, top + begin, left, made[begin : begin + band])
+
+
+def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
+    height, width = made.shape[:2]
+    y = planes.y[top : top + height, left : left + width]
+    if planes.cb is None or planes.cr is None:
+        _copy_unless_same(made, cv2.merge([y, y, y], made))
+        return
+    cb = _enlarged(planes.cb, top, left, (height, width), _blue)
+    cr = _enlarged(planes.cr, top, left, (height, width), _red)
+    _join(y, cb, cr, made)
+
+
+def _join(y: Plane, cb: Plane, cr: Plane, made: Pixels) -> None:
+    """Convert planes of one size."""
+    merged = _merged.pixels(*made.shape)
+    cv2.merge([y, cb, cr], merged)
+    _copy_unless_same(made, cv2.transform(merged, _MATRIX, dst=made))
+
+
+def _enlarged(plane: Plane, top: int, left: int, size: tuple[int, int], scratch: ThreadScratch) -> Plane:
+    """A part of a chroma plane at the picture's size; valid until the thread's next call with that scratch.
+
+    Each sample is doubled in both directions and the whole filtered by 1/4, 1/2, 1/4, which leaves 3/4 of the nearest
+    sample and 1/4 of the next: what cv2.resize gives, in two thirds of its time.
+    """
+    (first_row, last_row), (first, last) = (
+        (max(0, start // 2 - 1), min(length, (start + extent - 1) // 2 + 2))  # with the samples beside
+        for start, extent, length in zip((top, left), size, plane.shape, strict=True)
+    )
+    rows, columns = last_row - first_row, last - first
+    part = plane[first_row:last_row, first:last]
+    pairs = _pairs.pixels(rows, columns, 2)
+    cv2.merge([part, part], pairs)
+    doubled = _doubled.pixels(rows, 2, 2 * columns)
+    np.copyto(doubled, pairs.reshape(rows, 1, 2 * columns))
+    flat = doubled.reshape(2 * rows, 2 * columns)
+    made = scratch.pixels(2 * rows, 2 * columns, 1)[..., 0]
+    filtered = cv2.GaussianBlur(flat, (3, 3), 0, dst=made, borderType=cv2.BORDER_REPLICATE)
+    at, across = top - 2 * first_row, left - 2 * first
+    return filtered[at : at + size[0], across : across + size[1]]  # type: ignore[return-value]
+
+
+# ---- through a view
+
+
+def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
+    """uint8 (h, w, 3), RGB, as the view shows the picture; see the module. out: as in packer.images.decode."""
+    height, width = planes.size
+    made: Pixels = target((*view.size, 3), np.uint8, out=out)
+    result = made if out is None else out
+    steps = axis_aligned_steps(view, height, width)
+    if steps is not None and steps.frame is None:
+        _axis_aligned(planes, steps, made, antialias=view.antialias)
+        return result
+    top, left, rows, columns = needed(view, steps, height, width)
+    if not (rows and columns):
+        made.fill(0)
+        return result
+    part = _part.pixels(rows, columns)
+    _convert(planes, top, left, part)
+    inner = view.of(top, left)
+    image.warp(part, inner, axis_aligned_steps(inner, rows, columns), prescaled=False, out=made)
+    return result
+
+
+def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
+    """A cut, scaled, turned by quarters and mirrored."""
+    upright = _part.pixels(*steps.size) if steps.transpose else made
+    if steps.shape == steps.size:
+        _convert(planes, steps.rows.start, steps.columns.start, upright)
+    else:
+        _scale(planes, steps, upright, antialias=antialias)
+    if steps.transpose:
+        _copy_unless_same(made, cv2.transpose(upright, dst=made))
+    if steps.flip is not None:
+        _copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
+
+
+def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
+    rows, columns, size = steps.rows, steps.columns, steps.size
+    y = planes.y[rows, columns]
+    y = _resized(y, y.shape, size, antialias=antialias, variance=(0.0, 0.0))
+    if planes.cb is None or planes.cr is None:
+        _copy_unless_same(made, cv2.merge([y, y, y], made))
+        return
+    length = (rows.stop - rows.start) / 2, (columns.stop - columns.start) / 2
+    variance = tuple(_HALVED_VARIANCE + _MOVED_VARIANCE * (part.start % 2) for part in (rows, columns))
+    cb, cr = (
+        _resized(_cut(plane, rows, columns), length, size, antialias=antialias, variance=variance)
+        for plane in (planes.cb, planes.cr)
+    )
+    _join(y, cb, cr, made)
+
+
+def _cut(plane: Plane, rows: slice, columns: slice) -> Plane:
+    """The samples of a chroma plane whose first lies where the cut, in px of the picture, begins.
+
+    The last one may lie half beyond the cut's end.
+    """
+    top, bottom = _span(rows)
+    left, right = _span(columns)
+    part = plane[top:bottom, left:right]
+    more = bottom - top - part.shape[0], right - left - part.shape[1]
+    if any(more):
+        part = cv2.copyMakeBorder(part, 0, more[0], 0, more[1], cv2.BORDER_REPLICATE)  # type: ignore[assignment]
+    if rows.start % 2:
+        part = cv2.addWeighted(part[:-1], 0.5, part[1:], 0.5, 0)  # type: ignore[assignment]
+    if columns.start % 2:
+        part = cv2.addWeighted(part[:, :-1], 0.5, part[:, 1:], 0.5, 0)  # type: ignore[assignment]
+    return part
+
+
+def _span(cut: slice) -> tuple[int, int]:
+    """First sample, and that after the last, that a cut touches; one more where it must be moved by half a sample."""
+    return cut.start // 2, (cut.stop + 1) // 2 + (cut.start % 2 and cut.stop % 2 == 0)
+
+
+def _resized(
+    plane: Plane,
+    length: tuple[float, float],
+    size: tuple[int, int],
+    *,
+    antialias: bool,
+    variance: tuple[float, float],
+) -> Plane:
+    """The first `length` samples of a plane at that size, as packer.geometry.warp.image has it.
+
+    length: (down, across), whole or a half more; the plane has them, and half a sample besides where it must.
+    variance: (down, across) of the low-pass filter that the samples have behind them.
+    """
+    shrink = length[0] / size[0], length[1] / size[1]
+    if antialias and max(shrink) >= image.FROM_AREA:
+        step = max(1.0, shrink[0]), max(1.0, shrink[1])
+        plane = _interpolated(plane, (1 / step[0], 1 / step[1]), cv2.INTER_AREA)
+        length = length[0] / step[0], length[1] / step[1]
+    elif antialias and max(shrink) > 1:
+        plane = image.widened(plane, shrink, variance)
+    if length != size:
+        plane = _interpolated(plane, (size[0] / length[0], size[1] / length[1]), cv2.INTER_LINEAR)
+    return plane[: size[0], : size[1]]
+
+
+def _interpolated(plane: Plane, scale: tuple[float, float], interpolation: int) -> Plane:
+    return cv2.resize(plane, None, fx=scale[1], fy=scale[0], interpolation=interpolation)  # type: ignore[return-value]
+
+
+def _copy_unless_same(made: Pixels, result: Any) -> None:
+    """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
+    if result is not made:
+        np.copyto(made, result.reshape(made.shape))
