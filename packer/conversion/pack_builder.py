@@ -58,12 +58,13 @@ class PackBuilder:
         self.target = target
         self.journal = Journal(work)
         self._threads = threads
-        self._writes_apart = usable_cores() > 1  # one thread reads on while its samples are written
         self._progress = progress
         self._earlier = earlier or progress
         self._known_estimate = estimate
         self._encoder = encoder_of(plan)
         self._module = formats.load(plan.options.to)
+        # one thread reads on while its samples are written, unless the writer has a thread for that
+        self._writes_apart = usable_cores() > 1 and not self._module.Writer.has_thread
         self._failures: list[Failure] = []
         self._noted_bytes = self._noted_values = 0
 
@@ -216,10 +217,11 @@ class PackBuilder:
     def _write(self, number: int) -> "_Written":
         samples = self.plan.parts[number]
         name = self.plan.part_name(number)
-        payload = int(self.plan.sizes[samples.start : samples.stop].sum())
+        sizes = self.plan.sizes[samples.start : samples.stop]
+        payload = int(sizes.sum())
         written = _Written(name, payload, PartIndex(self.plan.schema))
         path = self.journal.pack / name
-        chunks = _chunks(samples, self.plan.sizes.tolist()[samples.start : samples.stop])
+        chunks = _chunks(samples, sizes.tolist())
         with self._module.Writer(path, self.plan.schema, payload_bytes=payload) as writer:
             for results in ordered_map(self._encode_chunk, chunks, threads=self._threads, apart=self._writes_apart):
                 for result in results:

@@ -62,6 +62,7 @@ class Writer(ABC):
     labels: of the whole numbers in the slot label, those that the records hold; others are refused when they come.
     order: in which samples are packed unless the user says it: as the source has them, or shuffled, for tools that
       read in the order of the file.
+    has_thread: whether records are written by a thread of the Writer's own, so that `write` is soon done.
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
@@ -71,6 +72,7 @@ class Writer(ABC):
     slots: ClassVar[tuple[Slot, ...]] = ()
     labels: ClassVar[range] = range(-(1 << 63), 1 << 63)
     order: ClassVar[Order] = "stored"
+    has_thread: ClassVar[bool] = False
 
     @classmethod
     def codec_of(cls, field: Field) -> str | None:

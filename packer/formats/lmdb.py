@@ -42,6 +42,8 @@ _END = b"packer"
 class Writer(base.Writer):
     """Appends records in key order, unsynced: a part counts only when the journal or the manifest names it."""
 
+    has_thread = True
+
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._rows = 0
