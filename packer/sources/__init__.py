@@ -31,6 +31,16 @@ _PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", "
 _LAYOUTS = range(1, 100)  # ranks of sources that options of others rule out
 _SETS = range(1, sys.maxsize)  # and of published sets
 
+# What need not be imported, 1 to 7 ms each, to tell what a folder of pictures is. A source that is in neither is asked
+# whatever the files are, so that one may be missing here.
+_BEHIND_PICTURES = frozenset(  # ranked below the image folder, which takes any folder with a picture
+    ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
+    + ("tensorpack-lmdb", "tfrecord", "webdataset")
+)
+_OF_LABEL_FILES = frozenset(  # never told by files that are all pictures
+    ("coco", "cornell", "grasp-anything", "graspnet-rect", "ivalab", "ocid-grasp", "table", "vmrd", "voc", "yolo")
+)
+
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
 load = registry.load
@@ -98,7 +108,7 @@ def _by_rank(
 
     Raises InvalidRequest where two of one rank know them.
     """
-    for rank, modules in groupby(_modules(), key=lambda pair: int(pair[0].SPECIFICITY)):
+    for rank, modules in groupby(_modules(_that_may_know(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
         asked = list(modules)
         if rank in _LAYOUTS:
             asked = [(module, name) for module, name in asked if set(given) <= set(module.Source.options())]
@@ -145,9 +155,21 @@ def archive_for_sure(root: Path) -> FileTree | None:
     return open_archive(root) if root.is_file() and recognise_records(root) is None else None
 
 
-def _modules() -> list[tuple[ModuleType, str]]:
-    """Every source, the most specific first."""
-    return sorted(((load(name), name) for name in names()), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
+def _that_may_know(files: Sequence[str]) -> set[str]:
+    """The sources that are to be asked about a folder with these files."""
+    pictures = sum(map(_may_be_picture, files))
+    asked = set(names())
+    if pictures:
+        asked -= _BEHIND_PICTURES
+    if pictures == len(files):
+        asked -= _OF_LABEL_FILES
+    return asked
+
+
+def _modules(asked: Iterable[str] | None = None) -> list[tuple[ModuleType, str]]:
+    """The most specific source first. asked: names of sources, None for all."""
+    chosen = names() if asked is None else asked
+    return sorted(((load(name), name) for name in chosen), key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
 
 
 def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:

@@ -152,17 +152,17 @@ class Source(base.Source):
             sample["image"] = _decoded(data, self.root / key) if is_decoded else data
             sample["files"] = {"image": f"{key}.png" if is_decoded else key}
         if self._classes:
-            sample["label"] = self.value(index, "label")
+            sample["label"] = self._label(key)
         if self._splits:
-            sample["split"] = self.value(index, "split")
+            sample["split"] = self._split(key)
         return sample
 
     def value(self, index: int, name: str) -> Any:
         key = self.key(index)
         if name == "label" and self._classes:
-            return np.int64(self._classes[self._class(key)])
+            return self._label(key)
         if name == "split" and self._splits:
-            return np.int64(self._splits[key.partition("/")[0]])
+            return self._split(key)
         return key if name == "key" else super().value(index, name)
 
     def key(self, index: int) -> str:
@@ -179,6 +179,12 @@ class Source(base.Source):
 
     def extras(self) -> Sequence[str]:
         return self._extras
+
+    def _label(self, key: str) -> Any:
+        return np.int64(self._classes[self._class(key)])
+
+    def _split(self, key: str) -> Any:
+        return np.int64(self._splits[key.partition("/")[0]])
 
     def _class(self, key: str) -> str:
         return key.split("/")[1 if self._layout == "split/class" else 0]

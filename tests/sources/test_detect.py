@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -12,10 +12,12 @@ from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
 from packer.sources import base, folder
+from packer.sources._parse.listing import scan
+from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._trees.file_tree import FileTree
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc
-from tests.support.source_trees import photos, picture, write
+from tests.support.source_trees import BUILDERS, photos, picture, write
 
 LAYOUTS = tuple(layout_trees.builders())
 
@@ -218,6 +220,43 @@ def test_labels_beside_each_picture_in_a_tar_may_be_samples_too(
     assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
     write(root, {"train/3.jpg": picture(3, suffix=".jpg")})  # without a label: no sample
     assert sources.detect(archives.gnu(root, tmp_path / "b"))[0] == kind
+
+
+def test_the_sources_that_a_folder_of_pictures_does_without_cannot_know_it(tmp_path: Path) -> None:
+    behind = {name for name in sources.names() if sources.load(name).SPECIFICITY < 0}
+    assert behind == sources._BEHIND_PICTURES
+    for name in sources._OF_LABEL_FILES:
+        tree = SourceRoot(BUILDERS[name](tmp_path / name))
+        files = scan(tree).names
+        pictures = [file for file in files if file.lower().endswith(sources._PICTURES)]
+        module = sources.load(name)
+        whole, bare = (
+            module.recognise(some) or module.Source.recognise_tables(tree, some) for some in (files, pictures)
+        )
+        assert whole is not None and len(pictures) > 1 and bare is None, name
+
+
+def test_a_folder_of_pictures_is_told_without_sources_that_cannot_know_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, asked = sources.load, set[str]()
+
+    def noted(name: str) -> ModuleType:
+        asked.add(name)
+        return load(name)
+
+    monkeypatch.setattr(sources, "load", noted)
+    root = write(tmp_path / "in", {"a/1.png": picture(1), "b/2.png": picture(2)})
+    assert sources.detect(root)[0] == "folder"
+    assert "folder" in asked and not asked & {*sources._BEHIND_PICTURES, *sources._OF_LABEL_FILES}
+    write(root, {"a/notes.txt": "none"})  # with which it may be of labels
+    assert sources.detect(root)[0] == "folder"
+    assert asked >= sources._OF_LABEL_FILES and not asked & sources._BEHIND_PICTURES
+    for name in ("a/1.png", "b/2.png"):
+        (root / name).unlink()
+    with pytest.raises(InvalidRequest, match="no known data set"):
+        sources.detect(root)
+    assert asked == set(sources.names())
 
 
 def test_samples_that_no_folder_can_be_made_of_stay_webdataset(tmp_path: Path) -> None:

@@ -327,6 +327,8 @@ def _without_suffix(name: str) -> str:
 
 def _by_suffix(pictures: Sequence[str]) -> list[Pair]:
     """`1.jpg` and `1.png`."""
+    if len(set(map(_without_suffix, pictures))) == len(pictures):  # as of most sets, which is quickly said
+        return []
     first: dict[str, str] = {}
     found = []
     for name in sorted(pictures, key=lambda name: not _is_jpeg(name)):
