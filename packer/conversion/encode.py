@@ -19,7 +19,8 @@ from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
-from packer.images import Header, restart_interval_table
+from packer.images import MAX_PIXELS, Header, restart_interval_table
+from packer.images.field_decoder import HeaderCache
 from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.row_relations import check_rows
 from packer.schema import PIXEL_KINDS, Field
@@ -101,6 +102,9 @@ class SampleEncoder(Encoder):
         super().__init__(plan)
         self._source = plan.source
         self._full = plan.options.validate == "full"
+        self._headers = {
+            field.name: HeaderCache(plan.options.pixel_limit) for field in plan.schema if field.kind in PIXEL_KINDS
+        }
         self._may_have_holes = {
             field.name
             for field in plan.source.schema
@@ -117,7 +121,7 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            picture = _picture(sample[name], self._plan.options.pixel_limit) if name else _no_picture()
+            picture = self._picture(sample[name]) if name else _no_picture()
             if self._is_stated and name:
                 picture = self._with_stated_size(index, picture)
             for name, step in self._steps:
@@ -216,8 +220,17 @@ class SampleEncoder(Encoder):
         elif (height, width) != here:
             picture.findings.extend(suspect_values.of_size(field.name))
 
-    def _look(self, value: bytes) -> Header:
-        return images.sniff(value, self._plan.options.pixel_limit)
+    def _look(self, field: str, value: bytes) -> Header:
+        header = self._headers[field].of(value)
+        if header.height * header.width > MAX_PIXELS:  # is looked at anew: memory may be scarcer by now
+            header.check_limits(self._plan.options.pixel_limit)
+        return header
+
+    def _picture(self, value: Any) -> _Picture:
+        header = self._look(self._main, value) if isinstance(value, bytes) else None
+        height, width = value.shape[:2] if header is None else (header.height, header.width)
+        orientation = 1 if header is None else header.orientation
+        return _Picture(height, width, orientation, header, [], [], set(), PictureFrame((height, width), orientation))
 
     def _view(self, height: int, width: int, picture: _Picture, field: Field | None = None) -> View:
         view = identity(height, width)
@@ -231,7 +244,7 @@ class SampleEncoder(Encoder):
         value = sample[field.name]
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, picture)
-        header = picture.header if field.name == self._main and picture.header else self._look(value)
+        header = picture.header if field.name == self._main and picture.header else self._look(field.name, value)
         if field.name in self._source.companions:
             _check_orientation(header, picture)
             if header.orientation == picture.orientation:
@@ -316,15 +329,6 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
     except DamagedImage:
         return f"the table of restart intervals in {field.name} is not that of its data: kept, and not used"
     return None
-
-
-def _picture(value: Any, max_pixels: int) -> _Picture:
-    if isinstance(value, bytes):
-        header = images.sniff(value, max_pixels)
-        height, width, orientation = header.height, header.width, header.orientation
-        return _Picture(height, width, orientation, header, [], [], set(), PictureFrame((height, width), orientation))
-    height, width = value.shape[:2]
-    return _Picture(height, width, 1, None, [], [], set(), PictureFrame((height, width), 1))
 
 
 def _no_picture() -> _Picture:

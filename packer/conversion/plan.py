@@ -31,6 +31,7 @@ from packer.sources.base import Source, relative_name
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
+_MEASURED_AT_ONCE = 1024  # samples whose names and sizes are hashed by one call
 
 
 @dataclass(frozen=True)
@@ -305,20 +306,27 @@ def _measure(
         content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name)).digest())
     links = _Links(source)
     large: dict[str, None] = {}  # files of many records, in order
-    for index in range(len(source)):
-        content.update(os.fsencode(source.key(index)) + b"\0")
-        extent = source.extent(index)
-        if extent is not None:
-            content.update(b"%s\0%d\0%d\n" % (os.fsencode(extent.name), extent.offset, extent.size))
-            sizes[index] = extent.size
-            large[extent.name] = None
-            continue
-        for name in source.file_names(index):
-            size, time_ns = links.state(name)
-            content.update(b"%s\0%d\n" % (os.fsencode(name), size))
-            identity.update(b"%d\n" % time_ns)
-            sizes[index] += size
-            count += 1
+    for first in range(0, len(sizes), _MEASURED_AT_ONCE):
+        contents, times, found = bytearray(), bytearray(), []
+        for index in range(first, min(first + _MEASURED_AT_ONCE, len(sizes))):
+            contents += os.fsencode(source.key(index)) + b"\0"
+            extent = source.extent(index)
+            if extent is not None:
+                contents += b"%s\0%d\0%d\n" % (os.fsencode(extent.name), extent.offset, extent.size)
+                found.append(extent.size)
+                large[extent.name] = None
+                continue
+            total = 0
+            for name in source.file_names(index):
+                size, time_ns = links.state(name)
+                contents += b"%s\0%d\n" % (os.fsencode(name), size)
+                times += b"%d\n" % time_ns
+                total += size
+                count += 1
+            found.append(total)
+        sizes[first : first + len(found)] = found
+        content.update(contents)
+        identity.update(times)
     large |= dict.fromkeys(source.more_files())
     for name in large:
         identity.update(b"%d\0%d\n" % links.state(name))
@@ -342,7 +350,7 @@ class _Links:
     def state(self, name: str) -> tuple[int, int]:
         """Size and time of a file of a sample; 0 and the link's own time for a link that leads nowhere or out."""
         try:
-            folder, inside = self._source.place(name)
+            folder, inside = self._source.place(name) if self._source.outside else (self._folder, name)
             state = folder.state(inside)
         except BadInput as error:
             path = self._folder.root / name
