@@ -4,7 +4,6 @@ Names are known without importing anything; a module is imported when it is firs
 theirs through the entry-point groups `packer.formats`, `packer.codecs` and `packer.sources`.
 """
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -56,6 +55,8 @@ class Registry:
     def check(self, name: str) -> str:
         """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
         if name not in self:
+            import difflib  # only an error needs it
+
             close = difflib.get_close_matches(name, self.names(), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(self.names())}"
             raise InvalidRequest(f"unknown {self._noun} {name!r}; {hint}")

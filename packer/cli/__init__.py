@@ -5,7 +5,6 @@ another process, 128 + n interrupted by signal n.
 """
 
 import contextlib
-import difflib
 import errno
 import gc
 import re
@@ -76,6 +75,8 @@ class Main(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            import difflib  # only an error needs it
+
             close = difflib.get_close_matches(args[0], registry.names(), n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(registry.names())}."
             raise click.UsageError(f"{error.format_message()} {hint}", ctx) from error

@@ -43,7 +43,6 @@ from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
 from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.listing import counted
-from packer.sources._records.record_fields import about_unmoved
 from packer.sources.base import Source
 from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
@@ -656,6 +655,8 @@ def _warnings(plan: Plan) -> list[str]:
         if given
     )
     if moves and _is_pack_of_records(source):  # the source said so when the pack was made of it, if anyone listened
+        from packer.sources._records.record_fields import about_unmoved  # only what moves needs it
+
         found += about_unmoved(plan.schema)
     elif moves and not source.holds_records:  # which says it of all that is no picture
         found += about_unmoved_places((field for field in plan.schema if field.name not in source.sidecars), moves)

@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from packer.errors import DamagedImage
-from packer.images import lzw_decoded_size
 from packer.images.backends import strict_jpeg
 from packer.images.headers import jpeg, png, pnm, tiff, webp
 from packer.images.headers._header_record import MAX_DECODED_BYTES, Buffer, Header, damaged
@@ -192,6 +191,8 @@ def _plain(piece: _Strip, form: _RowLayout) -> None:
 
 
 def _lzw(piece: _Strip, form: _RowLayout) -> None:
+    from packer.images import lzw_decoded_size  # whose tables take 3 ms to make, and few files need them
+
     most = form.size(piece.full_height, piece.width)
     _check_size(piece, form, lzw_decoded_size.decoded_size(piece.data, piece.name, most=most))
 

@@ -346,7 +346,7 @@ def test_space_that_cannot_be_asked_does_not_hide_the_failure(tmp_path: Path, mo
     def fail(*_: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(shutil, "disk_usage", fail)
+    monkeypatch.setattr(os, "statvfs", fail)
     with pytest.raises(StorageError, match="No space left on device$"), failing(tmp_path, "write"):
         raise OSError(errno.ENOSPC, "No space left on device")
 
