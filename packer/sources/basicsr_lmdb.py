@@ -1,8 +1,8 @@
 """BasicSR LMDB: pixels or PNG files under names, as BasicSR, mmsr and PySODToolBox write them.
 
-Fields: key (as in the LMDB), and one of the pictures: image where they are PNG files or have 8 bit in one or three
-channels, depth where they have 16 bit in one, else image as an array of numbers; `features` says it otherwise, such as
-mask=value:mask. Pixels come as RGB; no label is stored. The order is that of the keys.
+Fields: key (as in the LMDB), and one of the pictures: depth where they have 16 bit in one channel, image where they are
+other PNG files or have 8 bit in one or three channels, else image as an array of numbers; `features` says it otherwise,
+such as mask=value:mask. Pixels come as RGB; no label is stored. The order is that of the keys.
 Layout: a folder with data.mdb; value = pixels (H, W, C) as OpenCV has them, blue first, uint8 or uint16
 (little-endian), which their length alone tells; where the sizes are, tells the generation:
     key.meta              in the LMDB: ASCII `H,W,C`; `_keys_cache.p` beside it lists the keys (first BasicSR)
@@ -22,9 +22,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.images import file_suffixes
+from packer.images import file_suffixes, sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._parse.listing import counted, listed, shown
@@ -80,15 +80,19 @@ class Source(LMDBSource):
             names = [f"{self._stems[number]}/{name}" for number, name in zip(self._numbers, names, strict=True)]
         self._names = names
         forms = Counter(self._form(row) for row in range(len(self)))
+        if asked is None and set(forms) == {("file", 0)} and self._are_depth_files():
+            asked = RecordField("depth", (VALUE,), "depth")
         self._field, field = _settled(asked, forms, shown(str(root)))
         self.decodes = any(form != ("file", 0) for form in forms) and field.kind != "number"
         self._fields = [self._field]
         self._settle([field], [name for name in self._others if name not in self._sides])
         self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), self.noun)}")
         found = listed(f"{_shown(form)}: {count}" for form, count in sorted(forms.items()))
+        if self._field.kind == "depth" and ("file", 0) in forms:
+            found += " (16 bit, 1 channel)"
         order = "; pixels are taken as blue, green, red, and given as RGB" if set(forms) != {("file", 0)} else ""
         self.notes.append(f"{found}{order}")
-        how = "as asked" if asked else "by their sizes; --features says it otherwise"
+        how = "as asked" if features else "by their sizes; --features says it otherwise"
         self.notes.append(f"--features {shell_word(self._field.shown())} ({how})")
 
     @classmethod
@@ -178,6 +182,17 @@ class Source(LMDBSource):
         if count and self._sizes[row] in (count, 2 * count):
             return ("uint8" if self._sizes[row] == count else "uint16"), channels
         return "file", 0
+
+    def _are_depth_files(self) -> bool:
+        """Whether the first records and some others are files of 16 bit in one channel, as raw pixels may be."""
+        found = set()
+        for _, record in self._probes():
+            try:
+                header = sniff(record)
+            except DamagedImage:
+                continue  # the sample says it
+            found.add((header.dtype, header.channels))
+        return found == {("uint16", _GRAY)}
 
     def _size_at(self, row: int) -> _Size:
         height, width, channels = self._sizes_of[3 * row : 3 * row + 3]

@@ -11,6 +11,7 @@ otherwise the records are walked. A file that is compressed with gzip or zlib is
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -207,9 +208,10 @@ class Source(RecordSource):
         wanted = list(asked)
         if not asked:
             wanted = self._guessed(found, looked, stepped)
-        if unread:
+        left_out = unread - found.keys()  # where other records have it as numbers, the records that do not are errors
+        if left_out:
             self.notes.append(
-                f"feature lists left out, since their steps are no numbers of one type: {listed(sorted(unread))}; "
+                f"feature lists left out, since their steps are no numbers of one type: {listed(sorted(left_out))}; "
                 "frames of a video, say, are samples of their own: write an Example for each"
             )
         self._note_steps(wanted, stepped)
@@ -379,10 +381,10 @@ def _with_kind(field: RecordField, values: Sequence[Any], photos: PhotoSizes) ->
     if isinstance(first, list):
         kind = field.kind or kind_of_bytes(_bytes_of(values), field.entries[0], photos)
         return replace(field, kind=kind)
-    dtypes = {value.dtype.name for value in values}
+    dtypes = Counter(value.dtype.name for value in values if len(value))
     is_one = all(len(value) == 1 for value in values)
     kind = field.kind or ("number" if is_one else "numbers")
-    return RecordField(field.name, field.entries, kind, "int64" if dtypes == {"int64"} else "float32")
+    return RecordField(field.name, field.entries, kind, dtypes.most_common(1)[0][0] if dtypes else first.dtype.name)
 
 
 def _value(field: RecordField, entries: Mapping[str, Any], lists: Mapping[str, Sequence[example.Values]]) -> Any:

@@ -124,6 +124,17 @@ def test_sixteen_bit_gray_is_depth(tmp_path: Path) -> None:
     assert np.array_equal(packer.open(tmp_path / "a.pack", output="numpy")[0]["depth"], image)
 
 
+def test_files_of_sixteen_bit_gray_are_depth_too(tmp_path: Path) -> None:
+    image = drawn(4, 6, 1, np.uint16)
+    lmdb_environment(tmp_path / "in", {b"a": encoded(".png", image)})
+    root = write(tmp_path / "in", {"meta_info.txt": "a.png (4,6,1) 1\n"})
+    assert "picture files: 1 (16 bit, 1 channel)" in Source(root).notes
+    packed(root, tmp_path / "a.pack", kind="basicsr-lmdb")
+    assert np.array_equal(packer.open(tmp_path / "a.pack", output="numpy")[0]["depth"], image)
+    packer.convert(root, tmp_path / "b.pack", kind="basicsr-lmdb", features=("mask=value:mask:uint16",))
+    assert np.array_equal(packer.open(tmp_path / "b.pack", output="numpy")[0]["mask"], image)
+
+
 def test_features_say_what_the_pixels_are(tmp_path: Path) -> None:
     mask = drawn(4, 6, 1)
     root = mmsr(tmp_path / "in", {"a": mask})

@@ -635,6 +635,18 @@ def test_steps_of_other_types_in_a_later_record_are_bad(tmp_path: Path) -> None:
         source[35]
 
 
+def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Path) -> None:
+    """One record in ten among those that the schema is guessed from, of another type; neither list is left out."""
+    records = [_sequence(int64_list([1])) for _ in range(10)]
+    records[4] = example({"id": float_list([3])}) + delimited(2, _feature_list(b"track", bytes_list(b"a")))
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord(records)}))
+    assert source.schema["id"].dtype == "int64"
+    assert not any("left out" in note for note in source.notes)
+    assert [source[row]["id"] for row in (0, 3, 5, 9)] == [3, 3, 3, 3]
+    with pytest.raises(BadInput, match="expected int64 numbers, found 1 value of float32|feature list 'track'"):
+        source[4]
+
+
 @pytest.mark.parametrize(
     "features, message",
     [
