@@ -210,7 +210,10 @@ def _stored_schema(
     stored: list[Field] = []
     defaulted = set()
     in_slots = with_slots(Schema(tuple(wanted)), writer.slots, options.slots, to=options.to)
-    as_files = writer.pictures_of_tool(codecs.described(in_slots))
+    of_tool = writer.pictures_of_tool(codecs.described(in_slots))
+    in_file_slots = {slot.name for slot in writer.slots if slot.is_file}
+    # A pack's raw pixels are what --resize made; those of a source are as its fields ask for, but for the picture.
+    as_files = [name for name in of_tool if source.is_encoded or in_slots[name].slot in in_file_slots]
     preferred = [field.name for field in wanted if writer.codec_of(field) is not None and field.name not in chosen]
     for field in wanted:
         if moves and field.hidden and field.kind == "bytes":

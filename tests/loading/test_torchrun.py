@@ -70,7 +70,7 @@ def run(folder: Path, pack: Path, state: Path, ranks: int) -> list[dict[str, Any
     program.write_text(PROGRAM.format(root=str(ROOT)))
     torchrun = "from torch.distributed.run import main; main()"
     given = [str(each) for each in (program, pack, folder, state)]
-    words = ["--standalone", "--nproc-per-node", str(ranks), *given]
+    words = ["--standalone", "--log-dir", str(folder / "logs"), "--nproc-per-node", str(ranks), *given]
     done = warm_python.run(torchrun, *words, capture=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
