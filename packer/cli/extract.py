@@ -1,5 +1,7 @@
 """packer extract: the original files out of a pack."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -42,6 +44,8 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
             echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
         for name, codec in found.changed.items():
             echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
+        for name in found.numbered:
+            echo(f"field {name}: the numbers of its classes, not the colours that its files were drawn in", err=True)
         unmoved = [f"field {name}" for name in found.unmoved]
         unmoved += [f"{found.unmoved_extras} files of no sample"] * (found.unmoved_extras > 0)
         if unmoved:
@@ -56,7 +60,13 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
             echo(line, err=True)
         echo(
             f"{folder}: {found.files} files written ({size_text(found.bytes)}): {found.exact} exact, "
-            f"{found.reencoded} re-encoded; {len(found.skipped)} skipped"
+            f"{found.reencoded} re-encoded; {len(found.skipped)} skipped{_why_skipped(found.skipped)}"
         )
     if found.damaged:
         raise CorruptPack(f"{pack}: damaged values left out: {len(found.damaged)}")
+
+
+def _why_skipped(skipped: Sequence[tuple[str, str]]) -> str:
+    """Each reason with the number of its files; nothing where none was skipped."""
+    counts = Counter(reason for _, reason in skipped)
+    return f": {'; '.join(f'{count} since {reason}' for reason, count in counts.items())}" if counts else ""

@@ -28,7 +28,7 @@ from packer.conversion.options import (
 from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
-from packer.conversion.unmoved_places import about_unmoved_places
+from packer.conversion.unmoved_places import about_files_left_out, about_unmoved_places, kept_files
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
@@ -649,17 +649,19 @@ def _warnings(plan: Plan) -> list[str]:
             f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
             "these take more room, and show no more"
         )
-    moves = " and ".join(
-        word
-        for word, given in (("--resize", asked.resize is not None), ("--exif rotate", asked.exif == "rotate"))
-        if given
-    )
-    if moves and _is_pack_of_records(source):  # the source said so when the pack was made of it, if anyone listened
+    moves = _moving([asked.to_json()])
+    moved = "" if moves else _moving(_earlier(source))
+    if (moves or moved) and _is_pack_of_records(source):  # whose source said so, if anyone listened
         from packer.sources._records.record_fields import about_unmoved  # only what moves needs it
 
         found += about_unmoved(plan.schema)
     elif moves and not source.holds_records:  # which says it of all that is no picture
         found += about_unmoved_places((field for field in plan.schema if field.name not in source.sidecars), moves)
+    elif moved:
+        found += about_unmoved_places(plan.schema, moved, before=True)
+    if moves:
+        wanted = (field for field in source.schema if asked.fields is None or field.name in asked.fields)
+        found += about_files_left_out(kept_files(wanted), moves)
     texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
     if moves and texts and asked.sidecar_frame != "upright":
         found.append(
@@ -675,6 +677,24 @@ def _warnings(plan: Plan) -> list[str]:
             "them; rename one"
         )
     return found
+
+
+def _moving(asked: Sequence[Mapping[str, Any]]) -> str:
+    """The options of conversions that move pixels, as the user types them; empty for none."""
+    words = ["--resize"] * any(each.get("resize") for each in asked)
+    words += ["--exif rotate"] * any(each.get("exif") == "rotate" for each in asked)
+    return " and ".join(words)
+
+
+def _earlier(source: Source) -> list[dict[str, Any]]:
+    """The options of the conversions that made a pack; none of another source."""
+    if not source.is_encoded:
+        return []
+    from packer.pack.source_paths import conversions  # only a pack as the source needs it
+
+    known = source.provenance()
+    before = None if known is None else known.asked.get("options")
+    return conversions(before) if isinstance(before, dict) else []
 
 
 def _is_pack_of_records(source: Source) -> bool:

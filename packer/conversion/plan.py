@@ -19,6 +19,7 @@ from packer import __version__, codecs, formats
 from packer.conversion.foreign_record_slots import with_slots
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
+from packer.conversion.unmoved_places import kept_files
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.geometry.random import shuffled
@@ -207,6 +208,7 @@ def _stored_schema(
         names = ", ".join(field.name for field in wanted)
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     writer = formats.load(options.to).Writer
+    left_out = kept_files(wanted) if moves else []
     stored: list[Field] = []
     defaulted = set()
     in_slots = with_slots(Schema(tuple(wanted)), writer.slots, options.slots, to=options.to)
@@ -216,8 +218,8 @@ def _stored_schema(
     as_files = [name for name in of_tool if source.is_encoded or in_slots[name].slot in in_file_slots]
     preferred = [field.name for field in wanted if writer.codec_of(field) is not None and field.name not in chosen]
     for field in wanted:
-        if moves and field.hidden and field.kind == "bytes":
-            continue  # label files verbatim would contradict the moved pixels
+        if field in left_out:
+            continue
         if field.name not in chosen and options.resize and field.kind in PIXEL_KINDS:
             defaulted.add(field.name)
         wished = chosen.get(field.name) or writer.codec_of(field)  # by the user, else by the format

@@ -20,14 +20,33 @@ coords crop roi rois grasp grasps ellipse angle theta
 _WORDS = frozenset(_WORDS_TEXT.split())
 
 
-def about_unmoved_places(fields: Iterable[Field], moves: str) -> list[str]:
-    """The note on such fields. moves: the options that move pixels, as the user types them."""
+def about_unmoved_places(fields: Iterable[Field], moves: str, *, before: bool = False) -> list[str]:
+    """The note on such fields. moves: the options that move pixels, as the user types them. before: whether the pack
+    that the fields come from was made with them.
+    """
     names = [shown(field.name) for field in fields if may_be_place(field)]
     if not names:
         return []
+    what = f"the pack was made with {moves}, which moves" if before else f"{moves} moves"
     return [
-        f"{listed(names)}: stored as they are: {moves} moves pictures, boxes and points; places in a picture among "
+        f"{listed(names)}: stored as they are: {what} pictures, boxes and points; places in a picture among "
         "these are of the source's pixels"
+    ]
+
+
+def kept_files(fields: Iterable[Field]) -> list[Field]:
+    """The hidden fields of files kept verbatim, which would contradict pixels that a geometry moves."""
+    return [field for field in fields if field.hidden and field.kind == "bytes"]
+
+
+def about_files_left_out(fields: Iterable[Field], moves: str) -> list[str]:
+    """The note on such files, which a conversion that moves pixels leaves out. moves: as of `about_unmoved_places`."""
+    names = [shown(field.name) for field in fields]
+    if not names:
+        return []
+    return [
+        f"{listed(names)}: left out: files kept as they were are of the source's pixels, which {moves} moves; "
+        "packer extract will not have them"
     ]
 
 

@@ -8,7 +8,7 @@ written, and the folder appears complete or not at all.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -24,12 +24,13 @@ from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SourcePath, SourcePaths
+from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
 from packer.system.boolean_arguments import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # of values that are no file of their own
+_PICTURE = (".png",)  # of masks in the place of files in colours
 _SHOWN = 20
 _TREE = "tree"
 _MATRIX = "matrix"
@@ -46,7 +47,8 @@ class ExtractionSummary:
     pixels of the source (boxes, points, what may say places), beside pictures that were moved when they were packed.
     unmoved_extras: how many files of no sample lie beside such pictures. skipped: (path, reason) of files that were
     left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
-    left_behind: how many files of no sample were too much to be packed along.
+    left_behind: how many files of no sample were too much to be packed along. numbered: names of masks that were files
+    in colours and are written as the numbers that a table made of these: the files themselves are not in the pack.
     """
 
     files: int
@@ -59,6 +61,7 @@ class ExtractionSummary:
     skipped: Sequence[tuple[str, str]]
     damaged: Sequence[str]
     left_behind: int
+    numbered: Sequence[str]
 
 
 @dataclass
@@ -75,6 +78,7 @@ class _Extracted:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     left_behind: int = 0
+    numbered: dict[str, None] = field(default_factory=dict)
 
 
 def extract(
@@ -111,7 +115,7 @@ def extract(
                 place.clear()
     finally:
         opened.close()
-    lists = {name: tuple(getattr(found, name)) for name in ("unmoved", "skipped", "damaged")}
+    lists = {name: tuple(getattr(found, name)) for name in ("unmoved", "skipped", "damaged", "numbered")}
     return ExtractionSummary(**{**vars(found), **lists})
 
 
@@ -138,6 +142,7 @@ class _Extraction:
         self._matrices = pack.index.column(_MATRIX) if _MATRIX in pack.schema else None
         self._codecs: dict[str, Codec] = {}
         self._forms: dict[str, StoredForm] = {}
+        self._numbers = _masks_in_colours(pack)
 
     def check_names(self) -> None:
         """Raise InvalidRequest, listing every name that is unsafe or collides with another."""
@@ -206,6 +211,10 @@ class _Extraction:
             found.damaged.append(str(error))
             return
         for origin in origins:
+            if origin.field is None and origin.name in self._numbers:
+                mask = self._numbers[origin.name]
+                found.numbered[mask.name] = None
+                origin = SourcePath(mask.name, origin.path, mask, exact=False)
             if origin.field is None:
                 found.skipped.append((origin.path, f"field {origin.name!r} is not in the pack"))
                 continue
@@ -237,7 +246,8 @@ class _Extraction:
         if origin.exact or origin.field is None:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
-            suffixes = self._suffixes(origin.name, record[origin.name]) or _NUMBERS
+            of_file = self._suffixes(origin.name, record[origin.name])
+            suffixes = of_file or (_PICTURE if self._is_drawn(origin) else _NUMBERS)
         if (picture := self._codec(origin.name).picture_suffix) is not None:
             suffixes = (picture,)
         folder, slash, name = origin.path.rpartition("/")
@@ -251,6 +261,10 @@ class _Extraction:
         if name not in self._forms:
             self._forms[name] = self._pack.schema.stored_form(name)
         return self._forms[name].suffixes(value)
+
+    def _is_drawn(self, origin: SourcePath) -> bool:
+        """Whether a mask of numbers stands in the place of its file in colours, which was a picture."""
+        return any(mask.name == origin.name for mask in self._numbers.values())
 
     def _codec(self, name: str) -> Codec:
         if name not in self._codecs:
@@ -266,9 +280,19 @@ class _Extraction:
             if self._suffixes(origin.name, value):
                 return value
             array = np.asarray(codec.decode(value))
+            if self._is_drawn(origin):
+                picture = replace(self._pack.schema[origin.name], codec="png")
+                return codecs.make(picture).encode(array)
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         return npy_file(array)
+
+
+def _masks_in_colours(pack: Pack) -> dict[str, Field]:
+    """For each field that held the files of a mask in colours the mask of their numbers, where the pack has it."""
+    tables = asked_of_source(pack.manifest.options).get("mask_colours")
+    names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
+    return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}
 
 
 def _may_say_places(field: Field | None) -> bool:

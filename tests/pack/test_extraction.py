@@ -184,6 +184,10 @@ def test_a_resized_pack_gives_suffixes_that_fit_the_bytes(tmp_path: Path) -> Non
     assert np.array_equal(np.load(back / "pcd0100d.npy"), dataset[0]["depth"].reshape(32, -1))
     assert cv2.imread(str(back / "pcd0100r.jpg")).shape == (32, 42, 3)
     assert ("01/pcd0100cpos.txt", "field 'grasps_file' is not in the pack") in found.skipped
+    done = called("extract", tmp_path / "out.pack", tmp_path / "more")
+    count = [reason for _, reason in found.skipped].count("field 'grasps_file' is not in the pack")
+    assert done.exit_code == 0
+    assert f"{count} since field 'grasps_file' is not in the pack" in done.stdout.splitlines()[-1]
 
 
 def test_a_kept_suffix_that_fits_is_not_changed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 import packer
 from packer.cli.convert import command
+from packer.cli.extract import command as extract
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
 from packer.pack import manifest as manifests
@@ -165,6 +166,24 @@ def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) 
             assert np.array_equal(found, wanted)
         if resize:
             assert packer.verify(tmp_path / "a.pack", source=colours).ok
+
+
+def test_moved_masks_are_extracted_as_their_numbers(tmp_path: Path) -> None:
+    root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1))})
+    whole = packer.convert(root, tmp_path / "whole", mask_colours=root / "label_colors.txt")
+    assert not [note for note in whole.notes if "left out" in note]
+    for source, options in ((tmp_path / "whole", {}), (root, {"mask_colours": root / "label_colors.txt"})):
+        pack, again = tmp_path / f"{source.name}.small", tmp_path / f"{source.name}.again"
+        made = packer.convert(source, pack, resize=12, **options)  # type: ignore[arg-type]
+        assert [note for note in made.notes if note.startswith("mask_file: left out: ") and "--resize" in note]
+        result = CliRunner().invoke(extract, [str(pack), str(again)])
+        assert result.exit_code == 0, result.output
+        assert "field mask: the numbers of its classes, not the colours" in result.output
+        assert "0 skipped" in result.output
+        with packer.open(pack, output="numpy") as dataset:
+            assert np.array_equal(np.asarray(Image.open(again / "trainannot/a.png")), dataset[0]["mask"])
+        found = packer.extract(pack, tmp_path / f"{source.name}.exact", only_exact=True)
+        assert "trainannot/a.png" in [path for path, _ in found.skipped]
 
 
 def test_another_colour_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> None:
