@@ -37,7 +37,7 @@ class Decoding:
 
     def __call__(self, index: int, out: Picture) -> None:
         if self.side is None:
-            self.decode_jpeg(self.values[index], "RGB", fastdct=self.fast, buffer=out)
+            self.decode_jpeg(self.values[index], "RGB", fastdct=self.fast, fastupsample=self.fast, buffer=out)
         else:
             cropped(self.decode_jpeg(self.values[index], "RGB"), self.side, out)
 

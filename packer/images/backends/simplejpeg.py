@@ -28,6 +28,7 @@ class SimpleJPEG:
         form = "GRAY" if channels == 1 else "RGB"
         if eighths == 8:
             height = width = 0  # no scaling, whatever size the file has
+            fast_upsampling = fast_upsampling or fast_dct
         try:
             shape = simplejpeg.decode_jpeg(
                 buffer, form, fast_dct, fast_upsampling, height, width, 1, pixels, True

@@ -49,7 +49,7 @@ class JPEGLibrary(Protocol):
 
         eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
           file has at least 8 px: less do not tell the library which scale is meant.
-        fast_dct: JDCT_IFAST, where the scale is 8/8.
+        fast_dct: JDCT_IFAST and fast_upsampling, where the scale is 8/8.
         fast_upsampling: chroma at half the size is enlarged by copies of each sample, not filtered.
         allow_trailing_data: the scan has more rows than the frame says; that there are, see `is_trailing_data`, is no
           error.

@@ -97,7 +97,7 @@ class PyTurboJPEG:
         fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
-        request = _request(buffer, pixels, fast_dct, fast_upsampling)
+        request = _request(buffer, pixels, fast_dct, fast_upsampling or (fast_dct and eighths == 8))
         handle = self._init()
         try:
             self._check_header(handle, request, eighths)
