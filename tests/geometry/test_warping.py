@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -179,6 +179,7 @@ def test_a_mask_is_what_pillow_and_opencv_give(size: tuple[int, int]) -> None:
     st.sampled_from(["float32", "float64", "uint16"]),
     st.integers(0, 5),
 )
+@example(height=1, width=20, size=(1, 9), invalid=-1.0, dtype="float32", seed=4)  # half of an area to the digit
 def test_a_smaller_depth_is_the_mean_of_its_valid_pixels(
     height: int, width: int, size: tuple[int, int], invalid: float | None, dtype: str, seed: int
 ) -> None:

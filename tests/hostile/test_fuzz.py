@@ -128,8 +128,9 @@ def test_an_engine_finds_what_is_planted(own_targets: Path, engine: str, guilt: 
         if ended.returncode:
             break
     assert ended.returncode == 1, ended
-    found = [path for path in (corpus / "planted" / "findings").iterdir() if path.suffix != ".txt"]
-    assert found and all(path.read_bytes()[:1] == b"b" and path.name.startswith(kind) for path in found)
+    # where processor time is scarce, an input may take too long besides
+    found = [path for path in (corpus / "planted" / "findings").glob(f"{kind}-*") if path.suffix != ".txt"]
+    assert found and all(path.read_bytes()[:1] == b"b" for path in found)
     assert f"scripts/fuzz planted --input {found[0]}" in found[0].with_suffix(".txt").read_text()
     assert "planted" in ended.stdout and engine in ended.stdout
 

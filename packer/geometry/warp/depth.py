@@ -13,7 +13,7 @@ from packer.geometry.warp.axis_aligned import inside, shrinking
 Pixels = npt.NDArray[Any]
 Weights = npt.NDArray[np.float64]
 
-_WEIGHT_TOLERANCE = 1e-9  # half of an area, summed in float64
+_WEIGHT_TOLERANCE = 1e-6  # half of an area: OpenCV sums in float64 weights that are float32
 
 
 def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pixels:
