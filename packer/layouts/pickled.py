@@ -27,6 +27,8 @@ _KINDS = "biuf"
 _GLOBALS = frozenset(
     (
         ("_codecs", "encode"),
+        ("__builtin__", "bytes"),  # as Python 2 calls the module, of no bytes
+        ("builtins", "bytes"),
         ("numpy", "ndarray"),
         ("numpy", "dtype"),
         *((f"{module}.multiarray", name) for module in _MODULES for name in ("_reconstruct", "scalar")),
@@ -229,6 +231,10 @@ def _reduced(name: Any, arguments: Any) -> Any:
         if coding != "latin1" or not isinstance(text, str):
             raise BadInput("a pickle that encodes text, not bytes: refused")
         return text.encode("latin-1")
+    if name.name == "bytes":
+        if arguments:
+            raise BadInput("a pickle that makes bytes of something else: refused")
+        return b""
     if name.name == "dtype":
         code = arguments[0]
         if not isinstance(code, str) or code[:1] not in _KINDS or code[1:] not in ("1", "2", "4", "8"):

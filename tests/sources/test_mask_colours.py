@@ -17,7 +17,8 @@ from packer.cli.extract import command as extract
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
 from packer.pack import manifest as manifests
-from packer.sources._extend.mask_colours import MaskColours
+from packer.sources import pairs as pairs_source
+from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._parse.colour_table import ColourClass, class_names, read_colour_classes
 from packer.synthetic import pairs
 from tests.support.source_trees import encoded, photos, picture, tree, write
@@ -147,6 +148,24 @@ def test_every_pixel_is_looked_up_whatever_the_file_has(tmp_path: Path) -> None:
     assert packer.verify(tmp_path / "pack", source=root).ok
     packer.extract(tmp_path / "pack", tmp_path / "again")
     assert tree(tmp_path / "again") == tree(root)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,7\n", "; no classes, since the values are not 0, 1, 2, ...: its names"),
+        ("r,g,b,name\n0,0,0,a\n1,1,1,a\n", "; no classes, since not every value has a name of its own: its names"),
+        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,1\n2,2,2,void,255\n", "3 colours)"),
+        ("0 0 0\n1 1 1\n", "2 colours)"),
+    ],
+)
+def test_a_note_says_why_names_are_not_the_classes(tmp_path: Path, table: str, said: str) -> None:
+    root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1))}, table=table)
+    colours = MaskColours.parse(str(root / "label_colors.txt"))
+    source = add_mask_colours(pairs_source.Source(root), [colours])
+    (note,) = (each for each in source.notes if each.startswith("masks in colours"))
+    assert said in note
+    assert (source.schema["mask"].classes is None) == ("no classes" in note or class_names(colours.classes) is None)
 
 
 def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) -> None:

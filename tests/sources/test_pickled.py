@@ -23,6 +23,7 @@ VALUES: list[Any] = [
     np.arange(24, dtype=">i2").reshape(2, 3, 4),
     np.asfortranarray(np.arange(12, dtype="<f8").reshape(3, 4)),
     ((), [], {}, "", None, True, False, [[[()]]]),
+    (b"", np.arange(0), np.zeros((0, 3), np.uint8)),
 ]
 
 
@@ -78,6 +79,7 @@ def test_what_would_call_something_is_refused_at_its_name(protocol: int) -> None
     [
         b"cos\nsystem\n(S'true'\ntR.",
         b"c__builtin__\neval\n(S'1'\ntR.",
+        b"c__builtin__\nbytes\n(I1000000000\ntR.",
         b"cnumpy\nndarray\n(tR.",  # a known name, and no call of it
         b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
         b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.",

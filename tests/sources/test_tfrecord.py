@@ -512,7 +512,7 @@ def test_texts_json_and_bytes_are_told_apart(tmp_path: Path) -> None:
     typed = Source(root, features=("json=json:json", "text=data:text"))
     assert "is no UTF-8" not in str(typed.schema)
     assert Source(root, features=("json=json:json",))[0]["json"] == {"a": [1]}
-    with pytest.raises(BadInput, match=r"is no JSON; say json=...:bytes"):
+    with pytest.raises(BadInput, match=r"is no JSON: .*; say json=...:bytes"):
         Source(root, features=("json=text:json",))[0]
 
 

@@ -194,6 +194,13 @@ def test_suffixes_are_fields_by_what_they_mean(tmp_path: Path) -> None:
     assert out == {name.encode(): data for name, data in found.items() if name not in ("0.json", "0.cls", "0.index")}
 
 
+def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
+    source = opened(tmp_path, {"0.jpg": picture(0, suffix=".jpg"), "0.json": b'{"a": {"b": 1, "b": 2}}'})
+    said = r"record at byte 0 \(0\): \.json: .*a key stands twice in one object.*say json=...:bytes"
+    with pytest.raises(BadInput, match=said):
+        source[0]
+
+
 def test_pictures_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_path: Path) -> None:
     one = opened(tmp_path / "a", {"0.jpg": picture(1, suffix=".jpg"), "1.png": picture(2)})
     assert [field.name for field in one.schema] == ["key", "image", "files"]

@@ -21,6 +21,7 @@ from packer.sources._parse.colour_table import (
     class_names,
     read_colour_classes,
     voc_palette,
+    without_names,
 )
 from packer.sources._parse.listing import counted, listed, shown
 
@@ -110,7 +111,7 @@ def add_mask_colours(source: base.Source, tables: Sequence[MaskColours]) -> base
         if name in named:
             raise InvalidRequest(f"--mask-colours: two tables for {name}; leave one of them out")
         named[name] = table
-    notes = [f"{name} ({table.where}, {counted(len(table.classes), 'colour')})" for name, table in named.items()]
+    notes = [f"{name} ({_described(table)})" for name, table in named.items()]
     return DerivedSource(
         source,
         _ColourNumbers(source, named),
@@ -118,6 +119,13 @@ def add_mask_colours(source: base.Source, tables: Sequence[MaskColours]) -> base
         left_out=(),
         note=f"masks in colours, by a table: {', '.join(notes)}",
     )
+
+
+def _described(table: MaskColours) -> str:
+    """Where a table is from, how long it is, and why its names are not in the field, where they are not."""
+    reason = without_names(table.classes)
+    missing = f"; no classes, since {reason}: its names stand in the manifest alone" if reason else ""
+    return f"{table.where}, {counted(len(table.classes), 'colour')}{missing}"
 
 
 class _ColourNumbers(AddedFields):

@@ -9,7 +9,6 @@ the user asks for that, as those of the source are. Text is UTF-8; bytes are kep
 `x0 y0 x1 y1` in px of the picture, a number is a file that holds one: int64 where all samples have whole ones.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.box_edges import EXPECTED, box_edges
 from packer.sources._parse.folder_layout import says_labels
+from packer.sources._parse.json_value import json_value
 from packer.sources._parse.listing import counted, listed, scan, shown
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
@@ -379,7 +379,7 @@ def _value(data: bytes, path: Path, kind: str, *, is_whole: bool) -> Any:
         if kind == "text":
             return data.decode("utf-8")
         if kind == "json":
-            return json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_object)
+            return json_value(data.decode("utf-8-sig"))
         if kind == "boxes":
             return _boxes(data.decode("utf-8-sig"))
         if kind == "number":
@@ -423,14 +423,3 @@ def _stored(value: int | float, *, is_whole: bool) -> Any:
             "whole numbers beyond 2**53; take it as text"
         )
     return np.float64(value)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object, of which JSON keeps neither for sure")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON (RFC 8259, section 6)")

@@ -109,6 +109,16 @@ def class_names(classes: Sequence[ColourClass]) -> tuple[str, ...] | None:
     return texts if texts and all(texts) and is_whole else None
 
 
+def without_names(classes: Sequence[ColourClass]) -> str | None:
+    """Why the names that a table has are no `class_names`; None where they are, and where it has none."""
+    if class_names(classes) is not None or not any(each.name for each in classes):
+        return None
+    values = sorted({each.value for each in classes if each.value != VOID or len(classes) > VOID})
+    if values != list(range(len(values))):
+        return "the values are not 0, 1, 2, ..."
+    return "not every value has a name of its own"
+
+
 class ColourTable:
     """Which value of a mask a colour is."""
 

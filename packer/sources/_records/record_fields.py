@@ -5,7 +5,6 @@ differ in what they call it, `image=jpg;png`. An entry is a feature of a tf.trai
 `,`, `;` or backslash in the name of one stands behind a backslash: `x_y=x\\;y`.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.schema import KEY, MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
+from packer.sources._parse.json_value import json_value
 from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
@@ -180,11 +180,11 @@ def decoded(field: RecordField, data: bytes) -> Any:
         return data
     try:
         text = data.decode("utf-8")
-        return text if field.kind == "text" else json.loads(text)
+        return text if field.kind == "text" else json_value(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(
-            f"field {field.name!r}: {data[:20]!r} is no {'UTF-8' if field.kind == 'text' else 'JSON'}; say "
-            f"{field.name}=...:bytes in --features"
+            f"field {field.name!r}: {data[:20]!r} is no {'UTF-8' if field.kind == 'text' else 'JSON'}: "
+            f"{error}; say {field.name}=...:bytes in --features"
         ) from error
 
 
