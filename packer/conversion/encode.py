@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from packer import codecs, images
+from packer import codecs, formats, images
 from packer.codecs.base import Codec
 from packer.conversion import suspect_values
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
@@ -77,6 +77,7 @@ class Encoder(ABC):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._main = next((field.name for field in plan.schema if field.kind in PIXEL_KINDS), "")
+        self._misfit = formats.load(plan.options.to).Writer.misfit
 
     def __call__(self, index: int) -> Encoded | Failure:
         """The record of one sample; a damaged or unfitting one becomes a Failure, anything unexpected is raised."""
@@ -85,10 +86,18 @@ class Encoder(ABC):
             record, notes, found = self._record(index)
         except BadInput as error:
             return Failure(source.key(index), error.message)
+        if misfit := self._misfit(self._plan.schema, record):
+            name, reason = misfit
+            where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
+            return Failure(source.key(index), f"{where}: {reason}, or --on-error skip leaves it out")
         crc32s = tuple(map(zlib.crc32, record.values()))
         missing = source.missing(index)
         incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
+
+    def _where(self, index: int, name: str) -> str:
+        """What a message names a sample by."""
+        return self._plan.source.where(index)
 
     @abstractmethod
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:

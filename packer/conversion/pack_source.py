@@ -181,6 +181,9 @@ class RecordEncoder(Encoder):
             raise BadInput(f"{where}: does not decode: {error.message}") from error
         return record, [], list(self._holes(record, values))
 
+    def _where(self, index: int, name: str) -> str:
+        return self._source.pack.where(self._source.row(index), name)
+
     def _holes(self, record: _Values, values: _Values) -> Iterator[str]:
         """Findings on depth that was moved, of which nobody said what a missing pixel is; it is decoded for a look."""
         for name in self._may_have_holes:

@@ -170,14 +170,25 @@ class ForeignWriter(base.Writer):
             "would find them as they were: leave them out with --fields, or pack the original files as they are"
         )
 
+    @classmethod
+    def misfit(cls, schema: Schema, record: base.Record) -> tuple[str, str] | None:
+        """A label out of the range of the tool's records."""
+        label = schema.in_slot("label")
+        number = _whole_label(schema, record)
+        if label is None or number is None or number in cls.labels:
+            return None
+        reason = (
+            f"label {number}: records of {cls.layout.tool} hold {cls.labels.start:,} to {cls.labels.stop - 1:,}; name "
+            "another --slot label"
+        )
+        return label.name, reason
+
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._samples = 0
         self._finished = False
         self._files: list[IO[bytes]] = []
         self._held = self.layout.held(schema)
-        label = schema.in_slot("label")
-        self._whole_label = label if label is not None and LABEL.fits(label) else None
         for slot in self.slots:
             if slot.is_needed and schema.in_slot(slot.name) is None:
                 raise InvalidRequest(f"{path}: no field has the slot {slot.name}: --slot {slot.name}=FIELD names one")
@@ -224,12 +235,8 @@ class ForeignWriter(base.Writer):
     def write(self, record: base.Record) -> None:
         spools = self._checked()
         values = {name: bytes(record[name]) for name in self.schema.names}
-        label = self._label_of(values)
-        if label not in self.labels:
-            raise InvalidRequest(
-                f"{self.path}: label {label}: records of this format hold {self.labels.start:,} to "
-                f"{self.labels.stop - 1:,}; name another --slot label"
-            )
+        if misfit := self.misfit(self.schema, values):
+            raise InvalidRequest(f"{self.path}: {misfit[1]}")
         self._check(values)
         with self._failing():
             self._append(self._samples, values)
@@ -281,10 +288,7 @@ class ForeignWriter(base.Writer):
 
     def _label_of(self, values: Mapping[str, bytes]) -> int:
         """The whole number in the slot label; 0 where no field is, or one of other numbers."""
-        if self._whole_label is None:
-            return 0
-        name, dtype = self._whole_label.name, str(self._whole_label.dtype)
-        return int.from_bytes(values[name], "little", signed=dtype.startswith("int"))
+        return _whole_label(self.schema, values) or 0
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -433,3 +437,11 @@ def _file(folder: int, name: str) -> IO[bytes]:
         file.close()
         raise CorruptPack(f"{name}: expected a file, found a folder or a device; copy the pack again")
     return file
+
+
+def _whole_label(schema: Schema, record: base.Record) -> int | None:
+    """The whole number in the slot label; None where no field is, or one of other numbers."""
+    label = schema.in_slot("label")
+    if label is None or not LABEL.fits(label):
+        return None
+    return int.from_bytes(record[label.name], "little", signed=str(label.dtype).startswith("int"))

@@ -59,7 +59,7 @@ class Writer(ABC):
       refuses those that differ.
     one_part: whether a pack is one part unless the user asks for parts of a size.
     slots: of a format of another tool, what its records have names for; empty for packer's own formats.
-    labels: of the whole numbers in the slot label, those that the records hold; others are refused when they come.
+    labels: of the whole numbers in the slot label, those that the records hold; others are misfits.
     order: in which samples are packed unless the user says it: as the source has them, or shuffled, for tools that
       read in the order of the file.
     has_thread: whether records are written by a thread of the Writer's own, so that `write` is soon done.
@@ -92,6 +92,11 @@ class Writer(ABC):
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
         """Why no pack of these fields is made: the part's own tool would find something that they are not."""
+        return None
+
+    @classmethod
+    def misfit(cls, schema: Schema, record: Record) -> tuple[str, str] | None:
+        """A field of a record that the part's own tool cannot hold, and why; None where it holds all of them."""
         return None
 
     @classmethod

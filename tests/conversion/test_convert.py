@@ -413,3 +413,21 @@ def test_a_resize_that_is_none_is_refused_before_anything_is_read(tmp_path: Path
     with pytest.raises(InvalidRequest, match=r"expected a number of pixels, such as 256, or \(height, width\)"):
         packer.convert(photos(tmp_path / "in", 2), tmp_path / "a.pack", resize=resize)
     assert not (tmp_path / "a.pack").exists()
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("to", "label"), [("caffe-lmdb", 1 << 31), ("recordio", (1 << 24) + 1)])
+def test_a_label_that_a_tool_cannot_hold_is_a_bad_sample(tmp_path: Path, to: str, label: int) -> None:
+    samples = [{"image": source_trees.picture(1), "label": number, "name": f"s{number}"} for number in (3, label, 5)]
+    with pytest.raises(BadInputs) as caught:
+        packer.convert(samples, tmp_path / "a.pack", to=to, key="name")
+    (line,) = str(caught.value).splitlines()[1:]
+    assert f"sample 1, field 'label'): label {label}: records of " in line and f"s{label}" in line
+    assert ".partial" not in line
+    summary = packer.convert(samples, tmp_path / "a.pack", to=to, key="name", on_error="skip")
+    assert (summary.samples, len(summary.skipped)) == (2, 1)
+    with packer.open(tmp_path / "a.pack") as dataset:
+        assert sorted(int(sample["label"]) for sample in dataset) == [3, 5]
+    packer.convert(samples, tmp_path / "b.pack", to="lmdb", key="name")
+    with pytest.raises(BadInputs, match=rf"part-00000.lmdb.*: label {label}: records of "):
+        packer.convert(tmp_path / "b.pack", tmp_path / "c.pack", to=to)
