@@ -35,6 +35,12 @@ def med(path: Path, *, is_compressed: bool) -> Path:
     return path
 
 
+@pytest.mark.parametrize("options", [{"label_key": "labels"}, {"features": ("label=labels", "image=images:image")}])
+def test_the_size_of_a_sample_is_its_picture_whatever_is_named_first(tmp_path: Path, options: Any) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=LABELS[:4])
+    assert {Source(tmp_path / "a.npz", **options).extent(row).size for row in range(4)} == {PIXELS[0].nbytes}
+
+
 @pytest.mark.parametrize("is_compressed", [True, False])
 def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None:
     root = med(tmp_path / "pathmnist.npz", is_compressed=is_compressed)

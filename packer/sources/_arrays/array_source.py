@@ -281,6 +281,9 @@ class ArraySource(base.Source):
         self.schema = Schema(tuple(fields))
         self.decodes = any(isinstance(column.value, _PictureRows) for column in self._columns)
         self._first_picture = next((one.name for one in self.schema if one.kind in PIXEL_KINDS), None)
+        # the sizes of samples are those of pictures, whatever was named first
+        largest = (column.entry for column in self._columns if column.field.name == self._first_picture)
+        self._sized_entry = next(largest, self._main_entry)
         self.companions = beside_first_picture(self.schema)
 
     def _settled_splits(self, tables: list[_Table]) -> list[_Table]:
@@ -732,8 +735,8 @@ class ArraySource(base.Source):
         return tuple(self._folder.root / name for name in names)
 
     def extent(self, index: int) -> base.Extent:
-        array, row = self._array(index)
-        return array.extent(row)
+        number, row = self._row(index)
+        return self._tables[number].arrays[self._sized_entry].extent(row)
 
     def more_files(self) -> Sequence[str]:
         used = {self._main_entry, *(column.entry for column in self._columns)}
