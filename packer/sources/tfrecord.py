@@ -190,6 +190,7 @@ class Source(RecordSource):
         looked = 0
         unread: set[str] = set()  # lists of a SequenceExample, by name
         stepped: set[str] = set()
+        empty: set[str] = set()  # features without a value, of which nothing says the type
         damaged: list[str] = []
         for index, record in self._probes():
             try:
@@ -201,6 +202,7 @@ class Source(RecordSource):
             looked += 1
             unread.update(name for name, steps in parsed.lists.items() if _are_unread(steps))
             stepped.update(name for name in parsed.lists if name in values and name not in parsed.features)
+            empty.update(name for name in parsed.features if name not in values)
             for name, value in values.items():
                 found.setdefault(name, []).append(value)
         if not looked:
@@ -208,6 +210,8 @@ class Source(RecordSource):
         wanted = list(asked)
         if not asked:
             wanted = self._guessed(found, looked, stepped)
+        if not asked and (bare := empty - found.keys()):
+            self.notes.append(f"features left out, since no record looked at has a value: {listed(sorted(bare))}")
         left_out = unread - found.keys()  # where other records have it as numbers, the records that do not are errors
         if left_out:
             self.notes.append(

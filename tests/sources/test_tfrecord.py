@@ -635,6 +635,13 @@ def test_steps_of_other_types_in_a_later_record_are_bad(tmp_path: Path) -> None:
         source[35]
 
 
+def test_a_feature_that_is_empty_wherever_packer_looks_is_said_to_stay_behind(tmp_path: Path) -> None:
+    records = [example({"id": int64_list([row]), "tags": b""}) for row in range(3)]
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord(records)}))
+    assert "tags" not in source.schema
+    assert "features left out, since no record looked at has a value: tags" in source.notes
+
+
 def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Path) -> None:
     """One record in ten among those that the schema is guessed from, of another type; neither list is left out."""
     records = [_sequence(int64_list([1])) for _ in range(10)]
