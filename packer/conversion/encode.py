@@ -25,7 +25,7 @@ from packer.pack.label_frame import PictureFrame, lies_upright
 from packer.pack.row_relations import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._parse.box_edges import check_boxes
-from packer.sources.base import Sample
+from packer.sources.base import UNTAKEN, Sample
 
 _LOSSY = "jpeg:95"
 
@@ -142,6 +142,7 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
+        picture.findings.extend(suspect_values.of_untaken(sample.get(UNTAKEN, ())))
         return record, picture.notes, picture.findings
 
     def _path(self, index: int, sample: Sample, name: str) -> str:

@@ -1,24 +1,28 @@
 """Suspect values: masks of 1 bit, depth with holes, boxes outside of their pictures, counted and said at the end.
 
+So are entries of records that are no field, since none of the records that the schema was settled by has them.
+
 Not looked for: NaN, pictures of a single value, class numbers out of range. What is found refuses no sample, but for a
 mask that lies in its alpha channel alone.
 
 A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from packer.images import Header, loses_alpha
 from packer.schema import Buffer
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.listing import counted, listed, shown
 
 _ONE_BIT, _MASKS, _ALPHA = "one-bit", "masks", "alpha"
 _BOXED, _SHARES, _OUTSIDE = "boxed", "shares", "outside"
 _UNREAD = "unread-depth"
 _HOLES, _OTHER_SIZE = "holes", "other-size"
+_UNTAKEN = "untaken"
+_NAME_LENGTH = 80  # of such an entry, whose name may be of any length
 _HOLE_SHARE = 0.01  # of a float depth's pixels that are 0: fewer may be measured, such as the least of a scaled one
 _TOLERANCE_PX = 1.0  # boxes are rounded
 
@@ -51,6 +55,12 @@ def of_depth(name: str, depth: Any) -> Iterator[str]:
 def of_unread_depth(name: str) -> str:
     """A depth, of which nobody said what a missing pixel is, whose pixels were not looked at."""
     return f"{_UNREAD}:{name}"
+
+
+def of_untaken(names: Iterable[str]) -> Iterator[str]:
+    """Entries of a record that no record has which was looked at for the schema."""
+    for name in names:
+        yield f"{_UNTAKEN}:{name[:_NAME_LENGTH]}"
 
 
 def of_size(name: str) -> Iterator[str]:
@@ -116,7 +126,22 @@ def notes(counts: Mapping[str, int], invalid_option: Callable[[str, Mapping[str,
             lines.append(
                 f"{name}: boxes reach out of their pictures in {counted(count, 'sample')} of {boxed} with boxes"
             )
+    prefix = f"{_UNTAKEN}:"
+    untaken = {
+        finding.removeprefix(prefix): count for finding, count in sorted(counts.items()) if finding.startswith(prefix)
+    }
+    if untaken:
+        lines.append(_about_untaken(untaken))
     return lines
+
+
+def _about_untaken(counts: Mapping[str, int]) -> str:
+    """counts: of each entry, how many samples have it."""
+    names = listed(f"{name} ({counted(count, 'sample')})" for name, count in counts.items())
+    return (
+        f"not packed: {names}: none of the records that were looked at for the fields has a value of that name; to "
+        "take one, give it to every record"
+    )
 
 
 def _about_one_bit(name: str, count: int, masks: int) -> str:

@@ -13,6 +13,8 @@ What a source may rely on and what others rely on:
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
   It raises BadInput with the path for a file that cannot be read or parsed. Files are read by `read`: a link out of the
   folder is followed only where the option `follow_links` says so.
+* A sample of a record may also have UNTAKEN: the names of what its record holds and no field takes, since no record
+  that was looked at for the schema has it.
 * A source is picklable and may be read by several threads at once. It holds no open file. (Of Python objects,
   packer.sources._objects, it is as picklable as they are.)
 * Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MOST_PROBES = 16
+UNTAKEN = "(untaken)"  # no field has such a name
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
 Made = TypeVar("Made", bound="Source")

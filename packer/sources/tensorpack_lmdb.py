@@ -114,11 +114,16 @@ class Source(NumberedLMDB):
                     f"option features: no component {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(found)}"
                 )
+        self._known = None if asked else set(found)
         first, photos = _first_photos(found)
         whole = {name: _kind_of(name, each[0], photos) for name, each in found.items() if len(each) == looked}
         fields = list(asked) or _guessed(whole, found)
         if not fields:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
+        if not asked and (left := found.keys() - whole.keys()):
+            self.notes.append(
+                f"components left out, since not every record has them: {listed(sorted(left))}; --features takes some"
+            )
         settled = []
         for field in fields:
             values = found[field.entries[0]]
@@ -144,9 +149,12 @@ class Source(NumberedLMDB):
     def _values(self, index: int, record: bytes) -> base.Sample:
         try:
             components = _components(record)
-            return {field.name: self._value(field, made, components) for field, made in self._components}
+            values = {field.name: self._value(field, made, components) for field, made in self._components}
         except BadInput as error:
             raise BadInput(f"{self.where(index)}: {error.message}") from error
+        if self._known is not None and (unknown := components.keys() - self._known):
+            values[base.UNTAKEN] = list(unknown)
+        return values
 
     def _value(self, field: RecordField, made: Field, components: Mapping[str, Any]) -> Any:
         """The field of one record; raises BadInput where it does not hold it so."""

@@ -208,6 +208,7 @@ class Source(RecordSource):
         if not looked:
             raise BadInput(f"{damaged[0] if damaged else self.root}: no record can be read; get the files again")
         wanted = list(asked)
+        self._known = None if asked else {*found, *unread}
         if not asked:
             wanted = self._guessed(found, looked, stepped)
         if not asked and (bare := empty - found.keys()):
@@ -311,10 +312,13 @@ class Source(RecordSource):
         try:
             parsed = example.parse(self._data(index, record))
             entries = _entries(parsed)
-            return {field.name: _value(field, entries, parsed.lists) for field in self._fields}
+            values = {field.name: _value(field, entries, parsed.lists) for field in self._fields}
         except BadInput as error:
             where = self.where(index)
             raise BadInput(error.message if error.message.startswith(where) else f"{where}: {error.message}") from error
+        if self._known is not None and (unknown := (entries.keys() | parsed.lists.keys()) - self._known):
+            values[base.UNTAKEN] = [name for name in unknown if name in entries or _are_unread(parsed.lists[name])]
+        return values
 
 
 def _index_names(name: str) -> list[str]:

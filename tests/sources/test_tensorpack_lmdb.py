@@ -194,6 +194,25 @@ def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
 
 
+@pytest.mark.parametrize(
+    ("usual", "other", "name"), [([b"a", 1], [b"b", 2, "late"], "2"), ({"n": 1}, {"n": 2, "x": 3}, "x")]
+)
+def test_components_that_no_record_looked_at_has_are_told_at_the_end(
+    tmp_path: Path, usual: Any, other: Any, name: str
+) -> None:
+    values = [usual] * 60
+    values[21] = other
+    root = written(tmp_path / "a.lmdb", values)
+    made = packer.convert(root, tmp_path / "a.pack")
+    (note,) = (note for note in made.notes if "not packed" in note)
+    assert note.startswith(f"not packed: {name} (1 sample): none of the records that were looked at")
+
+
+def test_components_that_some_records_looked_at_lack_are_told(tmp_path: Path) -> None:
+    source = Source(written(tmp_path / "a.lmdb", [{"n": 1}, {"n": 2, "x": 3}]))
+    assert "components left out, since not every record has them: x; --features takes some" in source.notes
+
+
 def test_numbers_that_sort_otherwise_keep_their_order(tmp_path: Path) -> None:
     source = Source(tensorpack_lmdb(tmp_path))
     assert [source[row]["x_2"] for row in (0, 11)] == ["n 0", "n 11"]

@@ -642,6 +642,22 @@ def test_a_feature_that_is_empty_wherever_packer_looks_is_said_to_stay_behind(tm
     assert "features left out, since no record looked at has a value: tags" in source.notes
 
 
+def test_features_that_no_record_looked_at_has_are_told_at_the_end(tmp_path: Path) -> None:
+    records = [example({"id": int64_list([row]), "tags": b""}) for row in range(60)]
+    records[21] = example({"id": int64_list([21]), "tags": bytes_list(b"a"), "late": float_list([0.5])})
+    records[23] = example({"id": int64_list([23]), "late": float_list([1.5])}) + delimited(
+        2, _feature_list(b"frames", bytes_list(b"a"))
+    )
+    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records)})
+    made = packer.convert(root, tmp_path / "a.pack")
+    assert [note for note in made.notes if "not packed" in note] == [
+        "not packed: frames (1 sample), late (2 samples), tags (1 sample): none of the records that were looked at for "
+        "the fields has a value of that name; to take one, give it to every record"
+    ]
+    chosen = packer.convert(root, tmp_path / "b.pack", features=("id=id",))
+    assert not any("not packed" in note for note in chosen.notes)
+
+
 def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Path) -> None:
     """One record in ten among those that the schema is guessed from, of another type; neither list is left out."""
     records = [_sequence(int64_list([1])) for _ in range(10)]
