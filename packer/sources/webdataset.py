@@ -268,10 +268,17 @@ class Source(RecordSource):
             first = rows[0]
             absent = listed(f".{';.'.join(field.entries)}" for field in lacking[self._kinds[first]])
             whole = [field for field in fields if not any(field in some for some in lacking.values())]
+            leave = "leave them out with --missing skip, or " if len(rows) < len(self) else ""
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(rows), 'sample')} of {len(self)} lack a member, such as "
-                f"{shown(self._bases[first])} ({absent}); leave them out with --missing skip, or take what all have: "
+                f"{shown(self._bases[first])} ({absent}); {leave}take what all have: "
                 f"--features {shell_word(','.join(field.shown() for field in whole) or 'FIELD=SUFFIX')}"
+            )
+        if len(rows) == len(self):
+            absent = listed(sorted({f".{';.'.join(field.entries)}" for each in lacking.values() for field in each}))
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: no sample has all members ({absent} are missing in some): nothing is left "
+                "to pack; name those to take in --features, such as image=jpg, or give the tar files one by one"
             )
         dropped = set(rows)
         for row in rows:

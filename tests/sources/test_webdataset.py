@@ -239,6 +239,24 @@ def test_the_user_names_fields_and_kinds(tmp_path: Path) -> None:
             Source(root, features=features)
 
 
+def test_a_lone_picture_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> None:
+    thermal = cv2.imencode(".png", np.arange(48 * 64, dtype=np.uint16).reshape(48, 64))[1].tobytes()
+    source = opened(tmp_path, {"0.png": thermal, "1.png": thermal})
+    assert source.schema["image"].kind == "depth"
+    assert any(
+        note.startswith("image: pictures of one channel of 16 bit or floats: taken as a d") for note in source.notes
+    )
+
+
+def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
+    found = {"0.png": picture(0), "0.cls": b"0", "1.png": picture(1), "1.txt": b"a"}
+    with pytest.raises(BadInput, match="2 samples of 2 lack a member") as refused:
+        opened(tmp_path, found)
+    assert "--missing skip" not in str(refused.value)
+    with pytest.raises(InvalidRequest, match=r"no sample has all members \(.cls, .txt are missing in some\)"):
+        opened(tmp_path, found, missing="skip")
+
+
 @pytest.mark.parametrize("suffix", ["pkl", "pickle", "pyd", "pth", "meta.pkl"])
 def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suffix: str) -> None:
     evil = b"cos\nsystem\n(S'false'\ntR."

@@ -145,6 +145,12 @@ class RecordSource(base.Source):
             for field in self._fields
             if field.kind == "image" and any(map(says_labels, field.entries))
         ]
+        self.notes += [
+            "image: pictures of one channel of 16 bit or floats: taken as a depth, float32 of shape (1, H, W), "
+            "and not as an image, which has 8 bit"
+            for field in self._fields
+            if (field.name, field.kind) == ("image", "depth")
+        ]
         self.notes += about_gray(self._gray, self._fields)
         self.notes += self._about_few_colours()
         self._files = RecordFiles(self._folder, self._files.files)  # closes what was opened for a look
