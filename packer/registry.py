@@ -145,4 +145,5 @@ def import_or_explain(module: str, needed_by: str, *, distribution: str | None =
         if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
             raise
         name = distribution or _DISTRIBUTIONS.get(missing, missing)
-        raise MissingPackage(f"{needed_by} needs the package {missing!r}: pip install {name}") from error
+        package = "nvidia-dali" if name.startswith("nvidia-dali-") else missing  # the name ends in a version of CUDA
+        raise MissingPackage(f"{needed_by} needs the package {package!r}: pip install {name}") from error

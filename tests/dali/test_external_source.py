@@ -264,7 +264,7 @@ def test_without_dali_arguments_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     write(tmp_path / "site/nvidia", {"__init__.py": ""})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    with pytest.raises(MissingPackage, match="pip install nvidia-dali-cuda120"):
+    with pytest.raises(MissingPackage, match="the package 'nvidia-dali': pip install nvidia-dali-cuda120"):
         source(pack, 8).arguments()
     monkeypatch.delitem(sys.modules, "nvidia")
 
