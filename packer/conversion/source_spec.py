@@ -190,7 +190,10 @@ class SourceSpec:
         if self.classes_from is None:
             return {}
         if "known_classes" not in maker.options():
-            raise InvalidRequest(f"source {kind!r} has no option --classes-from: it has no classes")
+            raise InvalidRequest(
+                f"source {kind!r} has no option --classes-from: folder, voc, vmrd and table have it; any other numbers "
+                "its classes by what its own files say"
+            )
         schema = manifests.read(self.classes_from).schema
         labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
         classes = labels.classes if labels is not None else None

@@ -230,7 +230,9 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     convert_source(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
         SourceSpec(classes_from=tmp_path / "bare.pack").open(second)
-    with pytest.raises(InvalidRequest, match="source 'cornell' has no option --classes-from"):
+    with pytest.raises(
+        InvalidRequest, match="'cornell' has no option --classes-from: folder, voc, vmrd and table have it"
+    ):
         SourceSpec(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))
 
 
