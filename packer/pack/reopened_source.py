@@ -208,6 +208,11 @@ class ReopenedSource:
         return any(asked.get("resize") or asked.get("exif") == "rotate" for asked in self._conversions)
 
     @property
+    def is_one_step(self) -> bool:
+        """Whether one conversion made the pack, so that its pixels moved at most once."""
+        return len(self._conversions) == 1
+
+    @property
     def is_turned(self) -> bool:
         """Whether pictures were turned upright by their EXIF orientation."""
         return self._conversions[0].get("exif") == "rotate"

@@ -239,6 +239,28 @@ def test_masks_beside_turned_pictures_are_compared_where_they_lie(
 SIZE = "<size><width>64</width><height>48</height></size>"
 
 
+MOVES: list[dict[str, Any]] = [{"resize": 20}, {"resize": 40}, {"exif": "rotate"}, {"resize": 20, "to": "n5"}]
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("options", MOVES)
+@pytest.mark.parametrize("kind", ["mask", "mask:uint16", "depth:0", "image"])
+def test_moved_pixels_of_other_files_are_told(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    root = write(tmp_path / "in", {f"{number}.png": source_trees.picture(number) for number in range(3)})
+    for number in range(3):
+        values = np.random.default_rng(number).integers(0, 200, (48, 64)).astype(np.uint8).repeat(3).reshape(48, 64, 3)
+        wide = values[..., 0].astype(np.uint16) * 300
+        one = {"mask": values[..., 0], "image": values}.get(kind, wide)
+        (root / f"{number}_x.png").write_bytes(encoded(".png", np.ascontiguousarray(one)))
+    packer.convert(root, tmp_path / "a.pack", sidecars={"x": f"_x.png:{kind}"}, **{"to": "lmdb", **options})
+    assert found_in(tmp_path / "a.pack", root) == ([], {})
+    first = (root / "0_x.png").read_bytes()
+    (root / "0_x.png").write_bytes((root / "1_x.png").read_bytes())
+    (root / "1_x.png").write_bytes(first)
+    lines = found_in(tmp_path / "a.pack", root)[0]
+    assert [fields_in(lines, f"{number}.png") for number in range(3)] == [{"x"}, {"x"}, set()]
+
+
 def test_values_that_were_computed_are_compared_as_pixels(tmp_path: Path) -> None:
     """Segments of a panoptic file become a mask, which is moved, packed again, and of other numbers now."""
     colours = np.zeros((48, 64, 3), np.uint8)
