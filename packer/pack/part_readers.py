@@ -103,6 +103,8 @@ class ReaderCache:
                 entry.pins -= 1
                 if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
                     self._entries.pop(key).reader.close()
+                elif len(self._entries) > self.limit:  # many were read at once
+                    self._shrink(keep=entry)
             self._settle()
 
     def _shrink(self, keep: _Entry) -> None:

@@ -40,7 +40,7 @@ from packer.sources._objects.object_source import KIND as OBJECT
 from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources.base import Sample, place
 
-# Of pixels that a lossless codec holds, moved or narrowed once: other versions of OpenCV and libjpeg-turbo come to 48 dB
+# of pixels that a lossless codec holds, moved or narrowed once: other versions of libraries come to 48 dB
 _LEAST_PSNR_DB = 40.0
 _MOST_OTHER_HOLES = 0.01
 _FILES = "files"
