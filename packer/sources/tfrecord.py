@@ -317,7 +317,9 @@ class Source(RecordSource):
             where = self.where(index)
             raise BadInput(error.message if error.message.startswith(where) else f"{where}: {error.message}") from error
         if self._known is not None and (unknown := (entries.keys() | parsed.lists.keys()) - self._known):
-            values[base.UNTAKEN] = [name for name in unknown if name in entries or _are_unread(parsed.lists[name])]
+            untaken = [name for name in unknown if name in entries or _are_unread(parsed.lists[name])]
+            if untaken:  # and not lists without a step alone
+                values[base.UNTAKEN] = untaken
         return values
 
 

@@ -658,6 +658,12 @@ def test_features_that_no_record_looked_at_has_are_told_at_the_end(tmp_path: Pat
     assert not any("not packed" in note for note in chosen.notes)
 
 
+def test_a_feature_list_without_a_step_adds_nothing_to_a_sample(tmp_path: Path) -> None:
+    record = example({"id": int64_list([1])}) + delimited(2, _feature_list(b"frames"))
+    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
+    assert set(source[0]) == set(source.schema.names)
+
+
 def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Path) -> None:
     """One record in ten among those that the schema is guessed from, of another type; neither list is left out."""
     records = [_sequence(int64_list([1])) for _ in range(10)]
