@@ -22,7 +22,7 @@ from packer.datasets.batch_decoder import BatchDecoder, take_from
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, draw
 from packer.images import sniff
 from packer.images.backends import strict_jpeg
-from packer.system.buffer_pool import BufferPool
+from packer.system.buffer_pool import BufferPool, pageable
 
 BATCH = 64
 GEOMETRIES: dict[str, Geometry | None] = {
@@ -68,7 +68,7 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     The median over shuffled batches of the whole set, so that files and index come from memory and not from caches.
     """
     data_set = packer.open(pack, fields=("image",))
-    sample_decoder, pool, took = data_set.sample_decoder(), BufferPool(2), []
+    sample_decoder, pool, took = data_set.sample_decoder(), BufferPool(2, new=pageable), []
     order = np.random.default_rng(0).permutation(len(data_set))
     batches = [order[at : at + BATCH] for at in range(0, len(order) - len(order) % BATCH, BATCH)] or [order]
     with without_work():
