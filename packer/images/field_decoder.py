@@ -152,8 +152,10 @@ class Decoder:
         out: C-contiguous memory of exactly the result's shape and dtype; raises InvalidRequest for any other.
         """
         found = header or self.read_header(buffer)
-        if out is not None and self._is_fast(found) and _shows_all(view, found):
-            target((found.height, found.width, 3), np.uint8, out=out)
+        if self._is_fast(found) and _shows_all(view, found):
+            if out is not None:
+                target((found.height, found.width, 3), np.uint8, out=out)
+            return self._decode_whole(buffer, found, out)
         return self.prepare(buffer, view, out, header=found, decoded=decoded)()
 
     def stored_picture(self, buffer: Buffer) -> StoredPicture:

@@ -11,8 +11,8 @@ import resource
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from packer import formats
@@ -86,9 +86,12 @@ class ReaderCache:
             if entry is not None and not entry.pins:
                 self._entries.pop(key).reader.close()
 
-    @contextmanager
-    def pinned(self, key: Key, make: Callable[[], Reader]) -> Iterator[Reader]:
+    def pinned(self, key: Key, make: Callable[[], Reader]) -> "ReaderPin":
         """The open reader of a part, not closed before the block ends; `make` opens it where it is not open."""
+        return ReaderPin(self, key, make)
+
+    def pin(self, key: Key, make: Callable[[], Reader]) -> _Entry:
+        """The entry of a part, opened by `make` where it is not open; stays until it is given to `unpin`."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -96,15 +99,17 @@ class ReaderCache:
                 self._shrink(keep=entry)
             self._entries.move_to_end(key)
             entry.pins += 1
-        try:
-            yield entry.reader
-        finally:
-            with self._lock:
-                entry.pins -= 1
-                if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
-                    self._entries.pop(key).reader.close()
-                elif len(self._entries) > self.limit:  # many were read at once
-                    self._shrink(keep=entry)
+        return entry
+
+    def unpin(self, key: Key, entry: _Entry) -> None:
+        """Undo a `pin`; the reader is closed where no open pack uses the part any more."""
+        with self._lock:
+            entry.pins -= 1
+            if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
+                self._entries.pop(key).reader.close()
+            elif len(self._entries) > self.limit:  # many were read at once
+                self._shrink(keep=entry)
+        if self._gone:
             self._settle()
 
     def _shrink(self, keep: _Entry) -> None:
@@ -129,6 +134,25 @@ class ReaderCache:
         self._entries.clear()
         self._owners.clear()
         self._gone.clear()
+
+
+class ReaderPin:
+    """The `with` block of `ReaderCache.pinned`: a class, which takes less time than a generator."""
+
+    __slots__ = ("_cache", "_entry", "_key", "_make")
+    _entry: _Entry
+
+    def __init__(self, cache: ReaderCache, key: Key, make: Callable[[], Reader]) -> None:
+        self._cache = cache
+        self._key = key
+        self._make = make
+
+    def __enter__(self) -> Reader:
+        self._entry = self._cache.pin(self._key, self._make)
+        return self._entry.reader
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.unpin(self._key, self._entry)
 
 
 def key_of(path: Path) -> Key:

@@ -112,18 +112,12 @@ class Pack:
             raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
         return self._opener.open(path, part.samples, readahead=self.readahead)
 
-    @contextmanager
-    def record(self, index: int, names: Sequence[str], *, check: bool = True) -> Iterator[Record]:
+    def record(self, index: int, names: Sequence[str], *, check: bool = True) -> AbstractContextManager[Record]:
         """The named encoded values of a sample, valid inside the block; raises CorruptRecord, CorruptPack.
 
         check: False leaves comparing to the caller, value by value, with `compare`.
         """
-        number, row = self.locate(index)
-        with self._pinned(number) as reader:
-            values = reader.read(row, names)
-            if check and self.verify != "never":
-                self._verify(index, values)
-            yield values
+        return _PinnedRecord(self, index, names, check=check)
 
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
@@ -134,10 +128,10 @@ class Pack:
             for index in indices:
                 number, row = self.locate(index)
                 if number not in readers:
-                    readers[number] = pins.enter_context(self._pinned(number))
+                    readers[number] = pins.enter_context(self.pinned(number))
                 values = readers[number].read(row, names)
                 if self.verify != "never":
-                    self._verify(index, values)
+                    self.check(index, values)
                 found.append(values)
             yield found
 
@@ -152,7 +146,7 @@ class Pack:
         values: list[Buffer] = [b""] * len(indices)
         with ExitStack() as pins:
             for number, (rows, positions) in found.items():
-                reader = pins.enter_context(self._pinned(number))
+                reader = pins.enter_context(self.pinned(number))
                 for position, value in zip(positions, reader.values(rows, name), strict=True):
                     if len(value) != out.shape[1]:
                         raise CorruptPack(
@@ -162,9 +156,10 @@ class Pack:
                     values[position] = value
             _gathering().gather(values, out)
         for position in self._unverified(indices, name):
-            self._verify(int(indices[position]), {name: out[position].data})
+            self.check(int(indices[position]), {name: out[position].data})
 
-    def _pinned(self, number: int) -> AbstractContextManager[Reader]:
+    def pinned(self, number: int) -> AbstractContextManager[Reader]:
+        """The reader of a part, which stays open inside the block; a damaged one's where parts are read apart."""
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
             return nullcontext(self._damaged[number])
         return part_readers.open_readers.pinned(self._keys[number], lambda: self.reader(number))
@@ -209,7 +204,8 @@ class Pack:
         """How many values have been compared with their crc32, each counted once."""
         return sum(byte.bit_count() for byte in self._checked)
 
-    def _verify(self, index: int, values: Record) -> None:
+    def check(self, index: int, values: Record) -> None:
+        """Compare the values of a sample with their crc32, as `verify` of the pack says; raises CorruptRecord."""
         first = index * self._field_count
         for name, value in values.items():
             bit = first + self.index.positions[name]
@@ -246,6 +242,36 @@ class Pack:
         """Part, sample, key and field, for messages."""
         path, _ = self._parts[self.locate(index)[0]]
         return f"{path} {self.index.describe(index, name)}"
+
+
+class _PinnedRecord:
+    """The `with` block of `Pack.record`: a class, as packer.pack.part_readers.ReaderPin."""
+
+    __slots__ = ("_check", "_index", "_names", "_pack", "_pin")
+    _pin: AbstractContextManager[Reader]
+
+    def __init__(self, pack: Pack, index: int, names: Sequence[str], *, check: bool) -> None:
+        self._pack = pack
+        self._index = index
+        self._names = names
+        self._check = check
+
+    def __enter__(self) -> Record:
+        pack = self._pack
+        number, row = pack.locate(self._index)
+        self._pin = pack.pinned(number)
+        reader = self._pin.__enter__()
+        try:
+            values = reader.read(row, self._names)
+            if self._check and pack.verify != "never":
+                pack.check(self._index, values)
+        except BaseException:
+            self._pin.__exit__(None, None, None)
+            raise
+        return values
+
+    def __exit__(self, *_: object) -> None:
+        self._pin.__exit__(None, None, None)
 
 
 def _fits_memory(size_bytes: int) -> bool:

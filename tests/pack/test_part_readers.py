@@ -91,6 +91,15 @@ def test_a_part_whose_owner_goes_during_a_read_is_closed_after_it() -> None:
     assert Fake.open_keys == set()
 
 
+def test_a_read_that_fails_lets_go_of_its_part() -> None:
+    table = ReaderCache(4)
+    table.own([KEYS[0]])
+    with pytest.raises(KeyError, match="damaged"), table.pinned(KEYS[0], maker(KEYS[0])):
+        raise KeyError("damaged")
+    table.disown([KEYS[0]])
+    assert Fake.open_keys == set()
+
+
 def test_over_the_limit_the_one_unused_for_longest_is_closed() -> None:
     table = ReaderCache(2)
     table.own(KEYS)

@@ -176,6 +176,16 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path / "pack"
 
 
+def test_a_damaged_value_does_not_keep_its_part_open(damaged: Path) -> None:
+    before, pack = len(part_readers.open_readers), Pack(damaged)
+    for _ in range(2):
+        with pytest.raises(CorruptRecord), pack.record(4, ("blob",)):
+            raise AssertionError("the block begins")
+    assert len(part_readers.open_readers) == before + 1
+    pack.close()
+    assert len(part_readers.open_readers) == before
+
+
 @pytest.mark.parametrize("verify", ["first", "always"])
 def test_a_damaged_value_is_refused_with_part_sample_key_and_field(damaged: Path, verify: str) -> None:
     pack = Pack(damaged, verify=verify)
