@@ -23,6 +23,7 @@ from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 _MOVED = ("points", "boxes")
 Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
 _NO_VIEWS: Views = (None, {})
+_SMALL_FILE_BYTES = 1 << 18  # where calls of the system take as long as the copies: a picture of 295 px
 
 
 class SampleDecoder:
@@ -95,11 +96,12 @@ class SampleDecoder:
             stored = {name: self.stored_picture(index, name, record[name]) for name in self.pictures}
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
-                if field.name in record:
-                    value, view = record[field.name], others.get(field.name, main)
-                    sample[field.name] = self.decode(index, field, value, stored=stored.get(field.name), view=view)
+                name = field.name
+                if name in record:
+                    value, view = record[name], others.get(name, main)
+                    sample[name] = self.decode(index, field, value, stored=stored.get(name), view=view)
                 else:
-                    sample[field.name] = self.indexed(index, field)
+                    sample[name] = self.indexed(index, field)
         if self.relations is not None and self.pictures:
             values = {name: sample[name] for name in self.relations.names}
             sample |= self.ruled(index, self.relations, values, self.shown_size(stored, main))
@@ -253,6 +255,15 @@ class SampleDecoder:
     def is_fixed_size(self, field: Field) -> bool:
         """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
         return field.name in self._of_fixed_size
+
+    @property
+    def copies_small_files(self) -> bool:
+        """Whether all that is read for a sample is small files of bare pixels: many short calls of the system."""
+        if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.pictures):
+            return False
+        files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)
+        size = sum(part.bytes for part in self.pack.manifest.parts)
+        return bool(self.pictures) and size <= _SMALL_FILE_BYTES * files
 
     def _is_cast(self, name: str) -> bool:
         """Whether samples have a picture in another dtype than it is stored in, or may have."""

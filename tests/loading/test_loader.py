@@ -280,6 +280,26 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
             Loader(given, 2, **options)  # type: ignore[arg-type]
 
 
+def test_small_files_of_bare_pixels_are_read_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packer.loading.loader.usable_cores", lambda: 3)
+    folder = source_trees.write(tmp_path / "in", {"small.png": source_trees.picture(0, height=40)})
+    large = source_trees.write(tmp_path / "in of large", {"large.png": source_trees.picture(0, height=300, width=300)})
+    for name, source, options, threads in (
+        ("bmp", folder, {"to": "bmp", "codecs": (("image", "bmp"),)}, 1),
+        ("files", folder, {"to": "bmp", "codecs": (("image", "encoded"),)}, 3),
+        ("mapped", folder, {"to": "lmdb", "codecs": (("image", "raw"),)}, 3),
+        ("large", large, {"to": "bmp", "codecs": (("image", "bmp"),)}, 3),
+    ):
+        packed(source, tmp_path / name, **options)
+        dataset = packer.open(tmp_path / name)
+        assert Loader(dataset, 1).threads == threads, name
+        assert Loader(dataset, 1, threads=2).threads == 2, name
+        assert Loader(dataset, 1, geometry=Resize((8, 8))).threads == 3, name
+        assert Loader(dataset, 1, num_workers=1).threads == 0, name
+    assert Loader(packer.open(tmp_path / "bmp", transform=dict), 1).threads == 3
+    assert Loader(Subset(packer.open(tmp_path / "bmp"), [0]), 1).threads == 1
+
+
 def test_splits_and_data_set_geometry(tmp_path: Path) -> None:
     split = Field("split", "number", "number", dtype="int64", shape=(), classes=("train", "val"))
     samples = [{**marked_packs.scene(number), "split": number % 2} for number in range(6)]
