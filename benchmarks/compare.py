@@ -31,6 +31,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench --peers", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"peers, default all: {', '.join(names())}")
     parser.add_argument("--tasks", default=",".join(TASKS), help="default: %(default)s")
+    parser.add_argument("--variants", help="of peers that have several, those alone, such as 'loader jpeg:90,loader'")
     parser.add_argument("--epochs", type=int, default=5, help="that count, after one that does not; default: 5")
     parser.add_argument("--threads", type=int, default=usable_cores(), help="or processes; default: usable cores")
     parser.add_argument("--images", type=Path, help="folder of JPEGs of one size in class folders; default: synthetic")
@@ -42,12 +43,14 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print all figures as JSON; the tables go to stderr")
     parser.add_argument("--output", "-o", type=Path, metavar="FILE.json", help="also write all figures to this file")
     parser.add_argument("--plot", type=Path, help="draw them into this PNG file; needs matplotlib")
+    parser.add_argument("--plot-sizes", type=Path, help="draw speed against bytes a picture; needs matplotlib, too")
     args = parser.parse_args(given)
     args.tasks = args.tasks.split(",")
+    args.variants = args.variants.split(",") if args.variants else None
     if unknown := sorted({*args.names} - {*names()} | {*args.tasks} - {*TASKS}):
         parser.error(f"unknown name {unknown[0]!r}; peers: {', '.join(names())}; tasks: {', '.join(TASKS)}")
-    if args.plot and not find_spec("matplotlib"):
-        parser.error("--plot needs the package 'matplotlib': pip install 'packer[plot]'")
+    if (args.plot or args.plot_sizes) and not find_spec("matplotlib"):
+        parser.error("a plot needs the package 'matplotlib': pip install 'packer[plot]'")
     return args
 
 
@@ -89,7 +92,8 @@ class Comparison:
                 if reason := self.reasons.get(name) or peer.WITHOUT.get(task):
                     turns.leave_out(name, reason)
                     continue
-                for variant in peer.TASKS[task]:
+                wanted = [each for each in peer.TASKS[task] if not args.variants or each in args.variants]
+                for variant in wanted if len(peer.TASKS[task]) > 1 else peer.TASKS[task]:
                     job = Job(task, images, args.work, variant, args.threads, BATCH.get(task, 64))
                     turns.enter(name, peer, job, self.ready[name])
             turns.play(args.epochs)
@@ -113,6 +117,8 @@ def main(given: list[str]) -> None:
         save(args.output, (json.dumps(document, indent=2) + "\n").encode())
     if args.plot:
         plot.draw(document, args.plot)
+    if args.plot_sizes:
+        plot.draw_sizes(document, args.plot_sizes)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ class Turns:
         contestant = Contestant(name, job.at(place), environment, log)
         try:
             prepared = self._prepare(contestant)
+            if hasattr(peer, "stored"):
+                prepared["bytes"] = sets.size_bytes(peer.stored(job.at(place)))
             warm = contestant.ask("warm", timeout=self.timeout)
         except Failed as error:
             reason = f"{error}; {environment.lacks}" if environment.lacks else str(error)

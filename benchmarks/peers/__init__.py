@@ -9,6 +9,7 @@ prepare(job)            once: from job.images into the empty folder job.work, in
 epochs(job)             opens what was prepared; returns a function, each call of which is one shuffled epoch: an
                         iterator of uint8 batches, RGB, (n, height, width, 3) or (n, 3, height, width). A batch may be
                         memory that the next one reuses.
+stored(job)             where variants read different files: the folder of those that this one reads
 
 NAME.txt pins what goes into the peer's own virtual environment; a peer without one runs in packer's.
 

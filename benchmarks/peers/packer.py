@@ -86,6 +86,10 @@ def geometry(job: Job) -> Any:
     return Compose(RandomResizedCrop(job.side, scale=SCALE, ratio=RATIO, antialias=antialias), RandomHorizontalFlip())
 
 
+def stored(job: Job) -> Path:
+    return job.work / f"{_PACKS[job.task][job.variant]}.pack"
+
+
 def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
     return epochs_of(job, _PACKS[job.task][job.variant])
 

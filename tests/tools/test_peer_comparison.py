@@ -238,7 +238,13 @@ def test_the_document_is_json_and_the_table_leaves_nobody_out() -> None:
 def test_the_plot_is_a_png(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib (extra `plot`) is not installed")
     plot.draw(document(), tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    plot.draw_sizes(document(), tmp_path / "sizes.png")
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
+    assert len(list(tmp_path.glob("*.png"))) == 2
+
+
+def test_of_contestants_nobody_beats_those_on_the_line() -> None:
+    assert plot._nobody_beats([(3, 5), (1, 2), (2, 1), (3, 6), (4, 6)]) == [(1, 2), (3, 6)]
 
 
 # ---- environments
