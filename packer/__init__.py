@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
     from packer.loading.background_iterator import BackgroundIterator
-    from packer.loading.dataloader_prefetch import CUDAPrefetcher, DataLoaderX
     from packer.loading.loader import Loader
+    from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
     from packer.pack.extraction import extract
     from packer.pack.verification import verify
     from packer.tools.wait_monitor import monitor
@@ -68,9 +68,9 @@ _HOMES = {
     "BMPDataset": "packer.datasets.pack_dataset",
     "BackgroundIterator": "packer.loading.background_iterator",
     "BasicSRLMDBDataset": "packer.datasets.pack_dataset",
-    "CUDAPrefetcher": "packer.loading.dataloader_prefetch",
+    "CUDAPrefetcher": "packer.loading.prefetchers",
     "CaffeLMDBDataset": "packer.datasets.pack_dataset",
-    "DataLoaderX": "packer.loading.dataloader_prefetch",
+    "DataLoaderX": "packer.loading.prefetchers",
     "EfficientLMDBDataset": "packer.datasets.pack_dataset",
     "GraspDataset": "packer.grasp.dataset",
     "HDF5Dataset": "packer.datasets.pack_dataset",

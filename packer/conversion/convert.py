@@ -28,7 +28,7 @@ from packer.conversion.options import (
 from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
-from packer.conversion.unmoved_places import about_files_left_out, about_unmoved_places, kept_files
+from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
@@ -42,7 +42,7 @@ from packer.pack.manifest import INDEX, Manifest
 from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
 from packer.sources._objects.object_rows import Indexable
-from packer.sources._parse.listing import counted
+from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
 from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
@@ -656,9 +656,9 @@ def _warnings(plan: Plan) -> list[str]:
 
         found += about_unmoved(plan.schema)
     elif moves and not source.holds_records:  # which says it of all that is no picture
-        found += about_unmoved_places((field for field in plan.schema if field.name not in source.sidecars), moves)
+        found += about_unmoved_coordinates((field for field in plan.schema if field.name not in source.sidecars), moves)
     elif moved:
-        found += about_unmoved_places(plan.schema, moved, before=True)
+        found += about_unmoved_coordinates(plan.schema, moved, before=True)
     if moves:
         wanted = (field for field in source.schema if asked.fields is None or field.name in asked.fields)
         found += about_files_left_out(kept_files(wanted), moves)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from packer.conversion.options import ConversionOptions
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize, upright
-from packer.pack.label_frame import PictureFrame, lies_upright
+from packer.pack.label_orientation import PictureFrame, lies_upright
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field
 from packer.sources.base import Source
 

@@ -19,12 +19,12 @@ from packer import __version__, codecs, formats
 from packer.conversion.foreign_record_slots import with_slots
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
-from packer.conversion.unmoved_places import kept_files
+from packer.conversion.unmoved_coordinates import kept_files
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.geometry.random import shuffled
 from packer.pack.extra_files import ChosenExtras, choose_extras
-from packer.pack.label_frame import HOW_TO_FRAME
+from packer.pack.label_orientation import HOW_TO_FRAME
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources._extend.source_wrapper import subset
 from packer.sources.base import Source, relative_name

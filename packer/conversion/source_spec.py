@@ -13,6 +13,7 @@ from packer import sources
 from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
+from packer.sources import _detection
 from packer.sources._parse import folder_layout
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
@@ -100,7 +101,7 @@ class SourceSpec:
             return self._open_pack(root)
         place: Path | FileTree = root
         if self.kind == "auto":  # an archive is listed once
-            place = sources.archive_for_sure(root) or root
+            place = _detection.archive_for_sure(root) or root
             kind, found = self._detect(place)
         else:
             kind, found = self.kind, f"read as {self.kind}"
@@ -216,13 +217,13 @@ class SourceSpec:
             is_lone = isinstance(root, Path) and root.is_file()
             if self.kind != "auto" and not module.Source.holds_records and not is_lone:
                 tree = open_tree(root, follow_links=bool(self.options.get("follow_links")))
-                if not sources.knows(self.kind, tree):
+                if not _detection.knows(self.kind, tree):
                     raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
             raise
         return made
 
     def _detect(self, root: Path | FileTree) -> tuple[str, str]:
-        return sources.detect(
+        return _detection.detect(
             root,
             follow_links=bool(self.options.get("follow_links")),
             given=self.options.keys() - self._missing_of_sidecars,
@@ -270,7 +271,7 @@ class SourceSpec:
             return
         typed = _as_typed(option)
         try:
-            found, sentence = sources.detect(place, follow_links=bool(self.options.get("follow_links")))
+            found, sentence = _detection.detect(place, follow_links=bool(self.options.get("follow_links")))
         except InvalidRequest as error:  # two know it
             raise InvalidRequest(
                 f"{error.message}; none of these has the option {typed}{_of_others(option)}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from packer.images import Header, loses_alpha
 from packer.schema import Buffer
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 
 _ONE_BIT, _MASKS, _ALPHA = "one-bit", "masks", "alpha"
 _BOXED, _SHARES, _OUTSIDE = "boxed", "shares", "outside"

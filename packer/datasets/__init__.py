@@ -1,6 +1,6 @@
 """Datasets: torch data sets over packs, random access, picklable, the same under fork, spawn and threads."""
 
-from packer.datasets.detection import DetectionCollate
+from packer.datasets.detection_collate import DetectionCollate
 from packer.datasets.pack_dataset import (
     BasicSRLMDBDataset,
     BMPDataset,

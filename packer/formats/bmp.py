@@ -34,7 +34,7 @@ from packer.files.tree_writer import TreeWriter
 from packer.formats import _zip_arrays as zip_arrays
 from packer.formats import base
 from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping, opening
-from packer.formats._part_folder import MOST_FILE_BYTES, PartFolder
+from packer.formats._part_folder_reader import MOST_FILE_BYTES, PartFolderReader
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
 SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
@@ -173,7 +173,7 @@ class Reader(base.Reader):
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         with opening(path):
-            self._folder = PartFolder(path)
+            self._folder = PartFolderReader(path)
             try:
                 gathered, names, sizes = self._tables(readahead=readahead)
             except BaseException:

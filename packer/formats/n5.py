@@ -32,7 +32,7 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.formats import base
 from packer.formats._foreign_part import LABEL, PICTURE, TABLE, ForeignLayout, ForeignReader, ForeignWriter, Places
-from packer.formats._part_folder import PartFolder
+from packer.formats._part_folder_reader import PartFolderReader
 from packer.layouts import n5_blocks
 from packer.layouts.n5_blocks import Attributes
 from packer.schema import Schema
@@ -203,7 +203,7 @@ class Reader(ForeignReader):
 
     def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
         """Nothing: a block is opened when a value of it is read."""
-        self._folder = PartFolder(self.path)
+        self._folder = PartFolderReader(self.path)
         return memoryview(b"")
 
     def _value(self, view: memoryview, name: str, row: int) -> base.Buffer:

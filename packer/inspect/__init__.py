@@ -1,1 +1,4 @@
-"""Inspect: what is in a pack, for people: contact sheets and statistics."""
+"""Inspect: what is in a pack, for people: contact sheets and statistics.
+
+contact_sheet/sheet.py and statistics/scan.py have the calls.
+"""

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.loading.background_iterator import BackgroundIterator
-    from packer.loading.dataloader_prefetch import CUDAPrefetcher, DataLoaderX
     from packer.loading.loader import Loader
+    from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
 
 __all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
 
 _HOMES = {
     "BackgroundIterator": "packer.loading.background_iterator",
-    "CUDAPrefetcher": "packer.loading.dataloader_prefetch",
-    "DataLoaderX": "packer.loading.dataloader_prefetch",
+    "CUDAPrefetcher": "packer.loading.prefetchers",
+    "DataLoaderX": "packer.loading.prefetchers",
     "Loader": "packer.loading.loader",
 }
 

@@ -17,8 +17,8 @@ from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
 from packer.loading import sampling
 from packer.loading.batch_jobs import BatchJobs, unwrapped
-from packer.loading.dataloader_prefetch import TransferPass
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
+from packer.loading.prefetchers import TransferPass
 from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.thread_engine import ThreadEngine
 from packer.loading.worker_processes import WorkerPass, WorkerPool

@@ -137,9 +137,9 @@ class Manifest:
 
 def _instead(path: Path) -> str:
     """What to do about something that is no pack."""
-    from packer import sources  # packs are read without them
+    from packer.sources import _detection  # packs are read without it
 
-    found = sources.recognise_records(path)
+    found = _detection.recognise_records(path)
     if found is None:
         return "packer convert makes one"
     name, sentence = found

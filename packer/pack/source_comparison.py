@@ -30,7 +30,7 @@ from packer.geometry import View, move_values
 from packer.images.backends import pillow
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.label_frame import PictureFrame, lies_upright
+from packer.pack.label_orientation import PictureFrame, lies_upright
 from packer.pack.reader import Pack
 from packer.pack.reopened_source import ReopenedSource
 from packer.pack.source_paths import SourcePath, SourcePaths

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from packer.errors import printable
 from packer.schema import ROW_KINDS, Field
-from packer.sources._parse.listing import listed, shown
+from packer.sources._parse.folder_listing import listed, shown
 
 _SHOWN = 60  # characters of a value
 _ULPS = 4  # of the largest number: sines and their likes differ so much between machines

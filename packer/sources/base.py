@@ -7,7 +7,7 @@ What a source may rely on and what others rely on:
   a few pictures where names leave open whether they are masks, and annotation files where nothing else names the
   classes. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it cannot read are
   in `unread`: whoever packs it refuses them, or lists them as skipped. It raises InvalidRequest for a folder that is
-  not there, as `_parse.listing.scan` does, and for one that holds no such data set, saying what was expected in it.
+  not there, as `_parse.folder_listing.scan` does, and for one that holds no such data set, saying what it expects.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
-from packer.sources._parse.listing import Listing, scan
+from packer.sources._parse.folder_listing import Listing, scan
 from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.source_file_access import read_file as read_file

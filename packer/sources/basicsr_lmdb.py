@@ -27,7 +27,7 @@ from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes, sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._records.lmdb_layout import META, SIDE_FILES, side_files
 from packer.sources._records.lmdb_source import LMDBSource
 from packer.sources._records.record_fields import RecordField, parse_fields

@@ -18,7 +18,7 @@ from packer.images import file_suffixes
 from packer.layouts.datum import Datum, parse
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
-from packer.sources._parse.listing import counted
+from packer.sources._parse.folder_listing import counted
 from packer.sources._records.lmdb_source import LMDBSource
 from packer.sources._records.record_source import is_path
 

@@ -1,9 +1,9 @@
 """COCO: pictures with annotation files in the layout of COCO, in folders of any nesting.
 
 Annotation files are `annotations/instances_train2017.json` and its likes, or JSON files of any name that hold the same
-(`train/_annotations.coco.json`, `labels.json`); several are the splits. Where pictures lie, `_parse.picture_folder`
-says. Order: split by split, in each by image id, as torchvision's CocoDetection has them; the objects of a picture as
-in the file. A picture without annotations is a sample without objects.
+(`train/_annotations.coco.json`, `labels.json`); several are the splits. Where pictures lie says
+`_parse.coco_picture_folder`. Order: split by split, in each by image id, as torchvision's CocoDetection has them; the
+objects of a picture as in the file. A picture without annotations is a sample without objects.
 
 Fields: key (relative path), image (bytes of the file), image_id (int64, or text), split (int64, where there are
 several). Of objects: boxes (float32 (N, 4): x0, y0, x1, y1), box_labels (int64 (N,), from 0 in the order of the
@@ -35,11 +35,11 @@ from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse import coco_files
 from packer.sources._parse.coco_annotations import AnnotationFile, Id, Objects, Segment, read_annotations
+from packer.sources._parse.coco_picture_folder import PictureFolders
 from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.panoptic_mask import panoptic_mask
-from packer.sources._parse.picture_folder import PictureFolders
 from packer.sources._parse.run_lengths import run_lengths
 from packer.sources._trees.file_tree import FileTree
 

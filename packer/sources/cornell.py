@@ -20,8 +20,8 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.grasp_labels import Labels, read_rectangles
-from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._parse.point_cloud import png_size, read_depth
 from packer.sources._trees.file_tree import FileTree
 

@@ -24,7 +24,7 @@ from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse import folder_layout, unread_formats
 from packer.sources._parse import undeclared_sidecars as paired
-from packer.sources._parse.listing import Listing, counted, described, linked, listed, shown, suffix_of
+from packer.sources._parse.folder_listing import Listing, counted, described, linked, listed, shown, suffix_of
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.file_tree import FileTree
 

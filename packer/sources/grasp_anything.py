@@ -40,7 +40,7 @@ from packer.sources._parse.anything_labels import (
     read_object_mask,
     read_whole_mask,
 )
-from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 100

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.grasp_labels import Labels, read_rows
 from packer.sources._parse.grasp_labels import corners as corners
-from packer.sources._parse.listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 100

@@ -13,7 +13,7 @@ from packer.errors import InvalidRequest
 from packer.layouts import n5_blocks
 from packer.sources._arrays import n5_arrays
 from packer.sources._arrays.array_source import ArraySource
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures

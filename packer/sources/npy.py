@@ -13,7 +13,7 @@ from pathlib import Path
 from packer.files.npy_arrays import MAGIC
 from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource
-from packer.sources._parse.listing import counted
+from packer.sources._parse.folder_listing import counted
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 

@@ -14,7 +14,7 @@ from packer.errors import BadInput
 from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
-from packer.sources._parse.listing import counted
+from packer.sources._parse.folder_listing import counted
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 

@@ -26,7 +26,7 @@ from packer.files.terminal_output import shell_word
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.pair_layouts import LAYOUTS, NAMES, PairLayout, layouts_of
 from packer.sources._parse.pair_roles import Files, Role, check_roles, collect
 from packer.sources._parse.role_pattern import SampleName

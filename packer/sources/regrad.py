@@ -29,7 +29,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.listing import counted, described, listed, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.regrad_labels import (
     COLUMNS,
     RegradGrasps,

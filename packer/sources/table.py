@@ -8,7 +8,7 @@ folders are called otherwise says nothing: the tables do.
 Fields: key (the picture's relative path, or the text of `key_column`), image, one more picture for each column
 `NAME_file_name`, and for each that is called as masks or depth are and holds paths; label (of the column `label` or
 `class`: numbers as they are, texts by their place among all, sorted); split (of folders, or of a column of that name);
-a field for every other column (packer.sources._parse.table_columns: number, text or json). Columns xmin, ymin, xmax,
+a field for every other column (packer.sources._parse.table_cell_types: number, text or json). Columns xmin, ymin, xmax,
 ymax are boxes (float32 (N, 4), as they are), and box_labels then takes the place of label. Hidden: files.
 
 A sample is a row, in the table's order. With `group_by` it is all rows of one value in that column, in the order in
@@ -40,12 +40,12 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.box_edges import box_edges
+from packer.sources._parse.box_check import box_edges
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
-from packer.sources._parse.listing import counted, described, listed, scan, shown, suffix_of
+from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
-from packer.sources._parse.table_columns import NUMBERS, FieldNames, Kind, value_of
+from packer.sources._parse.table_cell_types import NUMBERS, FieldNames, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern
 from packer.sources._parse.table_rows import SUFFIXES, Cell, first_columns
 from packer.sources._parse.table_set import TableSet, Texts

@@ -22,7 +22,7 @@ from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.folder_layout import says_labels
-from packer.sources._parse.listing import listed, shown
+from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
 from packer.sources._records.record_fields import (
     PhotoSizes,

@@ -12,7 +12,7 @@ objects), split (int64, from `ImageSets/Main`). Hidden: files (field -> relative
 (verbatim, empty where there is none).
 
 Numbers in the XML count pixels from 1, unless `origin` says otherwise; VMRN takes 1 from all four of a box, here it is
-xmin and ymin less 1 (packer.sources._voc.annotated_pictures). Grasps are taken as they are.
+xmin and ymin less 1 (packer.sources._voc.voc_source). Grasps are taken as they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.vmrd_grasps import ObjectGrasps, read_object_grasps
 from packer.sources._parse.voc_xml import Annotation
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.annotated_pictures import AnnotatedPictures
-from packer.sources._voc.picture_files import GRASPS, IMAGE, XML, annotated, role_of
+from packer.sources._voc.files_by_picture import GRASPS, IMAGE, XML, annotated, role_of
+from packer.sources._voc.voc_source import VOCSource
 
 SPECIFICITY = 100
 _EXPECTED = (
@@ -46,7 +46,7 @@ def recognise(names: Sequence[str]) -> str | None:
     return f"VMRD: {counted(len(found), 'picture')} with grasps" if found else None
 
 
-class Source(AnnotatedPictures):
+class Source(VOCSource):
     """The visual manipulation relationship data set."""
 
     kind = "vmrd"

@@ -1,20 +1,20 @@
 """VOC: pictures with boxes in Pascal VOC's XML, and its segmentation masks, from one data set or several (VOCdevkit).
 
-Layouts (packer.sources._voc.picture_files): `JPEGImages/ID.jpg` with `Annotations/ID.xml`, as Pascal VOC and CVAT have
-it; `images/` with `annotations/`; and a picture beside its XML, as of labelImg and Roboflow. Order: by key.
+Layouts (packer.sources._voc.files_by_picture): `JPEGImages/ID.jpg` with `Annotations/ID.xml`, as Pascal VOC and CVAT
+have it; `images/` with `annotations/`; and a picture beside its XML, as of labelImg and Roboflow. Order: by key.
 
 Fields: key (the path without the folder of its role and without the suffix), image (bytes of the file), boxes (float32
 (N, 4), edges), and of boxes: box_labels (int64, with the classes), box_difficult and box_truncated (uint8; 0 where a
 file does not state them), box_occluded where any file states it; parts (json: a list per box of `{"name", "box"}`,
 boxes as of `boxes`, which no geometry moves) where any object has a part; mask and object_mask (PNG bytes: classes and
-numbers of objects, 255 for void; from masks in colours computed, packer.sources._voc.label_map) where every picture has
-one; split (int64, from `ImageSets/Main`, or from folders named as splits). Hidden: files (field -> relative path),
+numbers of objects, 255 for void; from masks in colours computed, _voc.labelmap_colours) where every picture has one;
+split (int64, from `ImageSets/Main`, or from folders named as splits). Hidden: files (field -> relative path),
 annotation_file (the XML verbatim, empty where there is none), and masks in colours verbatim as mask_file and
 object_mask_file.
 
 The classes are those of CVAT's `labelmap.txt`, else of the lists of classes in ImageSets and of all files, sorted: for
 Pascal VOC its twenty in its own order, so that class k is the value k + 1 of a mask.
-The frame of the labels is the size that each file states, unless `label_frame` says it (packer.pack.label_frame).
+The frame of the labels is the size that each file states, unless `label_frame` says it (packer.pack.label_orientation).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.colour_table import ColourTable
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.voc_xml import Annotation, read_annotation
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.annotated_pictures import AnnotatedPictures
-from packer.sources._voc.label_map import class_colours, object_colours
-from packer.sources._voc.picture_files import IMAGE, MASK, OBJECT_MASK, XML, annotated
+from packer.sources._voc.files_by_picture import IMAGE, MASK, OBJECT_MASK, XML, annotated
+from packer.sources._voc.labelmap_colours import class_colours, object_colours
+from packer.sources._voc.voc_source import VOCSource
 
 SPECIFICITY = 50
 _TASKS = ("auto", "detect", "segment")
@@ -46,7 +46,7 @@ def recognise(names: Sequence[str]) -> str | None:
     return f"VOC: {counted(len(found), 'picture')} with an annotation file" if found else None
 
 
-class Source(AnnotatedPictures):
+class Source(VOCSource):
     """Pictures with boxes in VOC's XML."""
 
     kind = "voc"

@@ -31,7 +31,7 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse import unread_formats, yolo_description
-from packer.sources._parse.listing import Listing, counted, described, listed, shown
+from packer.sources._parse.folder_listing import Listing, counted, described, listed, shown
 from packer.sources._parse.yolo_description import YoloDescription
 from packer.sources._parse.yolo_labels import (
     LEAST_ROW_BYTES,

@@ -25,7 +25,7 @@ import numpy as np
 from packer.errors import InvalidRequest, PackExists, StorageError
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.synthetic._shared_files import SharedFile, growing_file
+from packer.synthetic._growing_files import SharedFile, growing_file
 from packer.system.parallel import ordered_map
 
 _SET = "set"

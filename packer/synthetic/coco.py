@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from packer.synthetic._growing_files import SharedFile
 from packer.synthetic._labelled_scenes import SIZE, LabelledThing, SceneStudio, Size, split_of, splits_of
-from packer.synthetic._shared_files import SharedFile
 from packer.synthetic.base import DrawnSample, SetSummary, check_counts, publishing, write_samples
 
 _MOST_THINGS = 100  # in a picture, so that ids of annotations depend on theirs alone

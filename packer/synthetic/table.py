@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from packer.synthetic._growing_files import SharedFile
 from packer.synthetic._labelled_scenes import SIZE, SceneStudio, Size, split_of, splits_of
 from packer.synthetic._rendering import encode
-from packer.synthetic._shared_files import SharedFile
 from packer.synthetic.base import DrawnSample, SetSummary, check_counts, publishing, write_samples
 
 _COLUMNS = b"file_name,mask_file_name,label,xmin,ymin,xmax,ymax,width,height\n"

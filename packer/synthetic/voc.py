@@ -11,9 +11,9 @@ labels.txt                              the names of the classes, a line each
 from functools import partial
 from pathlib import Path
 
+from packer.synthetic._growing_files import SharedFile
 from packer.synthetic._labelled_scenes import SIZE, LabelledScene, LabelledThing, SceneStudio, Size, split_of, splits_of
 from packer.synthetic._rendering import encode_indexed
-from packer.synthetic._shared_files import SharedFile
 from packer.synthetic.base import (
     DrawnSample,
     SetSummary,

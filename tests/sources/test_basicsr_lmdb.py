@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.basicsr_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.conversions import packed
@@ -63,7 +63,7 @@ MIXED = {"a b": drawn(5, 7), "b": drawn(4, 9), "c": drawn(6, 6, 1)}
 @pytest.mark.parametrize("writer", [mmsr, first_basicsr])
 def test_raw_pixels_are_what_opencv_read(tmp_path: Path, writer: Any) -> None:
     root = writer(tmp_path / "in", MIXED)
-    assert sources.detect(root)[0] == sources.detect(root / "data.mdb")[0] == "basicsr-lmdb"
+    assert detect(root)[0] == detect(root / "data.mdb")[0] == "basicsr-lmdb"
     source = Source(root)
     assert [source.key(row) for row in range(len(source))] == list(MIXED)
     for row, image in enumerate(MIXED.values()):
@@ -163,7 +163,7 @@ def test_png_files_keep_their_bytes(tmp_path: Path) -> None:
 def test_bare_picture_files_are_taken_where_the_user_says_so(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"a": picture(1), b"b": encoded(".jpg", drawn(8, 8))})
     with pytest.raises(InvalidRequest, match=r"bare picture files, .*--from basicsr-lmdb .*tried: basicsr-lmdb"):
-        sources.detect(root)
+        detect(root)
     assert Source(root)[0]["image"] == picture(1)
 
 

@@ -13,8 +13,9 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
-from packer.layouts import lmdb_entries
+from packer.layouts import lmdb_page_walk
 from packer.layouts.datum import parse
+from packer.sources._detection import detect
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import OpenFile
 from packer.sources.caffe_lmdb import Source
@@ -158,7 +159,7 @@ def test_raw_pixels_come_out_of_a_pack_and_of_extract_and_equal_the_records(tmp_
 def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) -> None:
     folder = caffe_lmdb(tmp_path / "in")
     for place in (folder, folder / "data.mdb"):
-        assert sources.detect(place)[0] == "caffe-lmdb"
+        assert detect(place)[0] == "caffe-lmdb"
         assert len(Source(place)) == 3
     single = opened(tmp_path / "train.lmdb", [datum(picture(1), 1)], is_folder=False)
     assert single[0]["label"] == 1
@@ -187,7 +188,7 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
     entries = {drawn.randbytes(drawn.choice(lengths)): drawn.randbytes(drawn.choice(sizes)) for _ in range(count)}
     path = lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False)
     file = OpenFile(SourceRoot(tmp_path), path.name)
-    found = [(entry.key, file.read(entry.offset, entry.size)) for entry in lmdb_entries.entries(file)]
+    found = [(entry.key, file.read(entry.offset, entry.size)) for entry in lmdb_page_walk.entries(file)]
     assert found == sorted(entries.items())
 
 
@@ -259,7 +260,7 @@ def test_no_flipped_byte_gives_anything_but_entries_or_an_error(tmp_path: Path) 
     """Of the pages of the tree: a value has no checksum in LMDB."""
     path = caffe_lmdb(tmp_path / "in") / "data.mdb"
     data = path.read_bytes()
-    sound = {entry.key for entry in lmdb_entries.entries(OpenFile(SourceRoot(path.parent), path.name))}
+    sound = {entry.key for entry in lmdb_page_walk.entries(OpenFile(SourceRoot(path.parent), path.name))}
     drawn = random.Random(1)
     for _ in range(600):
         broken = bytearray(data)
@@ -267,7 +268,7 @@ def test_no_flipped_byte_gives_anything_but_entries_or_an_error(tmp_path: Path) 
         path.write_bytes(bytes(broken))
         file = OpenFile(SourceRoot(path.parent), path.name)
         try:
-            for entry in lmdb_entries.entries(file):
+            for entry in lmdb_page_walk.entries(file):
                 assert len(file.read(entry.offset, entry.size)) == entry.size
                 assert len(entry.key) <= 511
         except BadInput as error:

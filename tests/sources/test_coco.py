@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import BoxRule
 from packer.pack import manifest as manifests
+from packer.sources._detection import detect
 from packer.sources.base import Sample
 from packer.sources.coco import Source
 from tests.sources.test_run_lengths import text_of
@@ -400,7 +400,7 @@ def test_image_info_has_pictures_alone(tmp_path: Path) -> None:
             "test2017/a.jpg": PICTURE,
         },
     )
-    assert sources.detect(root)[0] == "coco"
+    assert detect(root)[0] == "coco"
     assert Source(root).schema.names == ("key", "image", "image_id", "files")
 
 
@@ -418,7 +418,7 @@ def test_what_other_tools_export(tmp_path: Path, table: str, pictures: str) -> N
     """Roboflow, FiftyOne, Label Studio, CVAT, labelme2coco."""
     name = f"{pictures}/a.jpg".removeprefix("/")
     root = write(tmp_path, {table: annotations([image(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])]), name: PICTURE})
-    found, sentence = sources.detect(root)
+    found, sentence = detect(root)
     assert (found, sentence) == ("coco", f"COCO: 1 annotation file: {table}")
     source = Source(root)
     assert (source.key(0), source[0]["boxes"].tolist()) == (name, [[0, 0, 1, 1]])
@@ -459,7 +459,7 @@ def test_json_files_of_other_kinds_are_not_coco(tmp_path: Path) -> None:
         "bad.json": b"\xff\xfe{",
     }
     root = write(tmp_path, files)
-    assert sources.detect(root)[0] == "folder"
+    assert detect(root)[0] == "folder"
     with pytest.raises(InvalidRequest, match="no COCO annotations: found 6 files"):
         Source(root)
 

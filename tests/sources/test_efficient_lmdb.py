@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import packer
-from packer import registry, sources
+from packer import registry
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.pack import manifest
+from packer.sources._detection import detect
 from packer.sources.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, of_picture, recorded
@@ -64,7 +65,7 @@ def test_what_keys_do_not_name_is_left_out_and_listed(tmp_path: Path) -> None:
 
 def test_a_malicious_pickle_is_refused_wherever_it_lies(tmp_path: Path) -> None:
     root = written(tmp_path / "a.lmdb", [(picture(1), 1), (picture(2), 2), Evil()])
-    assert sources.detect(root)[0] == "efficient-lmdb"
+    assert detect(root)[0] == "efficient-lmdb"
     with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed") as caught:
         packer.convert(root, tmp_path / "a.pack")
     assert "a pickle that names" in caught.value.reasons[0]
@@ -90,7 +91,7 @@ def test_values_of_pyarrow_are_read(tmp_path: Path, version: str) -> None:
     entries = {str(at).encode(): of_picture(version, b"picture %02d" % at, at - 1) for at in range(3)}
     found = recorded(version)
     root = lmdb_environment(tmp_path / "a.lmdb", {**entries, b"__len__": found["length"]}, is_folder=False)
-    assert sources.detect(root)[0] == "efficient-lmdb"
+    assert detect(root)[0] == "efficient-lmdb"
     source = Source(root)
     assert [source[row]["image"] for row in range(3)] == [b"picture %02d" % row for row in range(3)]
     assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
@@ -104,7 +105,7 @@ def test_values_of_pyarrow_without_it_name_the_extra(tmp_path: Path, monkeypatch
     root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("0.14.1")["pair"]}, is_folder=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
-    assert sources.detect(root)[0] == "efficient-lmdb"
+    assert detect(root)[0] == "efficient-lmdb"
     with pytest.raises(MissingPackage, match=r"pip install packer\[legacy\]"):
         SourceSpec().open(root)
 
@@ -128,10 +129,10 @@ def test_values_of_messagepack_are_read(tmp_path: Path) -> None:
 
 def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"00000000": datum(picture(1), 1)})
-    assert sources.detect(root)[0] == "caffe-lmdb"
+    assert detect(root)[0] == "caffe-lmdb"
     with pytest.raises(InvalidRequest, match="its values are no pairs of picture and label.*--from caffe-lmdb"):
         Source(root)
-    assert sources.detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
+    assert detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
 
 
 def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.grasp_anything import Source
 from tests.support.layout_trees import grasp_anything
 from tests.support.layout_trees.grasp_anything import GRASPS, TEXT, A, B, C, npy, rows, saved, square
@@ -232,7 +232,7 @@ def plusplus(root: Path) -> Path:
 
 def test_parts_of_objects(tmp_path: Path) -> None:
     root = plusplus(tmp_path / "set")
-    assert sources.detect(root) == ("grasp-anything", "Grasp-Anything: 1 picture with 3 label files")
+    assert detect(root) == ("grasp-anything", "Grasp-Anything: 1 picture with 3 label files")
     source = Source(root)
     sample, stems = source[0], [f"{A}_0_0", f"{A}_0_1", f"{A}_10_0"]
     assert sample["label_keys"] == stems
@@ -316,4 +316,4 @@ def test_pictures_or_labels_alone_are_refused(root: Path) -> None:
 
 
 def test_it_is_recognised(root: Path) -> None:
-    assert sources.detect(root) == ("grasp-anything", "Grasp-Anything: 2 pictures with 5 label files")
+    assert detect(root) == ("grasp-anything", "Grasp-Anything: 2 pictures with 5 label files")

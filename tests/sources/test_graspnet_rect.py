@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.graspnet_rect import Source
 from tests.support.layout_trees import graspnet_rect
 from tests.support.layout_trees.graspnet_rect import PLACES, npy, rows
@@ -92,7 +92,7 @@ def test_labels_that_were_copied_are_read_once(root: Path) -> None:
 def test_a_camera_alone_may_be_given(root: Path) -> None:
     shutil.rmtree(root / "scenes/scene_0000/kinect")
     assert {source_camera for source_camera in (Source(root)[index]["camera"] for index in range(4))} == {"realsense"}
-    assert sources.detect(root)[0] == "graspnet-rect"
+    assert detect(root)[0] == "graspnet-rect"
 
 
 def test_rows_that_are_not_finite_are_left_out_and_told(root: Path) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._arrays import hdf5_arrays
+from packer.sources._detection import detect
 from packer.sources.hdf5 import Source
 from packer.system import isolated_program
 from packer.system.isolated_program import IsolatedProgram
@@ -527,7 +527,7 @@ def test_files_are_listed_by_one_process_and_none_is_left(tmp_path: Path, monkey
 
 def test_it_is_found_by_itself_and_named_by_open(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS)
-    assert sources.detect(root) == sources.detect(tmp_path) == ("hdf5", "HDF5: 1 file")
+    assert detect(root) == detect(tmp_path) == ("hdf5", "HDF5: 1 file")
     with pytest.raises(PackerError, match="hdf5"):
         packer.open(root)
 

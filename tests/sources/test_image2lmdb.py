@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import packer
-from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
+from packer.sources._detection import detect
 from packer.sources.image2lmdb import Source
 from tests.support.arrow_payloads import VERSIONS, built, of_picture, recorded
 from tests.support.conversions import packed
@@ -43,7 +43,7 @@ def test_payloads_of_the_real_pyarrow_are_read(tmp_path: Path, version: str) -> 
     entries = {str(at).encode(): of_picture(version, b"picture %02d" % at) for at in (0, 1, 10)}
     entries |= {b"__keys__": recorded(version)["keys"], b"__len__": recorded(version)["length"]}
     root = lmdb_environment(tmp_path / "train.lmdb", entries, is_folder=False)
-    assert sources.detect(root)[0] == "image2lmdb"
+    assert detect(root)[0] == "image2lmdb"
     source = Source(root)
     assert [source[row]["image"] for row in range(3)] == [b"picture %02d" % at for at in (0, 1, 10)]
     assert [source.key(row) for row in range(3)] == ["00000000", "00000001", "00000010"]
@@ -130,6 +130,6 @@ def test_pairs_and_damage_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected bytes alone, found list"):
         source[2]
     root = lmdb_environment(tmp_path / "b.lmdb", {b"0": entries[b"2"], b"__keys__": built([b"0"])}, is_folder=False)
-    assert sources.detect(root)[0] == "efficient-lmdb"
+    assert detect(root)[0] == "efficient-lmdb"
     with pytest.raises(InvalidRequest, match="expected bytes alone, found list; it looks like efficient-lmdb"):
         SourceSpec("image2lmdb").open(root)

@@ -22,6 +22,7 @@ from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources import base
+from packer.sources._detection import detect
 from packer.sources._trees import archive_tree, tar_tree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import tar_tree as opened_tar
@@ -128,7 +129,7 @@ def test_the_headers_are_read_and_nothing_between_them(tmp_path: Path, monkeypat
 
 def test_a_zip_is_a_folder(tmp_path: Path) -> None:
     archive = stored(photos(tmp_path / "in"), tmp_path / "photos")
-    assert sources.detect(archive) == ("folder", "image folder: 12 images in 3 folders")
+    assert detect(archive) == ("folder", "image folder: 12 images in 3 folders")
     source, found = SourceSpec().open(archive)
     assert (source.kind, len(source), found) == ("folder", 12, "image folder: 12 images in 3 folders")
 
@@ -197,7 +198,7 @@ def test_a_file_without_a_byte_is_called_empty_whatever_reads_it(tmp_path: Path,
 def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:
     archive = gnu(photos(tmp_path / "in"), tmp_path / "photos")
     with pytest.raises(InvalidRequest, match=r"cannot decide what it is; say --from folder .* or --from webdataset"):
-        sources.detect(archive)
+        detect(archive)
     assert len(SourceSpec("folder").open(archive)[0]) == 12
     assert len(SourceSpec("webdataset").open(archive)[0]) == 12
 
@@ -206,25 +207,25 @@ def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
     inner = tar_of({"0.jpg": picture(0, suffix=".jpg")})
     (tmp_path / "a.tar").write_bytes(tar_of({"n01.tar": inner, "n02.tar": inner}))
     with pytest.raises(InvalidRequest, match="holds tars: cannot decide what it is; say --from folder .* a folder per"):
-        sources.detect(tmp_path / "a.tar")
+        detect(tmp_path / "a.tar")
 
 
 @pytest.mark.parametrize("members", [("a/1.jpg", "a/1.cls"), ("1.jpg", "2.jpg"), ("./a/x.seg.png", "./a/x.jpg")])
 def test_samples_in_a_tar_stay_webdataset(tmp_path: Path, members: tuple[str, ...]) -> None:
     (tmp_path / "a.tar").write_bytes(tar_of(dict.fromkeys(members, picture(1))))
-    assert sources.detect(tmp_path / "a.tar")[0] == "webdataset"
+    assert detect(tmp_path / "a.tar")[0] == "webdataset"
 
 
 @pytest.mark.parametrize("kind", ["cornell", "jacquard"])
 @pytest.mark.parametrize("maker", [gnu, packed, deflated])
 def test_grasp_sets_are_told_in_archives(tmp_path: Path, kind: str, maker: Callable[[Path, Path], Path]) -> None:
-    assert sources.detect(maker(BUILDERS[kind](tmp_path / "in"), tmp_path / "x"))[0] == kind
+    assert detect(maker(BUILDERS[kind](tmp_path / "in"), tmp_path / "x"))[0] == kind
 
 
 def test_an_archive_without_pictures_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"a.pdf": b"1", "b/c.pdf": b"2"}))
     with pytest.raises(InvalidRequest, match=r"no known data set: found 2 files \(\.pdf 2\)"):
-        sources.detect(tmp_path / "a.zip")
+        detect(tmp_path / "a.zip")
     (tmp_path / "b.zip").write_bytes(zip_of({"a.heic": b"\0\0\0\x18ftypheic"}))
     with pytest.raises(InvalidRequest, match=r"no images: 1 picture in a format that packer does not read: \.heic 1"):
         SourceSpec().open(tmp_path / "b.zip")
@@ -557,7 +558,7 @@ def test_a_zip_with_a_comment_and_one_without_members(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "b.zip", "w"):
         pass
     with pytest.raises(InvalidRequest, match="there is no file in it"):
-        sources.detect(tmp_path / "b.zip")
+        detect(tmp_path / "b.zip")
 
 
 def test_a_small_file_that_unpacks_to_very_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

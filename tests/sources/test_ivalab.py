@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.ivalab import Source, recognise
 from tests.support.layout_trees import ivalab
 from tests.support.source_trees import picture, write
@@ -55,7 +55,7 @@ def test_names_count_and_not_folders(root: Path) -> None:
     for path in [*root.glob("rgbd/*"), *root.glob("annotations/*")]:
         path.rename(root / path.name)
     assert [Source(root).key(index) for index in range(3)] == ["0000", "0001", "0010"]
-    assert sources.detect(root)[0] == "ivalab"
+    assert detect(root)[0] == "ivalab"
 
 
 def test_a_number_that_is_there_twice_is_an_error(root: Path) -> None:

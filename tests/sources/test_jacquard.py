@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import scan
+from packer.sources._parse.folder_listing import scan
 from packer.sources.jacquard import Source, corners, recognise
 from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pytest
 
 import packer
-from packer import sources
 from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources._detection import detect
 from packer.sources.n5 import Source
 from tests.support.audit_events import watched
 from tests.support.foreign_files import n5_dataset
@@ -129,7 +129,7 @@ def test_groups_are_splits_and_a_data_set_may_stand_alone(tmp_path: Path) -> Non
         Source(root)
     source = Source(root, layout="split")
     assert [source.key(row) for row in (0, 5)] == ["train/00000000", "val/00000000"]
-    assert sources.detect(root / "train") == ("n5", "N5: 2 data sets")
+    assert detect(root / "train") == ("n5", "N5: 2 data sets")
     assert len(Source(root / "train/images")) == 5
     assert len(Source(root, image_key="val/images")) == 2
 

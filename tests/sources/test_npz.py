@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._arrays import stored_array
+from packer.sources._detection import detect
 from packer.sources._records import random_access_files
 from packer.sources.npy import Source as NpySource
 from packer.sources.npz import Source
@@ -254,16 +254,16 @@ def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
 
 def test_they_are_found_by_themselves(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", PIXELS)
-    assert sources.detect(tmp_path / "a.npy") == ("npy", "NumPy .npy: 1 file")
+    assert detect(tmp_path / "a.npy") == ("npy", "NumPy .npy: 1 file")
     np.savez(tmp_path / "a.npz", x=PIXELS)
-    assert sources.detect(tmp_path / "a.npz") == ("npz", "NumPy .npz: 1 file")
+    assert detect(tmp_path / "a.npz") == ("npz", "NumPy .npz: 1 file")
     with pytest.raises(PackerError, match="npz"):
         packer.open(tmp_path / "a.npz")
     for number in range(100):  # each may be one sample
         np.save(tmp_path / f"{number}.npy", PIXELS[0])
     (tmp_path / "a.npz").unlink()
     with pytest.raises(InvalidRequest, match="no known data set"):
-        sources.detect(tmp_path)
+        detect(tmp_path)
 
 
 def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.ocid_grasp import UNLISTED, Source, recognise
 from tests.support.layout_trees import ocid_grasp
 from tests.support.layout_trees.ocid_grasp import BALL, CUP, SEQUENCES, UNKNOWN
@@ -52,7 +52,7 @@ def test_what_the_folders_above_are_called_says_nothing(root: Path, tmp_path: Pa
     moved.parent.mkdir(parents=True)
     root.rename(moved)
     assert len(Source(moved)) == 4
-    assert sources.detect(moved)[0] == "ocid-grasp"
+    assert detect(moved)[0] == "ocid-grasp"
     above = Source(tmp_path / "moved")
     assert [above.key(index) for index in range(4)] == [f"{name}/{Source(moved).key(index)}" for index in range(4)]
     assert above.schema["split"].classes == ("training", "validation")

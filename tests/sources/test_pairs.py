@@ -18,6 +18,7 @@ from packer.datasets import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
+from packer.sources._detection import detect
 from packer.sources.pairs import Source
 from tests.support import archives
 from tests.support.source_trees import depth, mask, picture, write
@@ -361,8 +362,8 @@ def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path:
     for number, found in enumerate((dotted, files | beside)):
         root = built(tmp_path / f"set{number}", found)
         archive = archives.gnu(root, tmp_path / f"a{number}")
-        assert sources.detect(archive) == sources.detect(root) == ("pairs", sources.detect(root)[1])
-        assert sources.detect(archive, given=["like"])[0] == "pairs"
+        assert detect(archive) == detect(root) == ("pairs", detect(root)[1])
+        assert detect(archive, given=["like"])[0] == "pairs"
         assert keys(Source(archive)) == keys(Source(root))
 
 
@@ -370,7 +371,7 @@ def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path:
 def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> None:
     like, files = TREES[name]
     root = built(tmp_path / "set", files)
-    kind, sentence = sources.detect(root)
+    kind, sentence = detect(root)
     assert (kind, sentence.partition(":")[0]) == ("pairs", f"pairs like {like}")
     source = Source(root)
     pictures = [path for path in files if files[path] == "picture" and "_seg" not in path and "_parts" not in path]
@@ -437,7 +438,7 @@ def test_masks_beside_few_of_the_pictures(tmp_path: Path) -> None:
     """VOC: 2 913 masks to 17 125 pictures."""
     write(tmp_path, {f"JPEGImages/{n}.jpg": picture(n, suffix=".jpg") for n in range(6)})
     write(tmp_path, {f"SegmentationClass/{n}.png": labels(n) for n in (2, 4)})
-    assert sources.detect(tmp_path)[0] == "pairs"
+    assert detect(tmp_path)[0] == "pairs"
     with pytest.raises(BadInput, match="4 samples of 6 lack a file .*--missing skip"):
         Source(tmp_path)
     assert keys(Source(tmp_path, missing="skip")) == ["2", "4"]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts.recordio_frames import unframed, unpacked
 from packer.pack import manifest
+from packer.sources._detection import detect
 from packer.sources.recordio import Source
 from tests.support.foreign_files import RECORDIO_MAGIC, recordio, recordio_frame, recordio_image, recordio_index
 from tests.support.source_trees import picture, recordio_files, write
@@ -315,7 +315,7 @@ def test_early_files_and_pointers_are_named(tmp_path: Path) -> None:
 
 def test_a_file_alone_takes_its_index_and_list_along(tmp_path: Path) -> None:
     root = recordio_files(tmp_path)
-    assert sources.detect(root / "train.rec")[0] == "recordio"
+    assert detect(root / "train.rec")[0] == "recordio"
     alone = Source(root / "train.rec")
     assert [alone.key(row) for row in range(4)] == [Source(root).key(row) for row in range(4)]
     with pytest.raises(InvalidRequest, match=r"not a pack.*RecordIO: 1 file: packer convert --from recordio"):

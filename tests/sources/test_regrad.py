@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.regrad import Source
 from tests.support.layout_trees import regrad
 from tests.support.layout_trees.regrad import GRASPS, RELATIONS
@@ -197,14 +197,14 @@ def test_masks_of_16_bit_keep_their_numbers(root: Path) -> None:
 
 
 def test_an_option_that_pairs_has_too_does_not_make_it_pairs(root: Path, tmp_path: Path) -> None:
-    found = sources.detect(root, given=("like",))
+    found = detect(root, given=("like",))
     assert found == ("regrad", "REGRAD: 4 views of 3 scenes")
     write(tmp_path / "pairs", {"a/1.png": picture(1)})
-    assert sources.detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
+    assert detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
 
 
 def test_it_is_recognised(root: Path) -> None:
-    assert sources.detect(root) == ("regrad", "REGRAD: 4 views of 3 scenes")
+    assert detect(root) == ("regrad", "REGRAD: 4 views of 3 scenes")
     assert sum(grasps is not None for grasps in GRASPS.values()) == 3
     with pytest.raises(InvalidRequest, match="expected pictures <split>/RGBImages"):
         Source(root / "Grasp Part")

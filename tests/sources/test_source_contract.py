@@ -17,6 +17,7 @@ from packer.errors import BadIndex, BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Field
 from packer.sources import base
+from packer.sources._detection import detect
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import fork
@@ -284,7 +285,7 @@ def test_an_option_refuses_a_word_that_it_does_not_have(name: str, root: Path) -
 
 
 def test_a_source_is_detected_by_its_files(name: str, root: Path) -> None:
-    found, sentence = sources.detect(root)
+    found, sentence = detect(root)
     assert found == name == sources.load(name).Source.kind
     assert sentence and "\n" not in sentence
 
@@ -307,7 +308,7 @@ def test_a_folder_that_is_not_there_is_refused(name: str, tmp_path: Path) -> Non
 def test_detect_names_what_was_found_and_what_was_expected(tmp_path: Path) -> None:
     write(tmp_path, {"a/b.pdf": b"", "c.PDF": b"", "d": b""})
     with pytest.raises(InvalidRequest, match=r"3 files \(\.pdf 2, no suffix 1\), all empty, expected one of .*folder"):
-        sources.detect(tmp_path)
+        detect(tmp_path)
 
 
 def test_helpers_are_no_sources() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer import registry, sources
+from packer import registry
 from packer.conversion.convert import convert, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
@@ -25,7 +25,8 @@ from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources import table
-from packer.sources._parse.table_columns import ColumnOfText, ColumnOfValues
+from packer.sources._detection import detect
+from packer.sources._parse.table_cell_types import ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_paths import checked
 from packer.sources._parse.table_rows import TableRows
 from tests.support import picture_files
@@ -487,7 +488,7 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
 
 def test_folders_are_no_classes_beside_metadata(tmp_path: Path) -> None:
     write(photos(tmp_path, 6), {"metadata.csv": "file_name,n\nclass0/0000.jpg,1\nclass1/0001.jpg,2\n"})
-    assert sources.detect(tmp_path) == ("table", "pictures that 1 table lists: metadata.csv")
+    assert detect(tmp_path) == ("table", "pictures that 1 table lists: metadata.csv")
     source, _ = SourceSpec().open(tmp_path)
     assert source.kind == "table" and "label" not in source.schema and len(source) == 2
     assert any("4 other files (.jpg 4) that no row names" in note for note in source.notes)
@@ -495,7 +496,7 @@ def test_folders_are_no_classes_beside_metadata(tmp_path: Path) -> None:
 
 def test_a_metadata_file_of_something_else_is_no_table_of_pictures(tmp_path: Path) -> None:
     write(photos(tmp_path, 6), {"metadata.csv": "camera,lens\na,b\n"})
-    assert sources.detect(tmp_path)[0] == "folder"
+    assert detect(tmp_path)[0] == "folder"
 
 
 def test_tables_in_folders_that_are_no_splits(tmp_path: Path) -> None:
@@ -521,7 +522,7 @@ def test_a_table_is_a_root(tmp_path: Path, options: dict[str, str]) -> None:
     if not options:
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(lines[:3]))
-    assert sources.detect(path) == ("table", "pictures that the table labels.csv lists")
+    assert detect(path) == ("table", "pictures that the table labels.csv lists")
     pack = path.with_name("out.pack")  # beside the table, where nothing else is looked at
     convert(path, pack, **options)
     read = manifests.read(pack)
@@ -572,7 +573,7 @@ def test_a_table_in_a_zip(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "in.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(tree(root).items()):
             archive.writestr(os.fsdecode(name), data)
-    assert sources.detect(tmp_path / "in.zip")[0] == "table"
+    assert detect(tmp_path / "in.zip")[0] == "table"
     convert(root, tmp_path / "a.pack")
     convert(tmp_path / "in.zip", tmp_path / "b.pack")
     assert manifests.read(tmp_path / "a.pack").pack_id == manifests.read(tmp_path / "b.pack").pack_id
@@ -582,7 +583,7 @@ def test_a_table_in_a_tar(tmp_path: Path) -> None:
     """Which may be WebDataset's, too, were there no table."""
     root = build(tmp_path / "in")
     archive = gnu(root, tmp_path / "photos")
-    assert sources.detect(archive) == sources.detect(root)
+    assert detect(archive) == detect(root)
     convert(archive, tmp_path / "a.pack")
     assert manifests.read(tmp_path / "a.pack").source["kind"] == "table"
 
@@ -688,7 +689,7 @@ def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(pictures(tmp_path, "a.png"), {"metadata.parquet": b"PAR1"})
-    assert sources.detect(tmp_path)[0] == "table"
+    assert detect(tmp_path)[0] == "table"
 
     def absent(name: str) -> None:
         raise ModuleNotFoundError(name=name)

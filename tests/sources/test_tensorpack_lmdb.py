@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.sources._detection import detect
 from packer.sources.tensorpack_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, built, recorded
@@ -38,7 +38,7 @@ def pixels(seed: int, *shape: int) -> np.ndarray:
 def test_picture_files_and_labels_of_pickles(tmp_path: Path, protocol: int) -> None:
     values = [[np.frombuffer(picture(at), np.uint8), at - 1] for at in range(3)]
     root = written(tmp_path / "a.lmdb", values, lambda value: pickle.dumps(value, protocol=protocol))
-    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert detect(root)[0] == "tensorpack-lmdb"
     source = Source(root)
     assert source.schema.names == ("key", "image", "label", "files")
     assert [source[row]["image"] for row in range(3)] == [picture(row) for row in range(3)]
@@ -51,14 +51,14 @@ def test_messagepack_is_read(tmp_path: Path) -> None:
     keys = bytes.fromhex("92c4083030303030303030c4083030303030303031")
     entries = {b"%08d" % at: bytes.fromhex(MSGPACK) for at in range(2)} | {b"__keys__": keys}
     root = lmdb_environment(tmp_path / "in", entries)
-    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert detect(root)[0] == "tensorpack-lmdb"
     assert Source(root, features=("image=0:bytes", "label=1"))[1]["label"] == 7
 
 
 def test_pyarrow_is_read_where_it_holds_no_arrays(tmp_path: Path) -> None:
     entries = {b"%08d" % at: built((picture(at), at)) for at in range(2)}
     root = lmdb_environment(tmp_path / "a", {**entries, b"__keys__": built(list(entries))})
-    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert detect(root)[0] == "tensorpack-lmdb"
     assert Source(root)[1]["image"] == picture(1)
 
 
@@ -66,7 +66,7 @@ def test_pyarrow_is_read_where_it_holds_no_arrays(tmp_path: Path) -> None:
 def test_arrays_of_pyarrow_are_refused_by_name(tmp_path: Path, version: str) -> None:
     entries = {b"00000000": recorded(version)["array"], b"__keys__": built([b"00000000"])}
     root = lmdb_environment(tmp_path / "a", entries)
-    assert sources.detect(root)[0] == "tensorpack-lmdb"
+    assert detect(root)[0] == "tensorpack-lmdb"
     with pytest.raises(InvalidRequest, match="its values are no tensorpack's datapoints: .*holds arrays or tensors"):
         Source(root)
 

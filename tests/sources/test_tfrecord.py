@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import packer
-from packer import sources
 from packer.conversion.convert import convert
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
@@ -22,6 +21,7 @@ from packer.layouts import crc32c as checksums
 from packer.layouts import example as examples
 from packer.layouts.crc32c import crc32c, masked_crc32c
 from packer.pack import manifest
+from packer.sources._detection import detect
 from packer.sources._records import random_access_files
 from packer.sources._records.record_fields import split_fields
 from packer.sources.tfrecord import Source
@@ -337,7 +337,7 @@ def test_what_git_lfs_left_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_alone_and_a_folder_give_the_same_records(tmp_path: Path, file: Path) -> None:
-    assert sources.detect(file)[0] == sources.detect(file.parent)[0] == "tfrecord"
+    assert detect(file)[0] == detect(file.parent)[0] == "tfrecord"
     alone, folder = Source(file), Source(file.parent)
     assert [alone.key(row) for row in range(4)] == [folder.key(row) for row in range(4)]
     link = tmp_path / "elsewhere" / "b.tfrecord"
@@ -349,21 +349,21 @@ def test_a_file_alone_and_a_folder_give_the_same_records(tmp_path: Path, file: P
 
 def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None:
     root = write(tmp_path, {"train-00000-of-00001": tfrecord(records()), "data": tfrecord(records(2))})
-    assert sources.detect(root / "data")[0] == "tfrecord"
+    assert detect(root / "data")[0] == "tfrecord"
     assert len(Source(root / "data")) == 2
-    assert sources.detect(root)[0] == "tfrecord"
+    assert detect(root)[0] == "tfrecord"
     assert len(Source(root)) == 4
     write(root, {"text": "no record"})
     with pytest.raises(
         InvalidRequest,
         match="text: is a file; give the folder of the data set, a tar .*, or a file that .*tfrecord",
     ):
-        sources.detect(root / "text")
+        detect(root / "text")
 
 
 def test_pictures_beside_a_file_are_a_folder_of_pictures(tmp_path: Path, file: Path) -> None:
     write(tmp_path, {"b.png": picture(1)})
-    assert sources.detect(tmp_path)[0] == "folder"
+    assert detect(tmp_path)[0] == "folder"
 
 
 def test_files_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import packer
 from packer import sources
 from packer.errors import BadInput, InvalidRequest
 from packer.pack.extraction import extract
+from packer.sources._detection import detect
 from packer.sources.vmrd import Source
 from tests.sources.test_source_contract import Shuffled
 from tests.support.layout_trees import vmrd, voc
@@ -124,8 +125,8 @@ def test_the_origin_is_of_boxes_and_not_of_grasps(root: Path, origin: Any) -> No
 
 
 def test_vmrd_is_told_from_voc(root: Path, tmp_path: Path) -> None:
-    assert sources.detect(root) == ("vmrd", "VMRD: 2 pictures with grasps")
-    assert sources.detect(voc.build(tmp_path / "voc"))[0] == "voc"
+    assert detect(root) == ("vmrd", "VMRD: 2 pictures with grasps")
+    assert detect(voc.build(tmp_path / "voc"))[0] == "voc"
     with pytest.raises(InvalidRequest, match="none of 3 pictures has grasps; expected JPEGImages"):
         Source(tmp_path / "voc")
     assert len(sources.load("voc").Source(root)) == 3

@@ -18,7 +18,8 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.pack.extraction import extract
-from packer.sources._voc.label_map import voc_palette
+from packer.sources._detection import detect
+from packer.sources._voc.labelmap_colours import voc_palette
 from packer.sources.voc import Source
 from tests.support.layout_trees import voc
 from tests.support.layout_trees.voc import annotated_object, annotation, palette_mask, part
@@ -528,7 +529,7 @@ def test_other_folders_are_told_by_what_the_annotations_say(tmp_path: Path, layo
             tmp_path,
             {image.format(number): JPEG, xml.format(number): annotation([annotated_object("c", (1, 1, 2, 2))])},
         )
-    assert sources.detect(tmp_path) == ("voc", "VOC: 3 pictures with an annotation file")
+    assert detect(tmp_path) == ("voc", "VOC: 3 pictures with an annotation file")
     source, _ = SourceSpec().open(tmp_path)
     assert len(source) == 3 and all(len(source[index]["boxes"]) == 1 for index in range(3))
 
@@ -555,13 +556,13 @@ def test_other_xml_beside_pictures_is_not_taken(tmp_path: Path, text: str) -> No
     write(
         tmp_path, {f"{number}.{suffix}": data for number in range(3) for suffix, data in (("jpg", JPEG), ("xml", text))}
     )
-    assert sources.detect(tmp_path)[0] == "folder"
+    assert detect(tmp_path)[0] == "folder"
 
 
 def test_what_the_user_asks_for_beside_is_no_voc(tmp_path: Path) -> None:
     root = voc.build(tmp_path / "in")
-    assert sources.detect(root, given=["classes"])[0] != "voc"
-    assert sources.detect(root, given=["missing", "origin"])[0] == "voc"
+    assert detect(root, given=["classes"])[0] != "voc"
+    assert detect(root, given=["missing", "origin"])[0] == "voc"
 
 
 def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:

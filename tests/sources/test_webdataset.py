@@ -20,6 +20,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest
 from packer.sources import base
+from packer.sources._detection import detect
 from packer.sources._records import random_access_files
 from packer.sources.webdataset import Source
 from tests.support.foreign_files import (
@@ -327,7 +328,7 @@ def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
 ) -> None:
     monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5000)
     root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
-    assert sources.detect(root)[0] == "webdataset"
+    assert detect(root)[0] == "webdataset"
     assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]
 
 

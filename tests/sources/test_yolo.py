@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 import packer
-from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest as manifests
+from packer.sources._detection import detect
 from packer.sources.yolo import Source, recognise
 from tests.support.annotated_source import colour, drawn, stored_pixels, with_orientation
 from tests.support.archives import pax
@@ -451,7 +451,7 @@ def test_a_set_without_a_description_has_classes_by_number(tmp_path: Path) -> No
 
 
 def detected(root: Path) -> str:
-    return sources.detect(root)[0]
+    return detect(root)[0]
 
 
 def test_sets_are_recognised_by_their_description_or_by_their_rows(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_sets_are_recognised_by_their_description_or_by_their_rows(tmp_path: Pat
     assert detected(made(tmp_path / "rows", None, a=ROW, b="")) == "yolo"
     other = made(tmp_path / "other", None, a=ROW)
     write(other, {"coco8.yaml": "val: images\nnc: 2\n"})
-    assert sources.detect(other) == ("yolo", "YOLO set: 1 picture, 1 label file, coco8.yaml")
+    assert detect(other) == ("yolo", "YOLO set: 1 picture, 1 label file, coco8.yaml")
     third = darknet(tmp_path / "third")
     (third / "obj.data").rename(third / "voc.data")
     assert detected(third) == "yolo"
@@ -477,7 +477,7 @@ def test_what_only_looks_alike_is_none(tmp_path: Path) -> None:
 
 def test_options_of_others_rule_it_out(tmp_path: Path) -> None:
     root = made(tmp_path, None, a=ROW)
-    assert sources.detect(root, given={"classes": "none"})[0] == "folder"
+    assert detect(root, given={"classes": "none"})[0] == "folder"
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 
@@ -491,7 +491,7 @@ def test_a_set_that_coco_knows_too_is_asked_about(tmp_path: Path) -> None:
     root = build(tmp_path)
     write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
     with pytest.raises(InvalidRequest, match=r"cannot decide what it is; .*--from coco .*--from yolo"):
-        sources.detect(root)
+        detect(root)
 
 
 def test_several_descriptions_are_asked_for(tmp_path: Path) -> None:

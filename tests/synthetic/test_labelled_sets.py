@@ -15,8 +15,8 @@ import packer
 from packer import synthetic
 from packer.datasets import PackDataset
 from packer.errors import InvalidRequest
+from packer.synthetic._growing_files import SharedFile
 from packer.synthetic._labelled_scenes import CLASSES, LabelledScene, LabelledThing, SceneStudio
-from packer.synthetic._shared_files import SharedFile
 from packer.synthetic.base import DrawnSample, publishing, write_samples
 from tests.support.foreign_environments import said_by
 

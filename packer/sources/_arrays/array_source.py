@@ -32,7 +32,7 @@ from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
-from packer.sources._parse.listing import are_empty, counted, described, listed, shown
+from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_fields import (
     RecordField,

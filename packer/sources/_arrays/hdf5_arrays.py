@@ -30,7 +30,7 @@ from packer.sources._arrays.stored_array import (
     StoredArray,
     TextArray,
 )
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
 

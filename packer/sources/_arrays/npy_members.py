@@ -19,7 +19,7 @@ from packer.sources._arrays.stored_array import (
     StoredArray,
     TextArray,
 )
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 from packer.sources._records.random_access_files import FileBytes, OpenFile, PackedSpan, RecordFiles, UnpackedFile
 
 ZIP_MAGIC = b"PK\x03\x04"

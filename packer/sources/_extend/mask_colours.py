@@ -23,7 +23,7 @@ from packer.sources._parse.colour_table import (
     voc_palette,
     without_names,
 )
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 
 VOC = "voc"
 _FILES = "files"

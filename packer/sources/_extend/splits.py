@@ -29,7 +29,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"

@@ -15,7 +15,7 @@ from typing import Any
 from packer.errors import InvalidRequest
 from packer.schema import Field
 from packer.sources._objects.object_class import is_a
-from packer.sources._parse.listing import listed
+from packer.sources._parse.folder_listing import listed
 
 _DATASET = ("datasets.arrow_dataset", "Dataset")
 _ITERABLE = ("datasets.iterable_dataset", "IterableDataset")

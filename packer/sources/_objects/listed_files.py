@@ -17,7 +17,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.schema import KEY, Field, Schema
 from packer.sources import base, folder
-from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.folder_listing import counted, listed
 from packer.sources._trees.open_tree import open_tree
 
 KIND = "listed-files"

@@ -21,7 +21,7 @@ from packer.sources._objects import object_values
 from packer.sources._objects.object_class import said
 from packer.sources._objects.object_values import Axes, as_array, is_picture_object, is_undecoded, listed_numbers
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
-from packer.sources._parse.listing import listed, shown
+from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.record_fields import field_name, kind_of_bytes
 
 FieldsAsked = Mapping[str, str | Field] | Sequence[str] | None

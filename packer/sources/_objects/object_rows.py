@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from packer.errors import InvalidRequest
-from packer.sources._parse.listing import counted
+from packer.sources._parse.folder_listing import counted
 from packer.sources.base import MOST_PROBES, probe_indices
 
 

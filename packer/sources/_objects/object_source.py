@@ -27,7 +27,7 @@ from packer.sources import base
 from packer.sources._objects.object_fields import FieldsAsked, ObjectField, described, entry_of, fields_of
 from packer.sources._objects.object_rows import ObjectRows
 from packer.sources._objects.object_values import Axes, is_picture_object
-from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.folder_listing import counted, listed
 from packer.sources._records.record_source import beside_first_picture, is_path
 
 KIND = "object"

@@ -12,7 +12,7 @@ from packer.sources._objects.object_fields import FieldsAsked, entry_of
 from packer.sources._objects.object_rows import Indexable, IndexedRows, ObjectRows, SequentialRows
 from packer.sources._objects.object_source import ObjectSource, key_text
 from packer.sources._objects.object_values import Axes
-from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.folder_listing import counted, listed
 
 Objects = Indexable | Iterable[Any]
 KeyAsked = str | Sequence[str] | Callable[[int], str] | None

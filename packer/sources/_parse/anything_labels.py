@@ -16,8 +16,8 @@ from packer.errors import BadInput
 from packer.files.npy_arrays import NpyHeader, read_header
 from packer.layouts.torch_file import read_tensor
 from packer.schema import MOST_PIXELS
+from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.grasp_labels import corners
-from packer.sources._parse.listing import shown
 
 COLUMNS = 6
 _ANOTHER = "get the file again, or say --labels lenient"

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.json_elements import elements
-from packer.sources._parse.listing import counted, shown
 
 KINDS = ("objects", "captions", "panoptic", "labels")
 MOST_KEYPOINTS = 1000  # of one object; 294 is the most that a known set has

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from packer.sources._parse.coco_annotations import AnnotationFile
-from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.folder_listing import counted, listed
 from packer.sources._trees.file_tree import FileTree
 
 TASKS = ("instances", "keypoints", "panoptic", "stuff", "captions", "labels", "image_info")  # the first is read

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.sources._parse.listing import Listing, counted, listed, shown
+from packer.sources._parse.folder_listing import Listing, counted, listed, shown
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
 CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from json import JSONDecodeError
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import MASK_DTYPES, PIXEL_KINDS, Field
-from packer.sources._parse.listing import listed
+from packer.sources._parse.folder_listing import listed
 from packer.sources._parse.role_pattern import RolePattern, SampleName
 
 KINDS = (*PIXEL_KINDS, "text", "json", "bytes", "count")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.images import decode
-from packer.sources._parse.listing import counted, listed
+from packer.sources._parse.folder_listing import counted, listed
 
 _MOST_SEGMENTS = 0xFFFF
 

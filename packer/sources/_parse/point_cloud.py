@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.registry import import_or_explain
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 
 _DATA = re.compile(rb"^DATA[ \t]+(\w+)[ \t]*\r?\n", re.MULTILINE)
 _SPACE = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.grasp_labels import corners
-from packer.sources._parse.listing import shown
 
 COLUMNS = 10
 _PARTS, _SCORES = 3, 4

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, printable
 from packer.sources._parse.parquet_rows import read_parquet
-from packer.sources._parse.table_columns import Column, ColumnOfText, ColumnOfValues
+from packer.sources._parse.table_cell_types import Column, ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_rows import Cell, TableRows, read_csv, read_json_lines
 from packer.sources._trees.file_tree import FileTree
 

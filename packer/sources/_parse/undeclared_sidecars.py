@@ -38,7 +38,7 @@ from packer.sources._parse.folder_layout import (
     split_rank,
     words,
 )
-from packer.sources._parse.listing import counted, shown
+from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.file_tree import FileTree
 

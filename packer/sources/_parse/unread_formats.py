@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from packer.errors import BadInput
 from packer.images.backends import pillow
-from packer.sources._parse.listing import listed, shown, suffix_of
+from packer.sources._parse.folder_listing import listed, shown, suffix_of
 from packer.sources._trees.file_tree import FileTree
 
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.grasp_labels import read_rows
-from packer.sources._parse.listing import shown
 
 _NUMBERS = 9
 _MOST_OBJECT = 1 << 31

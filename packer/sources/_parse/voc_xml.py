@@ -13,7 +13,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 
 FLAGS = ("difficult", "truncated", "occluded")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.yolo_labels import MOST_CLASSES
 from packer.sources._parse.yolo_yaml import Node, read_yaml
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import shown
+from packer.sources._parse.folder_listing import shown
 
 _MOST_PARTS = 64  # folders in a path; one that has more names nothing
 _IMAGES, _LABELS = "/images/", "/labels/"

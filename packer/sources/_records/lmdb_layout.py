@@ -19,9 +19,9 @@ from typing import Literal
 
 from packer.errors import BadInput
 from packer.images import file_suffixes
-from packer.layouts import arrow_payload, datum, lmdb_entries, serialized
-from packer.layouts.lmdb_entries import MAGIC, MAGIC_AT
-from packer.sources._parse.listing import shown
+from packer.layouts import arrow_payload, datum, lmdb_page_walk, serialized
+from packer.layouts.lmdb_page_walk import MAGIC, MAGIC_AT
+from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import OpenFile, is_pointer
 
@@ -63,7 +63,7 @@ def first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes
     if start[MAGIC_AT:] != MAGIC:
         return None
     file = OpenFile(folder, name)
-    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(lmdb_entries.entries(file), count)]
+    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(lmdb_page_walk.entries(file), count)]
 
 
 def may_be_one(folder: SourceRoot, name: str) -> bool:
@@ -87,8 +87,8 @@ def layout_of(folder: SourceRoot, name: str) -> Layout | None:
         return "efficient-lmdb" if found else None  # an empty one
     key, value = data[0]
     file = OpenFile(folder, name)
-    if key.isdigit() and lmdb_entries.find(file, KEYS) is not None:
-        is_padded = len(key) == _PADDED and lmdb_entries.find(file, LENGTH) is None
+    if key.isdigit() and lmdb_page_walk.find(file, KEYS) is not None:
+        is_padded = len(key) == _PADDED and lmdb_page_walk.find(file, LENGTH) is None
         return "tensorpack-lmdb" if is_padded and _is_datapoint(value) else _numbered(value)
     numbered = _numbered(value) if key.isdigit() else None
     return numbered or ("caffe-lmdb" if _is_datum(value) else None)
@@ -131,7 +131,7 @@ def guess(folder: SourceRoot, name: str) -> str:
     ((_, value),) = first_entries(folder, name, 1) or [(b"", b"")]
     if file_suffixes(value):
         return "these are bare picture files, as BasicSR stores them: --from basicsr-lmdb takes them by their keys"
-    if lmdb_entries.find(file, KEYS) is not None:
+    if lmdb_page_walk.find(file, KEYS) is not None:
         return "the key __keys__ is of Efficient-PyTorch, Image2LMDB or tensorpack, the first value is of none of them"
     if value[:1] == b"\x80":
         return (

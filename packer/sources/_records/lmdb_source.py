@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
-from packer.layouts import lmdb_entries
-from packer.sources._parse.listing import counted, shown
+from packer.layouts import lmdb_page_walk
+from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_layout
 from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer, check_not_empty
@@ -63,7 +63,7 @@ class LMDBSource(RecordSource):
             check_no_pointer(start, self.folder.root / name)
             self._check_layout(name)
             file = OpenFile(self.folder, name)
-            for entry in lmdb_entries.entries(file):
+            for entry in lmdb_page_walk.entries(file):
                 if self._is_metadata(entry.key):
                     self._metadata[number, entry.key] = file.read(entry.offset, entry.size)
                     continue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packer.errors import BadInput
 from packer.layouts import serialized
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._records.lmdb_layout import KEYS, LENGTH
 from packer.sources._records.lmdb_source import LMDBSource
 from packer.sources._records.random_access_files import RecordFile

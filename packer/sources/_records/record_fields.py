@@ -18,8 +18,8 @@ from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.schema import KEY, MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
+from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._parse.json_value import json_value
-from packer.sources._parse.listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 STARTS = "starts"  # of a feature list: where each step begins; a kind of those sources alone that have such lists

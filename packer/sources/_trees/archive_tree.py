@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import Collisions, components, folded
-from packer.sources._parse.listing import clutter_kind
+from packer.sources._parse.folder_listing import clutter_kind
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree

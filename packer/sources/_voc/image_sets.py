@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.picture_files import role_of
+from packer.sources._voc.files_by_picture import role_of
 
 UNLISTED = "unlisted"
 _FOLDER = "ImageSets"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from packer.sources._parse.picture_folder import PictureFolders
+from packer.sources._parse.coco_picture_folder import PictureFolders
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"../", b"./", b"//", b"\\", b"C:", b"s3://", b"train", b"val", b"\xed\xb2\x80", b"\x00", b"\n\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BadInput
-from packer.sources._parse.table_columns import ColumnOfText, ColumnOfValues, value_of
+from packer.sources._parse.table_cell_types import ColumnOfText, ColumnOfValues, value_of
 from packer.sources._parse.table_paths import PathPattern, checked
 from packer.sources._parse.table_rows import TableRows, first_columns, read_csv, read_json_lines
 from tests.fuzz.target import Disagreement

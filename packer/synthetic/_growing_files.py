@@ -1,4 +1,4 @@
-"""Shared files: files that say something of all samples of a set, written row by row while the samples are drawn.
+"""Growing files: files that say something of all samples of a set, written row by row while the samples are drawn.
 
 Memory holds no more of them than the rows of one sample.
 """

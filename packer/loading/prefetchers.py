@@ -1,4 +1,4 @@
-"""DataLoader prefetch: make batches of any loader, or copy them to a device, while the training step before runs."""
+"""Prefetchers: make batches of any loader, or copy them to a device, while the training step before runs."""
 
 import os
 import weakref

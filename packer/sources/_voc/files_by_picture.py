@@ -1,4 +1,4 @@
-"""Picture files: which files of a tree in Pascal VOC's layout belong to one picture, told by their paths alone.
+"""Files by picture: which files of a tree in Pascal VOC's layout belong to one picture, told by their paths alone.
 
 What a file is, is said by the last folder in its path that is named as a role; taken out of the path, and without its
 suffix, it is the key: `VOC2007/JPEGImages/000001.jpg` and `VOC2007/Annotations/000001.xml` are both of
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import BadInput
-from packer.sources._parse.listing import counted, listed, shown, suffix_of
+from packer.sources._parse.folder_listing import counted, listed, shown, suffix_of
 
 IMAGE, XML, MASK, OBJECT_MASK, GRASPS = "image", "annotation_file", "mask", "object_mask", "grasps_file"
 _ROLES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from packer.errors import BadInput
-from packer.sources._parse.picture_folder import PictureFolders
+from packer.sources._parse.coco_picture_folder import PictureFolders
 
 A, B, C = "a.jpg", "b.jpg", "c.jpg"
 

@@ -1,4 +1,4 @@
-"""Listing: every file name under a folder, in one walk that opens no file and enters each folder once.
+"""Folder listing: every file name under a folder, in one walk that opens no file and enters each folder once.
 
 A folder is entered by its own path first. A link to a folder that is entered anyway is not: otherwise two links in each
 of N folders would make 2^N. A link to a folder elsewhere is an error that says how to have it followed; followed, it is

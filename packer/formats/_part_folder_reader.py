@@ -1,4 +1,4 @@
-"""Part folder: the files of a part that is a folder of many, opened beneath it and compared with their size.
+"""Part folder reader: the files of a part that is a folder of many, opened beneath it and compared with their size.
 
 `read` maps nothing, so a file that is cut meanwhile is an error and never a signal. `mapped` is for large files of many
 values. Neither keeps a descriptor open: a part may have more files than a process may have open.
@@ -28,7 +28,7 @@ class _Memory(threading.local):
         self.buffers = BufferPool(_MOST_FREE, new=pageable)
 
 
-class PartFolder:
+class PartFolderReader:
     """The files of a part that is a folder; may be read by many threads.
 
     A file is opened beneath the folder, and must be a plain one of the expected size, which is compared before a byte

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.listing import counted, described, listed, scan, shown
+from packer.sources._parse.folder_listing import counted, described, listed, scan, shown
 from tests.support.source_trees import write
 
 # every byte but NUL and the separator; "." and ".." are no names

@@ -1,4 +1,4 @@
-"""Table columns: what the cells of each column of a table are: numbers, texts, truth values, or JSON of any kind.
+"""Table cell types: what the cells of each column of a table are: numbers, texts, truth values, or JSON of any kind.
 
 | cells of a column                                              | kind                                      |
 |----------------------------------------------------------------|-------------------------------------------|

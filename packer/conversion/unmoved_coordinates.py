@@ -1,4 +1,4 @@
-"""Unmoved places: fields that may hold places in a picture, and that --resize and --exif rotate leave as they are.
+"""Unmoved coordinates: fields that may hold places in a picture, and that --resize and --exif rotate leave as they are.
 
 A geometry moves pixels, and fields of the kinds boxes and points. A column `x`, a text `bbox` or a mask that came as
 numbers stay behind their picture, so that whoever asks for a geometry is told their names. Which these are is told by
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from packer.schema import Field
 from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
-from packer.sources._parse.listing import listed, shown
+from packer.sources._parse.folder_listing import listed, shown
 
 _WORDS_TEXT = """
 x y w h x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 xs ys cx cy xc yc xy xyxy xywh xmin ymin xmax ymax left right top bottom width
@@ -20,11 +20,11 @@ coords crop roi rois grasp grasps ellipse angle theta
 _WORDS = frozenset(_WORDS_TEXT.split())
 
 
-def about_unmoved_places(fields: Iterable[Field], moves: str, *, before: bool = False) -> list[str]:
+def about_unmoved_coordinates(fields: Iterable[Field], moves: str, *, before: bool = False) -> list[str]:
     """The note on such fields. moves: the options that move pixels, as the user types them. before: whether the pack
     that the fields come from was made with them.
     """
-    names = [shown(field.name) for field in fields if may_be_place(field)]
+    names = [shown(field.name) for field in fields if may_be_coordinates(field)]
     if not names:
         return []
     what = f"the pack was made with {moves}, which moves" if before else f"{moves} moves"
@@ -40,7 +40,7 @@ def kept_files(fields: Iterable[Field]) -> list[Field]:
 
 
 def about_files_left_out(fields: Iterable[Field], moves: str) -> list[str]:
-    """The note on such files, which a conversion that moves pixels leaves out. moves: as of `about_unmoved_places`."""
+    """The note on such files, which a conversion that moves pixels leaves out. moves: as above."""
     names = [shown(field.name) for field in fields]
     if not names:
         return []
@@ -50,7 +50,7 @@ def about_files_left_out(fields: Iterable[Field], moves: str) -> list[str]:
     ]
 
 
-def may_be_place(field: Field) -> bool:
+def may_be_coordinates(field: Field) -> bool:
     """Whether a field that no geometry moves may hold places, by its name and its shape."""
     if field.hidden or field.kind not in ("number", "text", "json") or field.classes is not None:
         return False

@@ -1,4 +1,4 @@
-"""Annotated pictures: base of the sources whose pictures have an annotation file each, in Pascal VOC's XML.
+"""VOC source: base of the sources whose pictures have an annotation file each, in Pascal VOC's XML.
 
 What is settled when the source is made needs every annotation file once: the names of the classes, what objects state,
 and the size that each file states of its picture. A file that cannot be read says nothing then; reading its sample says
@@ -27,12 +27,12 @@ from packer.sources import base
 from packer.sources._parse import unread_formats
 from packer.sources._parse.colour_table import Colour
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
-from packer.sources._parse.listing import Listing, counted, described, listed, shown
+from packer.sources._parse.folder_listing import Listing, counted, described, listed, shown
 from packer.sources._parse.voc_xml import Annotation, Corners, read_annotation
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._voc.files_by_picture import IMAGE, XML, FoundFiles, PictureFiles, collect
 from packer.sources._voc.image_sets import UNLISTED, ImageSets, read_image_sets
-from packer.sources._voc.label_map import LABEL_MAP, read_label_maps
-from packer.sources._voc.picture_files import IMAGE, XML, FoundFiles, PictureFiles, collect
+from packer.sources._voc.labelmap_colours import LABEL_MAP, read_label_maps
 
 ORIGINS = ("one", "zero")
 FRAMES = ("auto", "stored", "upright")
@@ -71,7 +71,7 @@ class Survey:
             self.renamed.append(key)
 
 
-class AnnotatedPictures(base.Source):
+class VOCSource(base.Source):
     """Samples that are a picture, its annotation file, and further files of the same key."""
 
     main: ClassVar[str]  # the field that the picture is

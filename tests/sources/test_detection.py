@@ -11,8 +11,9 @@ import pytest
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
-from packer.sources import base, folder
-from packer.sources._parse.listing import scan
+from packer.sources import _detection, base, folder
+from packer.sources._detection import detect
+from packer.sources._parse.folder_listing import scan
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._trees.file_tree import FileTree
 from tests.support import archives, layout_trees
@@ -44,21 +45,21 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             return folder
         return SimpleNamespace(SPECIFICITY=found[name], Source=Annotated, recognise=lambda names: None)
 
-    monkeypatch.setattr(sources, "names", lambda: ("folder", *found))
-    monkeypatch.setattr(sources, "load", load)
+    monkeypatch.setattr(_detection, "names", lambda: ("folder", *found))
+    monkeypatch.setattr(_detection, "load", load)
     return found
 
 
 def test_the_more_specific_of_two_is_taken(tmp_path: Path, ranks: dict[str, int]) -> None:
-    assert sources.detect(photos(tmp_path / "data")) == ("left", "annotations: 12 files")
+    assert detect(photos(tmp_path / "data")) == ("left", "annotations: 12 files")
     ranks["right"] = 60
-    assert sources.detect(tmp_path / "data")[0] == "right"
+    assert detect(tmp_path / "data")[0] == "right"
 
 
 def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict[str, int]) -> None:
     ranks["right"] = 50
     with pytest.raises(InvalidRequest) as caught:
-        sources.detect(photos(tmp_path / "data"))
+        detect(photos(tmp_path / "data"))
     assert str(caught.value) == (
         f"{tmp_path / 'data'}: cannot decide what it is; say which of these: "
         "--from left (annotations: 12 files); --from right (annotations: 12 files)"
@@ -68,13 +69,13 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
 def test_what_the_user_asks_for_rules_layouts_out_that_do_not_have_it(tmp_path: Path, ranks: dict[str, int]) -> None:
     root = photos(tmp_path / "data")
     assert SourceSpec(options={"classes": "none"}).open(root)[0].kind == "folder"
-    assert sources.detect(root, given=["labels"])[0] == "left"
+    assert detect(root, given=["labels"])[0] == "left"
 
 
 def test_one_of_records_is_ruled_out_by_nothing(tmp_path: Path, ranks: dict[str, int]) -> None:
     ranks.update(left=-1, right=-2)
     (tmp_path / "rows.txt").write_bytes(b"rows")
-    assert sources.detect(tmp_path, given=["classes"])[0] == "left"
+    assert detect(tmp_path, given=["classes"])[0] == "left"
 
 
 # ---- what each option makes of trees that fit one source, none, or two
@@ -149,8 +150,8 @@ def test_what_no_option_decides_is_said_with_what_was_found(tmp_path: Path) -> N
 def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
     place = archives.pax(trees()["voc+yolo"](tmp_path / "in"), tmp_path / "data")
     with pytest.raises(InvalidRequest, match="cannot decide what it is; .*--from voc .*--from yolo "):
-        sources.detect(place)
-    assert sources.detect(place, given=["origin"])[0] == "voc"
+        detect(place)
+    assert detect(place, given=["origin"])[0] == "voc"
 
 
 # ---- rules that hold for every layout
@@ -193,10 +194,10 @@ def test_an_archive_of_a_tree_is_told_as_the_tree(
     tmp_path: Path, kind: str, maker: Callable[[Path, Path], Path]
 ) -> None:
     root = layout_trees.builders()[kind](tmp_path / "in")
-    expected = sources.detect(root)
-    assert sources.detect(maker(root, tmp_path / "plain")) == expected
+    expected = detect(root)
+    assert detect(maker(root, tmp_path / "plain")) == expected
     archive = maker(with_texts(root, kind), tmp_path / "texts")
-    assert sources.detect(archive) == sources.detect(root) == expected
+    assert detect(archive) == detect(root) == expected
     names = SourceSpec().open(root)[0].schema.names
     assert SourceSpec().open(archive)[0].schema.names == names
 
@@ -212,23 +213,23 @@ def test_labels_beside_each_picture_in_a_tar_may_be_samples_too(
 ) -> None:
     files = {f"train/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
     root = write(tmp_path / "in", {**files, **{f"train/{n}.{label}": text for n in range(3)}})
-    assert sources.detect(root)[0] == sources.detect(archives.deflated(root, tmp_path / "a"))[0] == kind
+    assert detect(root)[0] == detect(archives.deflated(root, tmp_path / "a"))[0] == kind
     archive = archives.gnu(root, tmp_path / "a")
     with pytest.raises(InvalidRequest, match=f"cannot decide .* --from {kind} .*; --from webdataset "):
-        sources.detect(archive)
-    assert sources.detect(archive, given=["features"])[0] == "webdataset"
+        detect(archive)
+    assert detect(archive, given=["features"])[0] == "webdataset"
     assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
     write(root, {"train/3.jpg": picture(3, suffix=".jpg")})  # without a label: no sample
-    assert sources.detect(archives.gnu(root, tmp_path / "b"))[0] == kind
+    assert detect(archives.gnu(root, tmp_path / "b"))[0] == kind
 
 
 def test_the_sources_that_a_folder_of_pictures_does_without_cannot_know_it(tmp_path: Path) -> None:
     behind = {name for name in sources.names() if sources.load(name).SPECIFICITY < 0}
-    assert behind == sources._BEHIND_PICTURES
-    for name in sources._OF_LABEL_FILES:
+    assert behind == _detection._BEHIND_PICTURES
+    for name in _detection._OF_LABEL_FILES:
         tree = SourceRoot(BUILDERS[name](tmp_path / name))
         files = scan(tree).names
-        pictures = [file for file in files if file.lower().endswith(sources._PICTURES)]
+        pictures = [file for file in files if file.lower().endswith(_detection._PICTURES)]
         module = sources.load(name)
         whole, bare = (
             module.recognise(some) or module.Source.recognise_tables(tree, some) for some in (files, pictures)
@@ -245,27 +246,27 @@ def test_a_folder_of_pictures_is_told_without_sources_that_cannot_know_it(
         asked.add(name)
         return load(name)
 
-    monkeypatch.setattr(sources, "load", noted)
+    monkeypatch.setattr(_detection, "load", noted)
     root = write(tmp_path / "in", {"a/1.png": picture(1), "b/2.png": picture(2)})
-    assert sources.detect(root)[0] == "folder"
-    assert "folder" in asked and not asked & {*sources._BEHIND_PICTURES, *sources._OF_LABEL_FILES}
+    assert detect(root)[0] == "folder"
+    assert "folder" in asked and not asked & {*_detection._BEHIND_PICTURES, *_detection._OF_LABEL_FILES}
     write(root, {"a/notes.txt": "none"})  # with which it may be of labels
-    assert sources.detect(root)[0] == "folder"
-    assert asked >= sources._OF_LABEL_FILES and not asked & sources._BEHIND_PICTURES
+    assert detect(root)[0] == "folder"
+    assert asked >= _detection._OF_LABEL_FILES and not asked & _detection._BEHIND_PICTURES
     for name in ("a/1.png", "b/2.png"):
         (root / name).unlink()
     with pytest.raises(InvalidRequest, match="no known data set"):
-        sources.detect(root)
+        detect(root)
     assert asked == set(sources.names())
 
 
 def test_samples_that_no_folder_can_be_made_of_stay_webdataset(tmp_path: Path) -> None:
     found = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": XML.encode(), "../b.jpg": b"", "../b.xml": b""}
     (tmp_path / "a.tar").write_bytes(archives.tar_of(found))
-    assert sources.detect(tmp_path / "a.tar")[0] == "webdataset"
+    assert detect(tmp_path / "a.tar")[0] == "webdataset"
 
 
 def test_an_option_says_a_published_set_in_an_archive_as_in_a_folder(tmp_path: Path) -> None:
     root = layout_trees.builders()["regrad"](tmp_path / "in")
     for place in (root, archives.gnu(root, tmp_path / "a"), archives.deflated(root, tmp_path / "a")):
-        assert sources.detect(place, given=["like"])[0] == "regrad"
+        assert detect(place, given=["like"])[0] == "regrad"

@@ -1,4 +1,4 @@
-"""Detection: batches of pictures with boxes in the form in which detectors take them, torchvision's among them.
+"""Detection collate: batches of pictures with boxes in the form in which detectors take them, torchvision's among them.
 
 Pictures have different numbers of boxes, which no tensor holds. So a batch is a pair: the pictures, and for each of
 them a dict of its own tensors.

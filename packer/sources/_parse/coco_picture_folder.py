@@ -1,4 +1,4 @@
-"""Picture folder: which folder the names of pictures in an annotation file are relative to.
+"""COCO picture folder: which folder the names of pictures in an annotation file are relative to.
 
 Annotation files name pictures without saying where they lie: `9.jpg` of `annotations/instances_train2017.json` is
 `train2017/9.jpg`, elsewhere `images/train2017/9.jpg` or beside the file. All pictures of a file are looked for in one
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from packer.errors import BadInput
 from packer.sources._parse.folder_layout import split_rank
-from packer.sources._parse.listing import counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[A-Za-z]:[\\/]")

@@ -1,4 +1,4 @@
-"""Label rules: how the labels of each set become an item's rectangles, and which part of the picture the item shows.
+"""Label placement: how the labels of each set become an item's rectangles, and which part of a picture the item shows.
 
 | source                                 | labels                                  | the item shows             |
 |----------------------------------------|-----------------------------------------|----------------------------|

@@ -1,4 +1,4 @@
-"""Pack items: what a pack can give as items, before any split: its samples, or each label file of theirs.
+"""Item list: what a pack can give as items, before any split: its samples, or each label file of theirs.
 
 A set with several label files to a picture (Grasp-Anything) has the names of these files in `label_keys` of every
 sample, and in `grasp_labels` the row of them that each grasp came from. Nothing is read before it is asked for: all
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.errors import CorruptRecord, InvalidRequest, UnknownKey
-from packer.grasp.label_rules import Exact, kind_of
+from packer.grasp.label_placement import Exact, kind_of
 from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
 

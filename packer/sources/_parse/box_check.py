@@ -1,4 +1,4 @@
-"""Box edges: what a box is, the one rule of every source: finite x0 y0 x1 y1 within float32, x0 <= x1, y0 <= y1.
+"""Box check: what a box is, the one rule of every source: finite x0 y0 x1 y1 within float32, x0 <= x1, y0 <= y1.
 
 A box with NaN lies nowhere, and one whose edges are exchanged is turned round by one geometry and kept by another: both
 are refused, and named by their row; the second where labels are read, since packs of before hold such boxes. A box

@@ -1,4 +1,4 @@
-"""Label map: names and colours of classes in `labelmap.txt`, and masks that show classes in colours as class numbers.
+"""Labelmap colours: names and colours of classes in `labelmap.txt`, and masks in such colours as class numbers.
 
 CVAT and datumaro write masks as RGB and say in `labelmap.txt`, lines `label:r,g,b:parts:actions`, which colour is which
 label; the number of a label is its line. Where there is no such file, and for numbers of objects, the colours are those

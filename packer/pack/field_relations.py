@@ -1,4 +1,4 @@
-"""Row relations: the rows of fields that belong together, checked and dropped together.
+"""Field relations: the rows of fields that belong together, checked and dropped together.
 
 The relations of a schema (`of`, `starts`, `into`) put fields into groups whose rows are the same things: boxes, their
 classes and their crowd flags; the polygons of a sample, one behind the other, and the number that says where each of

@@ -1,4 +1,4 @@
-"""Label frame: over which pixels the labels of a picture lie that is not upright by its EXIF orientation.
+"""Label orientation: over which pixels the labels of a picture lie that is not upright by its EXIF orientation.
 
 A pack's labels are in pixels as they are stored. Those of a source may be, or in pixels of the picture as viewers show
 it: a source says which (`Source.frame`), or what size its label files state, which tells the two apart where the
