@@ -17,7 +17,7 @@ _MOST_ENDS = 20  # of workers, before the rest of a target's time is given up
 _TOO_LONG = 70
 _TOLD = {_TOO_LONG: "time", 71: "memory"}  # exit codes, as libFuzzer has them
 _OF_OURS = (1, 2)  # of Python and of libFuzzer, before any input
-_WORKER_SECONDS = 180  # libFuzzer keeps memory of every input; what is bounded is the target's
+_WORKER_SECONDS = 180  # workers end sooner after many inputs, see worker.py
 _MOST_WALL_SECONDS = 120  # for one input, on the clock: for what waits, or loops in C
 _MOST_START_SECONDS = 1200  # until the first one: on a busy machine a worker of low priority starts for minutes
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _BATCH = 500
+_MOST_INPUTS = 150_000  # of one worker: libFuzzer keeps up to 2 KB of each, which the limit on memory counts
 
 
 class Judge:
@@ -60,6 +61,7 @@ def with_atheris(name: str, folder: Path, seconds: int, seed: int) -> None:
 
     options: dict[str, object] = {
         "max_total_time": seconds,
+        "runs": _MOST_INPUTS,
         "max_len": target.most_bytes,
         "timeout": 1 << 20,  # tests.fuzz.campaign looks at the clock, and here processor time counts
         "rss_limit_mb": limit_memory(),
