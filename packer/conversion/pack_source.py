@@ -179,6 +179,9 @@ class RecordEncoder(Encoder):
         except CorruptRecord as error:
             where = self._source.pack.where(self._source.row(index), name)
             raise BadInput(f"{where}: does not decode: {error.message}") from error
+        except BadInput as error:
+            where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
+            raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
         return record, [], list(self._holes(record, values))
 
     def _where(self, index: int, name: str) -> str:
@@ -200,9 +203,9 @@ class RecordEncoder(Encoder):
             return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
         if field == ORIENTATION and field.name not in self._old:
             return lambda values: codec.encode(self._orientation(values))
-        if field.kind in PIXEL_KINDS and (moved or field.codec != self._old[field.name].codec):
+        if field.kind in PIXEL_KINDS and (moved or not _lies_alike(field, self._old[field.name])):
             return partial(self._pixels, field, codec)
-        if field.codec != self._old[field.name].codec:
+        if not _lies_alike(field, self._old[field.name]):
             return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
         return lambda values: values[field.name]
 
@@ -212,7 +215,7 @@ class RecordEncoder(Encoder):
         resize = self._plan.resize
         view = resize.view(*size) if resize is not None else identity(*size)
         stays = view.is_identity(*size)
-        if stays and field.codec == old.codec:
+        if stays and _lies_alike(field, old):
             return value
         is_file = self._source.holds_files(field.name)
         header = sniff(value, old.pixel_limit) if is_file else None
@@ -241,3 +244,8 @@ class RecordEncoder(Encoder):
         name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1
+
+
+def _lies_alike(field: Field, old: Field) -> bool:
+    """Whether a value's bytes are the same for both: of raw numbers the lengths are stored where the shape is open."""
+    return (field.codec, field.dtype, field.shape) == (old.codec, old.dtype, old.shape)

@@ -8,16 +8,9 @@ the name and the shape alone, the same for every source: a class, a share or a w
 from collections.abc import Iterable
 
 from packer.schema import Field
+from packer.sources._parse.coordinate_words import says_coordinates
 from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
-
-_WORDS_TEXT = """
-x y w h x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 xs ys cx cy xc yc xy xyxy xywh xmin ymin xmax ymax left right top bottom width
-height center centre box boxes bbox bboxes rect rects rectangle rectangles corner corners point points polygon polygons
-contour contours outline keypoint keypoints joint joints landmark landmarks rle runs pixel pixels coordinate coordinates
-coords crop roi rois grasp grasps ellipse angle theta
-"""
-_WORDS = frozenset(_WORDS_TEXT.split())
 
 
 def about_unmoved_coordinates(fields: Iterable[Field], moves: str, *, before: bool = False) -> list[str]:
@@ -61,4 +54,4 @@ def may_be_coordinates(field: Field) -> bool:
         return len(field.shape or ()) > 1  # pixels; else a class
     if field.kind == "number" and field.dtype in ("bool", "uint8") and field.of is not None:
         return False  # a flag of a box
-    return bool(said & _WORDS) or (field.kind == "number" and len(field.shape or ()) > 1)
+    return says_coordinates(field.name) or (field.kind == "number" and len(field.shape or ()) > 1)

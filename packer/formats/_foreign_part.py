@@ -128,7 +128,7 @@ class ForeignWriter(base.Writer):
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
-        """What the tool will find, and what stands beside it in values.npz alone."""
+        """What the tool will find, what stands beside it in values.npz alone, and that it finds no names of classes."""
         shown = cls.shown(schema)
         found = ", ".join(name if name == called else f"{called}={name}" for name, called in shown.items())
         beside = [field.name for field in schema if field.name not in shown and not field.hidden]
@@ -136,7 +136,9 @@ class ForeignWriter(base.Writer):
         if any(slot.name == "label" for slot in cls.slots) and schema.in_slot("label") is None and cls.needs_label:
             found += ", label 0 for all, since no field is the label: --slot label=FIELD names one"
         rest = f"; kept beside, where it does not look: {', '.join([*beside[:_SHOWN], *more])}" if beside else ""
-        return (f"{cls.layout.tool} will find: {found}{rest}", *cls._about_pixels(schema))
+        named = [name for name in shown if schema[name].classes is not None]
+        classes = (f"{', '.join(named)}: class numbers; the names of the classes are in packer.json alone",)
+        return (f"{cls.layout.tool} will find: {found}{rest}", *classes[: len(named)], *cls._about_pixels(schema))
 
     @classmethod
     def _about_pixels(cls, schema: Schema) -> Iterator[str]:

@@ -210,7 +210,7 @@ class Source(RecordSource):
         wanted = list(asked)
         self._known = None if asked else {*found, *unread}
         if not asked:
-            wanted = self._guessed(found, looked, stepped)
+            wanted = self._guessed(found, looked, stepped, empty)
         if not asked and (bare := empty - found.keys()):
             self.notes.append(f"features left out, since no record looked at has a value: {listed(sorted(bare))}")
         left_out = unread - found.keys()  # where other records have it as numbers, the records that do not are errors
@@ -265,7 +265,14 @@ class Source(RecordSource):
                     f"{shell_word(f'{field.name}_starts={escaped(name)}:{STARTS}')} in --features keeps it"
                 )
 
-    def _guessed(self, found: Mapping[str, list[Any]], looked: int, stepped: Set[str]) -> list[RecordField]:
+    def _guessed(
+        self, found: Mapping[str, list[Any]], looked: int, stepped: Set[str], empty: Set[str]
+    ) -> list[RecordField]:
+        """A field for each feature that all records looked at have: one value of bytes, or numbers.
+
+        Numbers of which a record has the name and no value are a list. Those called as labels are taken anyway: a
+        record without its label is an error. stepped: feature lists; empty: names that a record has without a value.
+        """
         fields: list[RecordField] = []
         usual = {_USUAL[name]: name for name in reversed(_USUAL) if name in found}
         named = {name: field for field, name in sorted(usual.items())}
@@ -274,12 +281,15 @@ class Source(RecordSource):
         for name in [*order, *sorted(name for name in found if name not in named)]:
             values = found[name]
             is_bytes = isinstance(values[0], list)
-            if not name or (is_bytes and (len(values) < looked or any(len(value) != 1 for value in values))):
+            is_single = all(len(value) == 1 for value in values)
+            is_rare = len(values) < looked and name not in named and name not in stepped and name not in empty
+            if not name or (is_bytes and (len(values) < looked or not is_single)) or (is_rare and is_single):
                 left.append(name)
                 continue
             taken = [field.name for field in fields]
+            are_listed = name in stepped or (name in empty and not is_bytes and name not in named)
             fields.append(
-                RecordField(named.get(name) or field_name(name, taken), (name,), "numbers" if name in stepped else None)
+                RecordField(named.get(name) or field_name(name, taken), (name,), "numbers" if are_listed else None)
             )
             if name in stepped:
                 taken = [field.name for field in fields]

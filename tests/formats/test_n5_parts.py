@@ -319,6 +319,25 @@ def test_one_that_differs_among_those_that_were_not_looked_at_is_a_bad_sample(tm
     assert convert(root, tmp_path / "a.pack", to="n5", on_error="skip").samples == 39
 
 
+@pytest.mark.parametrize("change", [{}, {"resize": (32, 24)}], ids=["kept", "of the size that they have"])
+def test_raw_pictures_of_any_size_become_pictures_of_one(tmp_path: Path, change: dict[str, Any]) -> None:
+    """A pack of pictures of any size stores the size before the pixels, and a block has none."""
+    root = source_trees.photos(tmp_path / "photos", 40)
+    packed(root, tmp_path / "a.pack", codecs=(("image", "raw"),))
+    convert(tmp_path / "a.pack", tmp_path / "b.pack", to="n5", **change)
+    convert(root, tmp_path / "c.pack", to="n5", **change)
+    assert built_packs.values(tmp_path / "b.pack") == built_packs.values(tmp_path / "c.pack")
+    (root / "class1/0001.jpg").write_bytes(source_trees.picture(4, suffix=".jpg", height=30, width=32))
+    packed(root, tmp_path / "d.pack", codecs=(("image", "raw"),))
+    if change:
+        assert convert(tmp_path / "d.pack", tmp_path / "e.pack", to="n5", **change).samples == 40
+        return
+    with pytest.raises(BadInputs) as caught:
+        convert(tmp_path / "d.pack", tmp_path / "e.pack", to="n5")
+    (reason,) = caught.value.reasons
+    assert "d.pack" in reason and "class1/0001.jpg" in reason and "(30, 32, 3), expected (24, 32, 3)" in reason
+
+
 def test_a_resize_of_the_shorter_side_and_turned_pictures_have_the_shape_that_is_stored(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos")
     convert(root, tmp_path / "a.pack", to="n5", resize=12)

@@ -463,10 +463,25 @@ def test_an_empty_feature_is_one_that_is_not_there(tmp_path: Path) -> None:
     made = [*records(3), example({"image/encoded": bytes_list(picture(9)), "image/class/label": b""})]
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord(made)}))
     assert source.schema["label"].shape == ()
-    with pytest.raises(BadInput, match="expected one number, found 0; say label=...:numbers in --features"):
+    with pytest.raises(BadInput, match="expected one number, found none; --on-error skip leaves such"):
         source[3]
     lists = Source(tmp_path, features=("image=image/encoded", "label=image/class/label:numbers"))
     assert [lists[row]["label"].tolist() for row in range(4)] == [[0], [1], [2], []]
+
+
+def test_what_some_records_lack_is_left_out_bytes_and_numbers_alike(tmp_path: Path) -> None:
+    """But for the label, and for lists, of which a record without a thing has the name and no value."""
+    made = [{"id": int64_list([n]), "text": bytes_list(b"a"), "area": float_list([n])} for n in range(3)]
+    made += [{"id": int64_list([n]), "other": int64_list([7]), "xmin": float_list([0.5])} for n in range(2)]
+    made += [{"id": int64_list([5]), "xmin": b""}]
+    root = write(tmp_path, {"a.tfrecord": tfrecord(map(example, made))})
+    source = Source(root)
+    assert [name for name in source.schema.names if not name.startswith("key")] == ["id", "xmin"]
+    assert [source[row]["xmin"].tolist() for row in range(6)] == [[], [], [], [0.5], [0.5], []]
+    (note,) = (note for note in source.notes if "left out" in note)
+    assert note == ("features left out, since not every record has one value: area, other, text; --features takes some")
+    asked = Source(root, features=("other=other:numbers",))
+    assert [asked[row]["other"].tolist() for row in (0, 3)] == [[], [7]]
 
 
 def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Path) -> None:

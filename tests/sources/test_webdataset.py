@@ -503,13 +503,22 @@ def test_gray_pictures_of_many_values_beside_photos_are_told(tmp_path: Path, kin
 
 def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> None:
     records = [
-        example({"i": bytes_list(picture(n, suffix=".jpg")), "points": float_list([1, 2, 3]), "cls": int64_list([n])})
+        example(
+            {
+                "i": bytes_list(picture(n, suffix=".jpg")),
+                "points": float_list([1, 2, 3]),
+                "cls": int64_list([n]),
+                "left": int64_list([n]),
+                "image_format": bytes_list(b"jpeg"),
+                "bbox_text": bytes_list(b"1 2 3 4"),
+            }
+        )
         for n in range(3)
     ]
     source = sources.load("tfrecord").Source(write(tmp_path / "a", {"a.tfrecord": tfrecord(records)}))
     assert [note for note in source.notes if "no geometry moves" in note] == [
-        "cls, points: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among them "
-        "stay behind their picture"
+        "bbox_text, left, points: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels "
+        "among them stay behind their picture"
     ]
     tar = opened(tmp_path / "b", {"0.jpg": picture(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
     assert any(note.startswith("boxes_json: stored as they are: no geometry moves") for note in tar.notes)

@@ -17,6 +17,7 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
 from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.schema import KEY, MASK_DTYPES, MOST_PIXELS, Field
+from packer.sources._parse.coordinate_words import says_coordinates
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._parse.json_value import json_value
@@ -25,7 +26,6 @@ KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 STARTS = "starts"  # of a feature list: where each step begins; a kind of those sources alone that have such lists
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 PhotoSizes: TypeAlias = Sequence[tuple[int, int]]
-_NO_PLACES = (KEY, "label", "split")  # of what no number is of a place in the picture
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _FEW_VALUES = 16  # of a picture of labels
 _FEW_PIXELS = 4096  # of a picture, all over it
@@ -265,10 +265,11 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
 
 
 def _is_no_place(field: Field) -> bool:
-    """Whether a field is of no place in a picture: row numbers, or a class by its name, but no boxes called `label`."""
+    """Whether a field is of no place in a picture: row numbers, and single numbers and texts that no word says are."""
     if field.starts is not None or field.into is not None:
         return True
-    return field.name in _NO_PLACES and (field.kind == "text" or (field.kind == "number" and field.shape == ()))
+    is_single = field.kind == "text" or (field.kind == "number" and field.shape == ())
+    return is_single and not says_coordinates(field.name)
 
 
 def _picture_kind(data: bytes) -> str | None:
@@ -330,6 +331,7 @@ def number_of(values: Any, name: str) -> Any:
     """The one number of a list; raises BadInput where it has another length."""
     if len(values) != 1:
         raise BadInput(
-            f"field {name!r}: expected one number, found {len(values)}; say {name}=...:numbers in --features"
+            f"field {name!r}: expected one number, found {len(values) or 'none'}; --on-error skip leaves such records "
+            f"out, {name}=...:numbers in --features takes lists of any length"
         )
     return np.asarray(values)[0]
