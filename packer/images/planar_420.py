@@ -20,6 +20,7 @@ shrinks, and as a mean over 2x2 pixels it needs less.
 Conversion is in whole numbers, 1024ths, so that it is the same on every machine: 2/1024 from the coefficients of JFIF.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cv2
@@ -32,7 +33,7 @@ from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_ste
 from packer.images.backends import strict_jpeg
 from packer.images.headers._header_record import Buffer, Header
 from packer.system.exact_casts import target
-from packer.system.thread_scratch import ThreadScratch
+from packer.system.thread_scratch import ThreadArrays, ThreadScratch
 
 Plane = npt.NDArray[np.uint8]
 Pixels = npt.NDArray[Any]
@@ -155,8 +156,68 @@ def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
 # ---- whole pictures and parts as they are
 
 
-_pairs, _doubled, _merged = ThreadScratch(), ThreadScratch(), ThreadScratch()  # each thread has its own
-_blue, _red, _part = ThreadScratch(), ThreadScratch(), ThreadScratch()
+class _Joined(NamedTuple):
+    """Memory of planes that have the size of the output: each for itself, chroma in pairs, and all three as pixels."""
+
+    y: Plane
+    cb: Plane
+    cr: Plane
+    chroma: Plane
+    pixels: Plane
+
+
+class _Enlarged(NamedTuple):
+    """Memory for enlarging both planes of chroma, each (h, w), one below the other.
+
+    pairs: each sample twice: of Cb, of Cr, of both as (2, h, 1, 2 w). rows: each row of these twice, (2, h, 2, 2 w).
+    doubled: the same with one more row above and below each plane, (2, 2 h + 2, 2 w). flat: the same as one picture.
+    filtered: as `flat`. planes: `filtered` as `doubled`.
+    """
+
+    pairs_cb: Plane
+    pairs_cr: Plane
+    pairs: Plane
+    rows: Plane
+    doubled: Plane
+    flat: Plane
+    filtered: Plane
+    planes: Plane
+
+
+def _joined(memory: Callable[[int], Plane], height: int, width: int) -> _Joined:
+    count = height * width
+    cr_at = 7 * count + (count + 1) % 2  # cb or cr begins at an odd address, and the other does not: see below
+    flat = memory(8 * count + 1)
+    return _Joined(
+        flat[5 * count : 6 * count].reshape(height, width),
+        flat[6 * count : 7 * count].reshape(height, width),
+        flat[cr_at : cr_at + count].reshape(height, width),
+        flat[3 * count : 5 * count].reshape(height, width, 2),
+        flat[: 3 * count].reshape(height, width, 3),
+    )
+
+
+def _enlarging(memory: Callable[[int], Plane], height: int, width: int) -> _Enlarged:
+    samples, rows = 4 * height * width, 4 * height + 4
+    flat = memory(samples + 2 * rows * 2 * width)
+    pairs = flat[:samples].reshape(2 * height, width, 2)
+    doubled, filtered = flat[samples:].reshape(2, 2, rows // 2, 2 * width)
+    return _Enlarged(
+        pairs[:height],
+        pairs[height:],
+        pairs.reshape(2, height, 1, 2 * width),
+        doubled[:, 1:-1].reshape(2, height, 2, 2 * width),
+        doubled,
+        doubled.reshape(rows, 2 * width),
+        filtered.reshape(rows, 2 * width),
+        filtered,
+    )
+
+
+# Each thread has its own. cv2.merge writes past the caches where its output is aligned, or is so some whole pixels on,
+# and cv2.split where its planes are alike in that. What is read again at once begins at an odd address: it stays there.
+_joined_planes, _enlarged_planes = ThreadArrays(_joined), ThreadArrays(_enlarging)
+_pairs, _part = ThreadScratch(odd=True), ThreadScratch()
 
 
 def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
@@ -180,39 +241,37 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
     if planes.cb is None or planes.cr is None:
         _copy_unless_same(made, cv2.merge([y, y, y], made))
         return
-    cb = _enlarged(planes.cb, top, left, (height, width), _blue)
-    cr = _enlarged(planes.cr, top, left, (height, width), _red)
-    _join(y, cb, cr, made)
+    cb, cr = _enlarged(planes.cb, planes.cr, top, left, (height, width))
+    _join(y, cb, cr, _joined_planes.of(height, width).pixels, made)
 
 
-def _join(y: Plane, cb: Plane, cr: Plane, made: Pixels) -> None:
-    """Convert planes of one size."""
-    merged = _merged.pixels(*made.shape)
-    cv2.merge([y, cb, cr], merged)
-    _copy_unless_same(made, cv2.transform(merged, _MATRIX, dst=made))
+def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> None:
+    """Convert planes of one size. pixels: memory for them side by side."""
+    cv2.merge([y, cb, cr], pixels)
+    _copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
 
 
-def _enlarged(plane: Plane, top: int, left: int, size: tuple[int, int], scratch: ThreadScratch) -> Plane:
-    """A part of a chroma plane at the picture's size; valid until the thread's next call with that scratch.
+def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
+    """A part of both chroma planes at the picture's size; valid until the thread's next call.
 
     Each sample is doubled in both directions and the whole filtered by 1/4, 1/2, 1/4, which leaves 3/4 of the nearest
-    sample and 1/4 of the next: what cv2.resize gives, in two thirds of its time.
+    sample and 1/4 of the next: what cv2.resize gives, in two thirds of its time. One call filters both planes: the rows
+    between are those that replicating each plane's edge would give.
     """
-    (first_row, last_row), (first, last) = (
-        (max(0, start // 2 - 1), min(length, (start + extent - 1) // 2 + 2))  # with the samples beside
-        for start, extent, length in zip((top, left), size, plane.shape, strict=True)
-    )
-    rows, columns = last_row - first_row, last - first
-    part = plane[first_row:last_row, first:last]
-    pairs = _pairs.pixels(rows, columns, 2)
-    cv2.merge([part, part], pairs)
-    doubled = _doubled.pixels(rows, 2, 2 * columns)
-    np.copyto(doubled, pairs.reshape(rows, 1, 2 * columns))
-    flat = doubled.reshape(2 * rows, 2 * columns)
-    made = scratch.pixels(2 * rows, 2 * columns, 1)[..., 0]
-    filtered = cv2.GaussianBlur(flat, (3, 3), 0, dst=made, borderType=cv2.BORDER_REPLICATE)
-    at, across = top - 2 * first_row, left - 2 * first
-    return filtered[at : at + size[0], across : across + size[1]]  # type: ignore[return-value]
+    height, width = size
+    first_row, last_row = max(0, top // 2 - 1), min(cb.shape[0], (top + height - 1) // 2 + 2)  # with the samples beside
+    first, last = max(0, left // 2 - 1), min(cb.shape[1], (left + width - 1) // 2 + 2)
+    memory = _enlarged_planes.of(last_row - first_row, last - first)
+    for plane, pairs in ((cb, memory.pairs_cb), (cr, memory.pairs_cr)):
+        part = plane[first_row:last_row, first:last]
+        cv2.merge([part, part], pairs)
+    np.copyto(memory.rows, memory.pairs)
+    memory.doubled[:, 0], memory.doubled[:, -1] = memory.doubled[:, 1], memory.doubled[:, -2]
+    filtered = cv2.GaussianBlur(memory.flat, (3, 3), 0, dst=memory.filtered, borderType=cv2.BORDER_REPLICATE)
+    _copy_unless_same(memory.filtered, filtered)
+    at, across = 1 + top - 2 * first_row, left - 2 * first
+    blue, red = memory.planes[:, at : at + height, across : across + width]
+    return blue, red
 
 
 # ---- through a view
@@ -252,36 +311,43 @@ def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, anti
 
 
 def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
-    rows, columns, size = steps.rows, steps.columns, steps.size
+    rows, columns = steps.rows, steps.columns
+    memory = _joined_planes.of(*steps.size)
     y = planes.y[rows, columns]
-    y = _resized(y, y.shape, size, antialias=antialias, variance=(0.0, 0.0))
+    y = _resized(y, y.shape, memory.y, antialias=antialias, variance=(0.0, 0.0))
     if planes.cb is None or planes.cr is None:
         _copy_unless_same(made, cv2.merge([y, y, y], made))
         return
     length = (rows.stop - rows.start) / 2, (columns.stop - columns.start) / 2
-    variance = tuple(_HALVED_VARIANCE + _MOVED_VARIANCE * (part.start % 2) for part in (rows, columns))
-    cb, cr = (
-        _resized(_cut(plane, rows, columns), length, size, antialias=antialias, variance=variance)
-        for plane in (planes.cb, planes.cr)
+    variance = (
+        _HALVED_VARIANCE + _MOVED_VARIANCE * (rows.start % 2),
+        _HALVED_VARIANCE + _MOVED_VARIANCE * (columns.start % 2),
     )
-    _join(y, cb, cr, made)
+    chroma = _cut(planes.cb, planes.cr, rows, columns)
+    chroma = _resized(chroma, length, memory.chroma, antialias=antialias, variance=variance)
+    cb, cr = cv2.split(chroma, [memory.cb, memory.cr])
+    _join(y, cb, cr, memory.pixels, made)
 
 
-def _cut(plane: Plane, rows: slice, columns: slice) -> Plane:
-    """The samples of a chroma plane whose first lies where the cut, in px of the picture, begins.
+def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
+    """(h, w, 2): the samples of both chroma planes whose first lies where the cut, in px of the picture, begins.
 
-    The last one may lie half beyond the cut's end.
+    The last ones may lie half beyond the cut's end. Two channels are cut, moved and scaled in fewer calls than two
+    planes, and in less time.
     """
     top, bottom = _span(rows)
     left, right = _span(columns)
-    part = plane[top:bottom, left:right]
-    more = bottom - top - part.shape[0], right - left - part.shape[1]
+    planes = cb[top:bottom, left:right], cr[top:bottom, left:right]
+    height, width = planes[0].shape
+    part: Pixels = _pairs.pixels(height, width, 2)
+    cv2.merge(planes, part)
+    more = bottom - top - height, right - left - width
     if any(more):
-        part = cv2.copyMakeBorder(part, 0, more[0], 0, more[1], cv2.BORDER_REPLICATE)  # type: ignore[assignment]
+        part = cv2.copyMakeBorder(part, 0, more[0], 0, more[1], cv2.BORDER_REPLICATE)
     if rows.start % 2:
-        part = cv2.addWeighted(part[:-1], 0.5, part[1:], 0.5, 0)  # type: ignore[assignment]
+        part = cv2.addWeighted(part[:-1], 0.5, part[1:], 0.5, 0)
     if columns.start % 2:
-        part = cv2.addWeighted(part[:, :-1], 0.5, part[:, 1:], 0.5, 0)  # type: ignore[assignment]
+        part = cv2.addWeighted(part[:, :-1], 0.5, part[:, 1:], 0.5, 0)
     return part
 
 
@@ -291,32 +357,30 @@ def _span(cut: slice) -> tuple[int, int]:
 
 
 def _resized(
-    plane: Plane,
+    samples: Pixels,
     length: tuple[float, float],
-    size: tuple[int, int],
+    into: Pixels,
     *,
     antialias: bool,
     variance: tuple[float, float],
-) -> Plane:
-    """The first `length` samples of a plane at that size, as packer.geometry.warp.image has it.
+) -> Pixels:
+    """The first `length` samples at the size of `into`, as packer.geometry.warp.image has it; in `into` or new memory.
 
-    length: (down, across), whole or a half more; the plane has them, and half a sample besides where it must.
-    variance: (down, across) of the low-pass filter that the samples have behind them.
+    samples: (h, w), or (h, w, 2) of two planes. length: (down, across), whole or a half more; the samples have them,
+    and half a sample besides where it must. variance: (down, across) of the low-pass filter that they have behind them.
     """
+    size = into.shape[0], into.shape[1]
     shrink = length[0] / size[0], length[1] / size[1]
     if antialias and max(shrink) >= image.FROM_AREA:
         step = max(1.0, shrink[0]), max(1.0, shrink[1])
-        plane = _interpolated(plane, (1 / step[0], 1 / step[1]), cv2.INTER_AREA)
+        samples = cv2.resize(samples, None, fx=1 / step[1], fy=1 / step[0], interpolation=cv2.INTER_AREA)
         length = length[0] / step[0], length[1] / step[1]
     elif antialias and max(shrink) > 1:
-        plane = image.widened(plane, shrink, variance)
+        samples = image.widened(samples, shrink, variance)
     if length != size:
-        plane = _interpolated(plane, (size[0] / length[0], size[1] / length[1]), cv2.INTER_LINEAR)
-    return plane[: size[0], : size[1]]
-
-
-def _interpolated(plane: Plane, scale: tuple[float, float], interpolation: int) -> Plane:
-    return cv2.resize(plane, None, fx=scale[1], fy=scale[0], interpolation=interpolation)  # type: ignore[return-value]
+        fx, fy = size[1] / length[1], size[0] / length[0]
+        samples = cv2.resize(samples, None, dst=into, fx=fx, fy=fy, interpolation=cv2.INTER_LINEAR)
+    return samples[: size[0], : size[1]]
 
 
 def _copy_unless_same(made: Pixels, result: Any) -> None:

@@ -1,6 +1,8 @@
 """Thread scratch: buffers of each thread, reused for picture after picture."""
 
 import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -8,12 +10,15 @@ import numpy.typing as npt
 _LEAST_BYTES = 1 << 16
 
 Bytes = npt.NDArray[np.uint8]
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class ThreadScratch(threading.local):
     """Buffers of the calling thread, as large as the largest picture so far; each call overwrites the last one's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, odd: bool = False) -> None:
+        """odd: pixels begin at an odd address, which no alignment fits."""
+        self._odd = int(odd)
         self._file = np.empty(0, np.uint8)
         self._file_view = self._file.data
         self._pixels = np.empty(0, np.uint8)
@@ -29,8 +34,26 @@ class ThreadScratch(threading.local):
         """(height, width, channels), its content undefined; valid until the next call."""
         size = height * width * channels
         if size > len(self._pixels):
-            self._pixels = np.empty(_grown(size), np.uint8)
+            self._pixels = np.empty(_grown(size) + self._odd, np.uint8)[self._odd :]
         return self._pixels[:size].reshape(height, width, channels)
+
+
+class ThreadArrays(threading.local, Generic[Arrays]):
+    """Several arrays over one buffer of the calling thread; they are made anew only for another size than the last."""
+
+    def __init__(self, make: Callable[[Callable[[int], Bytes], int, int], Arrays]) -> None:
+        """make: the arrays for a size, of a function that returns so many bytes, which begin at an odd address."""
+        self._make = make
+        self._scratch = ThreadScratch(odd=True)
+        self._size = 0, 0
+        self._arrays: Arrays | None = None
+
+    def of(self, height: int, width: int) -> Arrays:
+        """The arrays for that size, their content undefined; valid until the next call."""
+        if self._arrays is None or self._size != (height, width):
+            self._arrays = self._make(lambda size: self._scratch.pixels(1, size, 1)[0, :, 0], height, width)
+            self._size = height, width
+        return self._arrays
 
 
 def _grown(size: int) -> int:
