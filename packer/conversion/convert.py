@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from packer import formats, sources
-from packer.conversion.journal import NAMES
+from packer.conversion.build_part import Progress
+from packer.conversion.done_records import NAMES
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
     ConversionOptions,
@@ -25,7 +26,7 @@ from packer.conversion.options import (
     Validate,
     preset_options,
 )
-from packer.conversion.pack_builder import Estimate, PackBuilder, Progress, estimate
+from packer.conversion.pack_builder import Estimate, PackBuilder, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
@@ -331,10 +332,10 @@ def _build(
         job.check_manifest()
         job.check_space()
         with job.saying_what_is_needed():
-            resumed = sum(done.part.samples for done in job.journal.finished.values())
+            resumed = sum(done.part.samples for done in job.records.finished.values())
             manifest = job.build()
             found = job.findings()
-            orientations = _about_orientations(job.journal.pack / INDEX, manifest, plan)
+            orientations = _about_orientations(job.records.pack / INDEX, manifest, plan)
             _check_still_free(root, target, overwrite=overwrite)  # a conversion takes hours
             job.publish(manifest, overwrite=overwrite)
     return ConversionSummary(

@@ -5,7 +5,7 @@ So are entries of records that are no field, since none of the records that the 
 Not looked for: NaN, pictures of a single value, class numbers out of range. What is found refuses no sample, but for a
 mask that lies in its alpha channel alone.
 
-A finding is text, `WHAT:FIELD`, so that the journal keeps the counts of parts that an earlier run has finished.
+A finding is text, `WHAT:FIELD`, so that done-records keep the counts of parts that an earlier run has finished.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

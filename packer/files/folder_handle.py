@@ -23,7 +23,7 @@ from packer.files.storage_errors import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCHANGE = 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
@@ -115,48 +115,28 @@ class FolderHandle:
                 file.flush()
                 os.fsync(descriptor)
 
-    def append_line(self, name: str, line: bytes) -> None:
-        """`line` and a newline at the end of a file, synced; raises StorageError, and leaves no half line then."""
-        with self.plain_file(name, os.O_WRONLY | os.O_APPEND) as file, failing(self.path / name, "write"):
-            before = os.fstat(file.fileno()).st_size
-            data = memoryview(line + b"\n")
-            try:
-                while data:
-                    data = data[file.write(data) :]
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(file.fileno(), before)
-                raise
-            os.fsync(file.fileno())
-
     def read_file(self, name: str) -> bytes:
         """The content of a file, nothing where it is not there; raises UnsafePath, StorageError."""
         if self.status(name) is None:
             return b""
-        with self.plain_file(name, os.O_RDONLY) as file, failing(self.path / name, "read"):
+        with self._plain_file(name) as file, failing(self.path / name, "read"):
             return file.read() or b""
 
-    def cut(self, name: str, size: int) -> None:
-        """Shorten a file; raises UnsafePath, StorageError."""
-        with self.plain_file(name, os.O_WRONLY) as file, failing(self.path / name, "cut"):
-            os.ftruncate(file.fileno(), size)
-
-    def plain_file(self, name: str, flags: int) -> BinaryIO:
-        """A file of one name, open. Raises UnsafePath for a link, of either kind, and anything else; StorageError.
-
-        A file with a second name elsewhere is no file of packer's: writing to it would change that one too.
+    def _plain_file(self, name: str) -> BinaryIO:
+        """A file of one name, open to be read; raises UnsafePath for a link, of either kind, and anything else, and
+        StorageError.
         """
         path = self.path / name
         with failing(path, "open"):
             try:
-                descriptor = os.open(name, flags | _FILE, dir_fd=self.descriptor)
+                descriptor = os.open(name, _FILE, dir_fd=self.descriptor)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                     raise _foreign(path, "a file", "a link, a folder or a device") from error
                 raise
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-            return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb", buffering=0)
+            return os.fdopen(descriptor, "rb", buffering=0)
         os.close(descriptor)
         raise _foreign(path, "a file", "a hard link, a folder or a device")
 

@@ -40,7 +40,7 @@ _END = b"packer"
 
 
 class Writer(base.Writer):
-    """Appends records in key order, unsynced: a part counts only when the journal or the manifest names it."""
+    """Appends records in key order, unsynced: a part counts only when a done-record or the manifest names it."""
 
     has_thread = True
 

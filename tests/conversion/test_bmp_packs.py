@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import packer
-from packer.conversion import pack_builder
+from packer.conversion import build_part, pack_builder
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import estimate
@@ -156,13 +156,12 @@ def test_a_pack_is_one_part_unless_parts_are_asked_for(tmp_path: Path) -> None:
 # ---- interrupted, full
 
 
-def test_a_part_is_on_disk_before_the_journal_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_on_disk_before_its_record_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "in", 12)
     synced = []
 
     def note(path: Path) -> None:
-        journal = tmp_path / ".a.pack.partial/journal"
-        assert path.name.encode() not in journal.read_bytes()
+        assert not (tmp_path / f".a.pack.partial/done/{path.name}.json").exists()
         synced.append(path.name)
 
     monkeypatch.setattr(fsync, "sync_file_system", note)
@@ -194,7 +193,7 @@ def interrupted(root: Path, target: Path, after: int) -> None:
                 kill()
 
         if not after:
-            pack_builder.sync_part = kill
+            build_part.sync_part = kill
         convert_source(opened(root), target, ConversionOptions(to="bmp", part_bytes=9000), progress=progress, threads=2)
 
     assert child(run).signal == signal.SIGKILL

@@ -35,13 +35,12 @@ def words(source: Path, target: Path, format: str) -> list[str | Path]:
 
 
 def leftovers(target: Path) -> tuple[set[str], set[str]]:
-    """Names of what lies in the work folder's pack, and of what the journal says is finished."""
+    """Names of what lies in the work folder's pack, and of the parts that have a done-record."""
     partial = target.with_name(f".{target.name}.partial")
     if not partial.exists():
         return set(), set()
-    lines = (partial / "journal").read_bytes().splitlines() if (partial / "journal").exists() else []
     found = set(os.listdir(partial / "pack")) if (partial / "pack").exists() else set()
-    return found, {json.loads(line)["part"]["name"] for line in lines[1:]}
+    return found, {json.loads(file.read_bytes())["part"]["name"] for file in (partial / "done").glob("*.json")}
 
 
 def check_failure(ended: fault_injection.Ended, target: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from packer import formats
 from packer.conversion import encode
 from packer.conversion.convert import convert_source
-from packer.conversion.journal import NAMES
+from packer.conversion.done_records import NAMES
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder
 from packer.conversion.plan import make_plan
@@ -50,8 +50,8 @@ def test_finished_parts_are_not_built_again(tmp_path: Path, samples: int, monkey
     with pytest.raises(Interrupted):
         convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(samples))
     assert not (tmp_path / "out.pack").exists()
-    journal = (tmp_path / ".out.pack.partial/journal").read_text().splitlines()
-    finished = sum(json.loads(line)["part"]["samples"] for line in journal[1:])
+    records = (tmp_path / ".out.pack.partial/done").iterdir()
+    finished = sum(json.loads(record.read_bytes())["part"]["samples"] for record in records)
     encoded = []
     real = encode.SampleEncoder.__call__
     monkeypatch.setattr(
@@ -104,32 +104,35 @@ def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_p
     assert parts[0] == parts[1]
 
 
-def test_a_cut_journal_line_does_not_count(tmp_path: Path) -> None:
+def test_a_record_that_was_not_renamed_does_not_count(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
     options = ConversionOptions(part_bytes=3000)
     with pytest.raises(Interrupted):
         convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
-    journal = tmp_path / ".out.pack.partial/journal"
-    journal.write_bytes(journal.read_bytes()[:-7])
+    *_, last = sorted((tmp_path / ".out.pack.partial/done").iterdir())
+    last.rename(last.with_name(f"{last.name}.new"))
     convert_source(opened(root), tmp_path / "out.pack", options)
     convert_source(opened(root), tmp_path / "clean.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
     assert list(problems(tmp_path / "out.pack", depth="data")) == []
 
 
-def test_a_damaged_journal_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
+def test_a_damaged_record_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 30)
     options = ConversionOptions(part_bytes=3000)
     convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
         convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(25))
     partial = tmp_path / ".out.pack.partial"
-    text = (partial / "journal").read_bytes()
-    for wrong in (text.replace(b'"part"', b'"pert"'), text.replace(b"{", b"[", 3), b"[]\n" + text):
-        (partial / "journal").write_bytes(wrong)
-        with pytest.raises(CorruptPack, match="--restart"):
-            convert_source(opened(root), tmp_path / "out.pack", options)
-    (partial / "journal").write_bytes(text)
+    before = digest(partial)
+    for file in (partial / "plan.json", partial / "done/part-00001.json"):
+        text = file.read_bytes()
+        for wrong in (text.replace(b"{", b"[", 1), b"[]\n" + text, text[:-7], b""):
+            file.write_bytes(wrong)
+            with pytest.raises(CorruptPack, match=rf"{file.name}: damaged: .*--restart"):
+                convert_source(opened(root), tmp_path / "out.pack", options)
+        file.write_bytes(text)
+    assert digest(partial) == before
     os.truncate(partial / "pack/part-00000.lmdb", 4096)
     (partial / "pieces/part-00001.lmdb").unlink()
     convert_source(opened(root), tmp_path / "out.pack", options)
@@ -153,8 +156,7 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     with subprocess.Popen(
         [*command, "--resize", "150", "--part-size", "25000", "--threads", "1"], stderr=subprocess.PIPE, text=True
     ) as child:
-        journal = tmp_path / ".o.pack.partial/journal"
-        while not (journal.exists() and journal.read_bytes().count(b"\n") > 2):
+        while len(list((tmp_path / ".o.pack.partial").glob("done/*.json"))) < 2:
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(number)
@@ -170,7 +172,7 @@ def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
 
 
 def test_work_whose_pack_folder_became_the_target_is_taken_up(tmp_path: Path) -> None:
-    """A kill right after the rename leaves a journal without its parts; then the user removes the target."""
+    """A kill right after the rename leaves records without their parts; then the user removes the target."""
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000)
     convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
@@ -180,8 +182,9 @@ def test_work_whose_pack_folder_became_the_target_is_taken_up(tmp_path: Path) ->
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
-def test_a_journal_that_cannot_be_read_is_no_reason_to_throw_it_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["plan.json", "part-00001.json"])
+def test_a_record_that_cannot_be_read_is_no_reason_to_throw_it_away(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, options = photos(tmp_path / "in", 30), ConversionOptions(part_bytes=3000)
     with pytest.raises(Interrupted):
@@ -191,13 +194,13 @@ def test_a_journal_that_cannot_be_read_is_no_reason_to_throw_it_away(
     real = os.open
 
     def fail(path: object, *how: Any, **named: Any) -> int:
-        if path == "journal":
+        if path == name:
             raise OSError(errno.EIO, "Input/output error")
         return real(path, *how, **named)  # type: ignore[arg-type]
 
     with (
         monkeypatch.context() as patch,
-        pytest.raises(StorageError, match=r"journal: cannot open: Input/output error"),
+        pytest.raises(StorageError, match=rf"{name}: cannot open: Input/output error"),
     ):
         patch.setattr(os, "open", fail)
         convert_source(opened(root), tmp_path / "out.pack", options)
@@ -209,7 +212,7 @@ def test_what_a_failed_part_took_is_given_back(tmp_path: Path, monkeypatch: pyte
     convert_source(opened(root), tmp_path / "clean.pack", options)
     with pytest.raises(Interrupted):
         convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
-    finished = (tmp_path / ".out.pack.partial/journal").read_text().count("part-")
+    finished = len(os.listdir(tmp_path / ".out.pack.partial/done"))
 
     def fail(self: object) -> None:
         raise StorageError("part: cannot write: full")

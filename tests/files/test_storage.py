@@ -31,13 +31,6 @@ from tests.support.built_packs import publish, swap
 from tests.support.child_processes import child, fork
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """To a file, by its path, which need not be there."""
-    path.touch()
-    with FolderHandle.at(path.parent) as folder:
-        folder.append_line(path.name, line)
-
-
 def locked(path: Path) -> "AbstractContextManager[WorkFolder]":
     """A work folder in which anything may lie."""
     return work_folder(path, {ANYTHING: ANYTHING})
@@ -68,12 +61,6 @@ def test_a_file_is_written_once_and_whole(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"whole"
 
 
-def test_lines_are_appended(tmp_path: Path) -> None:
-    append_line(tmp_path / "a", b"one")
-    append_line(tmp_path / "a", b"two")
-    assert (tmp_path / "a").read_bytes() == b"one\ntwo\n"
-
-
 def test_what_is_written_is_synced_before_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[int, int]] = []
     real = os.fsync
@@ -84,13 +71,12 @@ def test_what_is_written_is_synced_before_the_call_returns(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "fsync", fsync)
     write_file(tmp_path / "a", b"12345")
-    append_line(tmp_path / "a", b"678")
     inode = (tmp_path / "a").stat().st_ino
-    assert synced == [(inode, 5), (inode, 9)]
+    assert synced == [(inode, 5)]
     staged = fill(tmp_path / "staged", "new")
     number = staged.stat().st_ino
     publish(staged, tmp_path / "target")
-    assert [found for found, _ in synced[2:]] == [number, tmp_path.stat().st_ino]
+    assert [found for found, _ in synced[1:]] == [number, tmp_path.stat().st_ino]
 
 
 def test_a_file_is_opened_only_if_it_is_one(tmp_path: Path) -> None:
@@ -283,15 +269,15 @@ def test_a_failure_is_told_with_its_path_and_the_space_where_that_is_the_cause(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(code, os.strerror(code))
 
-    def cut() -> None:
+    def write() -> None:
         with FolderHandle.at(tmp_path) as folder:
-            folder.cut("a", 0)
+            folder.write_file("a.b", b"x")
 
     path.touch()
     acts: dict[str, tuple[Any, str, Callable[[], None]]] = {
         "fsync": (os, "fsync", lambda: write_file(tmp_path / "a.b", b"x")),
         "open": (os, "open", lambda: sync(path)),
-        "write": (os, "ftruncate", cut),
+        "write": (os, "fdopen", write),
         "mkdir": (Path, "mkdir", lambda: make_folder(path)),
         "rmdir": (os, "rmdir", lambda: remove(staged)),
         "rename": (os, "rename", lambda: publish(staged, tmp_path / "a.b")),
@@ -480,7 +466,8 @@ def test_of_many_processes_one_at_a_time_has_the_lock(tmp_path: Path) -> None:
                     descriptor = os.open(tmp_path / "alone", os.O_CREAT | os.O_EXCL)
                     os.close(descriptor)
                     os.unlink(tmp_path / "alone")
-                    append_line(tmp_path / "log", b"x")
+                    with (tmp_path / "log").open("ab") as log:
+                        log.write(b"x\n")
                     remove(tmp_path / "lock")
                     done += 1
             except Locked:
@@ -499,17 +486,3 @@ def test_of_many_processes_one_at_a_time_has_the_lock(tmp_path: Path) -> None:
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
     assert (tmp_path / "log").read_bytes() == b"x\n" * 120
     assert not (tmp_path / "lock").exists()
-
-
-def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Two parts may be finished at once: half a line of the one must not spoil that of the other."""
-    path = tmp_path / "journal"
-    append_line(path, b"first")
-
-    def write() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
-        append_line(path, b"x" * 100)
-
-    assert child(write).error == "StorageError"
-    append_line(path, b"last")
-    assert path.read_bytes() == b"first\nlast\n"

@@ -286,7 +286,7 @@ def test_a_kill_at_any_call_heals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder", "fifo"])
-def test_only_a_file_of_one_name_is_read_appended_to_and_cut(tmp_path: Path, victim: Path, kind: str) -> None:
+def test_only_a_file_of_one_name_is_read(tmp_path: Path, victim: Path, kind: str) -> None:
     path = tmp_path / "list"
     makers: dict[str, Callable[[], object]] = {
         "link": lambda: path.symlink_to(victim / "list"),
@@ -296,14 +296,8 @@ def test_only_a_file_of_one_name_is_read_appended_to_and_cut(tmp_path: Path, vic
     }
     makers[kind]()
     with FolderHandle.at(tmp_path) as folder:
-        acts: tuple[Callable[[], object], ...] = (
-            lambda: folder.append_line("list", b"x"),
-            lambda: folder.read_file("list"),
-            lambda: folder.cut("list", 0),
-        )
-        for act in acts:
-            with pytest.raises(UnsafePath, match="list: expected a file that packer made"):
-                act()
+        with pytest.raises(UnsafePath, match="list: expected a file that packer made"):
+            folder.read_file("list")
         with pytest.raises(StorageError, match="File exists"):
             folder.write_file("list", b"x")
 

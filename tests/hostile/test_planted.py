@@ -226,7 +226,7 @@ def make_victim(folder: Path, wanted: list[Path]) -> Path:
     for name in {part for path in wanted for part in path.parts} | {"mine.txt"}:
         for place in (folder / f"{name}.d", folder):
             place.mkdir(parents=True, exist_ok=True)
-        for inner in ("pack", "pieces", "tree", "index", "set", ".work"):
+        for inner in ("pack", "pieces", "done", "tree", "index", "set", ".work"):
             (folder / inner).mkdir(exist_ok=True)
             if not (folder / inner / name).exists():
                 (folder / inner / name).write_text("mine")
@@ -330,6 +330,7 @@ def test_the_recording_sees_what_libraries_in_c_make(tmp_path: Path) -> None:
         command = SCENES["convert"](tmp_path / format, format)
         names = [path.as_posix() for path in recorded(command)]
         part = f".out.partial/pack/part-00001{formats.load(format).SUFFIX}"
-        for wanted in ("out", ".out.partial", ".out.partial/journal", ".out.partial/pack/index/keys.npy", part):
+        own = (".out.partial/plan.json", ".out.partial/done/part-00001.json", ".out.partial/pack/index/keys.npy", part)
+        for wanted in ("out", ".out.partial", *own):
             assert wanted in names, (format, wanted, names)
     assert synthetic.names()

@@ -19,7 +19,15 @@ from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
 # what lies in the victim has the names that packer gives to its own, so that whoever gets there by a path finds them
-_TREE = ("tree/keep.txt", "pack/keep.txt", "pieces/keep.txt", "c0/keep.txt", "c0/deep/keep.txt", "tree/c0/keep.txt")
+_TREE = (
+    "tree/keep.txt",
+    "pack/keep.txt",
+    "pieces/keep.txt",
+    "done/keep.txt",
+    "c0/keep.txt",
+    "c0/deep/keep.txt",
+    "tree/c0/keep.txt",
+)
 _SWAPPED = (".out.extract", ".out.extract/tree", ".out.extract/tree/c0", ".out.extract/tree/c1", "out")
 
 
@@ -29,7 +37,7 @@ def victim(folder: Path) -> dict[str, bytes]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(f"a stranger's {name}".encode())
-    (folder / "journal").write_bytes(b"a stranger's journal")
+    (folder / "plan.json").write_bytes(b"a stranger's plan")
     return content(folder)
 
 

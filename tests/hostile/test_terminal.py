@@ -369,9 +369,10 @@ def test_nothing_that_is_measured_acts(terminals: Terminals, place: Place, name:
 def test_an_unfinished_conversion_does_not_act(terminals: Terminals, place: Place) -> None:
     target = place.new()
     work = target.with_name(f".{target.name}.partial")
-    work.mkdir()
-    for line in ({"fingerprint": EVIL}, EVIL):
-        (work / "journal").write_text(f"{json.dumps(line)}\n{json.dumps({EVIL: EVIL})}\n")
+    (work / "done").mkdir(parents=True)
+    (work / "done/part-00000.json").write_text(json.dumps({EVIL: EVIL}))
+    for plan in ({"fingerprint": EVIL}, EVIL):
+        (work / "plan.json").write_text(json.dumps(plan))
         assert calm(terminals, "convert", [(place.source, target)], whole=False) <= {2, 3}
 
 

@@ -477,7 +477,7 @@ def test_without_keys_a_run_that_is_interrupted_leaves_nothing_and_says_so(tmp_p
 
 def test_work_that_a_kill_left_is_not_taken_up_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:  # as a kill, which nobody cleans up after
-        patch.setattr("packer.conversion.journal.Journal.remove", lambda self: None)
+        patch.setattr("packer.conversion.done_records.DoneRecords.remove", lambda self: None)
         with pytest.raises(Interrupted):
             packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000, progress=StopAfter(40), threads=1)
     with pytest.raises(InvalidRequest, match=r"cannot go on: .*key= or fingerprint=.*restart=True"):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.cli import run as run_packer
-from packer.conversion import pack_builder
+from packer.conversion import build_part, pack_builder
 from packer.formats import _columns, lmdb, pth
 from packer.staging import stager
 from tests.support.child_processes import fork
@@ -86,6 +86,7 @@ def in_one_thread() -> None:
     def one_by_one(function: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Iterator[Any]:
         yield from map(function, items)
 
+    build_part.ordered_map = one_by_one  # type: ignore[assignment]
     pack_builder.ordered_map = one_by_one  # type: ignore[assignment]
     stager.ordered_map = one_by_one  # type: ignore[assignment]
     pth.ordered_map = one_by_one  # type: ignore[assignment]

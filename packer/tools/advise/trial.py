@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Subset
 
+from packer.conversion.build_part import encoder_of
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import MOST_EXTRAS_BYTES
-from packer.conversion.pack_builder import encoder_of
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
 from packer.datasets.pack_dataset import PackDataset

@@ -1,4 +1,4 @@
-"""The journal of an interrupted conversion."""
+"""The done-records of an interrupted conversion: of the first line its plan, of all others the record of a part."""
 
 import json
 import tempfile
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from packer.conversion.journal import NAMES, FinishedPart, Journal
+from packer.conversion.build_part import FinishedPart
+from packer.conversion.done_records import NAMES, DoneRecords
 from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
 from tests.fuzz import scratch
@@ -24,31 +25,35 @@ TOKENS = (
 )
 TOKENS += (b'"name":"a/../b"', b'"name":[]', b'"name":"a\\u0000"', b"[[[[[[[[", b"true", b"\\ud800")
 MOST_BYTES = 6000
+NAME = "part-00000.lmdb"
 
 
 def seeds() -> Iterator[bytes]:
-    done = FinishedPart(Part("part-00000.lmdb", 2, 4, "0" * 64), 9, 9, [["a", "b"]], [])
-    other = FinishedPart(Part("part-00001.lmdb", 2, 4, "1" * 64), 9, 9)
-    yield b"".join(json.dumps(line).encode() + b"\n" for line in ({"fingerprint": "f"}, asdict(done), asdict(other)))
+    done = FinishedPart(Part(NAME, 2, 4, "0" * 64), 9, 9, [["a", "b"]], [["c", "d"]], {"holes0:depth": 1})
+    yield b"".join(json.dumps(line).encode() + b"\n" for line in ({"fingerprint": "f"}, asdict(done)))
     yield b'{"fingerprint":"f"}\n{"part":'
 
 
 def check(data: bytes) -> None:
+    plan, _, record = data.partition(b"\n")
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as above:
         folder = Path(above) / "work"
         (Path(above) / "kept").write_bytes(b"")
         with work_folder(folder, NAMES) as work:
-            for name in ("pack", "pieces"):
+            for name in ("pack", "pieces", "done"):
                 (folder / name).mkdir()
-                (folder / name / "part-00000.lmdb").write_bytes(b"1234")
+            for name in ("pack", "pieces"):
+                (folder / name / NAME).write_bytes(b"1234")
                 (folder / name / "part-00007.lmdb").write_bytes(b"")  # unfinished: swept away
-            (folder / "journal").write_bytes(data)
-            journal = Journal(work)
+            (folder / "done/part-00000.json").write_bytes(record)
+            (folder / "plan.json").write_bytes(plan)
+            records = DoneRecords(work)
             try:
-                journal.begin("f", restart=False)
+                records.begin("f", {NAME: 3, "part-00007.lmdb": 3}, restart=False)
             finally:
                 if not (Path(above) / "kept").exists():
                     raise Disagreement("a file outside of the work folder is gone")
-        for name, done in journal.finished.items():
-            if name != done.part.name or (name, done.part.bytes) != ("part-00000.lmdb", 4):
+        for name, done in records.finished.items():
+            samples = done.part.samples + len(done.skipped)
+            if name != done.part.name or (name, done.part.bytes, samples) != (NAME, 4, 3):
                 raise Disagreement(f"{name!r} is taken for a finished part")

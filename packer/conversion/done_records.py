@@ -1,0 +1,272 @@
+"""Done-records: which parts of an interrupted conversion are finished, so that the next run goes on after them.
+
+`.<name>.partial/` beside the target, a work folder (files/work_folder.py):
+    plan.json              the plan's fingerprint and options; there from before the first part on
+    done/part-00000.json   of a finished part, there once the part and its index entries are on disk
+    pieces/<part>          the index entries of a part
+    pack/                  the parts; becomes the target by one rename
+    pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
+
+A record is a file of its own, written under another name, synced and renamed: it is whole or not there, and whoever
+builds a part may write its record, without a word to whoever builds another one.
+
+What is read of an earlier run is read from this very folder, whose marker a copy does not have: a record that came
+with an archive is never taken for one's own work. One that does not fit the plan is refused.
+"""
+
+import json
+import re
+import stat
+from collections.abc import Container, Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from packer import __version__
+from packer.conversion.build_part import FinishedPart
+from packer.errors import CorruptPack, InvalidRequest, PackerError
+from packer.files.digest import part_bytes
+from packer.files.folder_handle import FolderHandle
+from packer.files.work_folder import ANYTHING, WorkFolder
+from packer.formats._columns import SPOOL_NAME
+from packer.pack import manifest as manifests
+from packer.pack.manifest import Part
+from packer.pack.unlisted_files import PACK_NAMES
+
+PACK, PIECES, DONE, PLAN = "pack", "pieces", "done", "plan.json"
+_NEW = ".new"  # after a name: a file that is being written
+NAMES = {
+    rf"{re.escape(PLAN)}({re.escape(_NEW)})?": ANYTHING,
+    DONE: rf"part-[0-9]+\.json({re.escape(_NEW)})?",
+    PIECES: r"part-[0-9]+.*",
+    rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL_NAME)}.*",
+}
+_NONE: Mapping[str, Any] = MappingProxyType({})
+_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others as they are called
+
+
+class DoneRecords:
+    """The state of one conversion in its work folder. pack, pieces: good as long as the work folder is open."""
+
+    def __init__(self, work: WorkFolder) -> None:
+        self.work = work
+        self.pack = work.inside / PACK
+        self.pieces = work.inside / PIECES
+        self.finished: dict[str, FinishedPart] = {}
+
+    def check(
+        self,
+        fingerprint: str,
+        parts: Mapping[str, int],
+        *,
+        restart: bool,
+        options: Mapping[str, Any],
+        no_resume: str | None = None,
+    ) -> None:
+        """Raise InvalidRequest where `begin` would; nothing is changed. Then `finished` is what a run would go on
+        after.
+        """
+        plan = None if restart else self._plan()
+        if plan is not None and self._names():
+            self._compare(plan, fingerprint, options, no_resume)
+            if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
+                every = self._records(parts)
+                self.finished = {done.part.name: done for done in every if self._is_there(done)}
+
+    def begin(
+        self,
+        fingerprint: str,
+        parts: Mapping[str, int],
+        *,
+        restart: bool,
+        options: Mapping[str, Any] = _NONE,
+        no_resume: str | None = None,
+    ) -> None:
+        """Take up the work of an earlier run, or start anew; raises InvalidRequest where source or options changed.
+
+        parts: samples of each, in the plan. options: what the user asked for, so that a later run can say what is
+        another. no_resume: why the source cannot be told from another one, so that no work of an earlier run is taken
+        up.
+        """
+        plan = None if restart else self._plan()
+        if plan is None or (plan.get("fingerprint") != fingerprint and not self._names()):  # no part would be lost
+            self.work.clear()
+            for name in (PACK, PIECES, DONE):
+                self.work.make_folder(name).close()
+            _put(self.work, PLAN, {"fingerprint": fingerprint, "options": dict(options), "version": __version__})
+            return
+        self._compare(plan, fingerprint, options, no_resume)
+        every = self._records(parts)
+        for name in (PACK, PIECES, DONE):
+            self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
+        if not self._is_replaced(every):
+            # not there after a power loss on a disk that lies
+            self.finished = {done.part.name: done for done in every if self._is_there(done)}
+        self.sweep()
+
+    def _compare(
+        self, plan: dict[str, Any], fingerprint: str, options: Mapping[str, Any], no_resume: str | None
+    ) -> None:
+        """Raise InvalidRequest, saying what is another, where the work in the folder is not of that plan."""
+        if no_resume is not None:
+            raise InvalidRequest(
+                f"{self.work.path}: an interrupted conversion lies here, which cannot go on: {no_resume}; --restart "
+                "(restart=True) throws its work away"
+            )
+        if plan.get("fingerprint") != fingerprint:
+            raise InvalidRequest(
+                f"{self.work.path}: an interrupted conversion lies here, and since then {_difference(plan, options)}; "
+                "--restart throws its work away"
+            )
+
+    def _is_replaced(self, every: list[FinishedPart]) -> bool:
+        """Whether `pack` is the old pack: a run ended between the swap and `remove`, and sizes alone may agree."""
+        try:
+            found = manifests.read(self.pack)
+        except PackerError:  # none yet, or one that a kill cut short
+            return False
+        return {part.name: part.sha256 for part in found.parts} != {done.part.name: done.part.sha256 for done in every}
+
+    def _is_there(self, done: FinishedPart) -> bool:
+        with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
+            part, piece = pack.status(done.part.name), pieces.status(done.part.name)
+        if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
+            return False
+        is_real = stat.S_ISREG(part.st_mode) or stat.S_ISDIR(part.st_mode)
+        return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
+
+    def _plan(self) -> dict[str, Any] | None:
+        """What plan.json says; None where there is none: then nothing else counts."""
+        return None if self.work.status(PLAN) is None else self._read(self.work, PLAN)
+
+    def _names(self) -> list[str]:
+        """Of all records, sorted; raises UnsafePath where a link is in the place of their folder."""
+        if self.work.status(DONE) is None:
+            return []
+        with self.work.folder(DONE) as folder:
+            return [name for name in folder.names() if not name.endswith(_NEW)]
+
+    def _records(self, parts: Mapping[str, int]) -> list[FinishedPart]:
+        names = self._names()
+        if not names:
+            return []
+        with self.work.folder(DONE) as folder:
+            return [self._record(folder, name, parts) for name in names]
+
+    def _record(self, folder: FolderHandle, name: str, parts: Mapping[str, int]) -> FinishedPart:
+        """One record; raises CorruptPack where it is damaged, or of no part that the plan has."""
+        said = self._read(folder, name)
+        try:
+            part = Part.from_json(said["part"])
+            sizes = _count(said["bytes_in"]), _count(said["bytes_out"])
+            skipped, incomplete = _pairs(said["skipped"]), _pairs(said["incomplete"])
+            found = FinishedPart(part, *sizes, skipped, incomplete, _counts(said["findings"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(folder, name) from error
+        if part.name not in parts or name != _name_of(part.name) or part.samples + len(skipped) != parts[part.name]:
+            raise _damaged(folder, name)
+        return found
+
+    def _read(self, folder: FolderHandle, name: str) -> dict[str, Any]:
+        text = folder.read_file(name)
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(folder, name) from error
+        if not isinstance(found, dict):
+            raise _damaged(folder, name)
+        return found
+
+    def sweep(self) -> None:
+        """Remove what is unfinished, and so give its space back; raises UnsafePath, StorageError.
+
+        Records go first, on disk too: none outlives its part, whose name the next try takes.
+        """
+        self.work.check()
+        if self._keep(DONE, {_name_of(name) for name in self.finished}):
+            with self.work.folder(DONE) as folder:
+                folder.sync()
+        for name in (PACK, PIECES):
+            self._keep(name, self.finished)
+
+    def _keep(self, name: str, kept: Container[str]) -> bool:
+        """Remove all others from a folder; whether there were any."""
+        with self.work.folder(name) as folder:
+            others = [inner for inner in folder.names() if inner not in kept]
+            for inner in others:
+                folder.remove(inner)
+        return bool(others)
+
+    def remove(self) -> None:
+        """Remove everything, the plan first: without it the rest counts for nothing, however far this gets."""
+        self.work.check()
+        self.work.remove(PLAN)
+        self.work.sync()
+        self.work.clear()
+
+    def add(self, done: FinishedPart) -> None:
+        """A part and its piece are on disk, and so are their names. Any thread may say so."""
+        for name in (PACK, PIECES):
+            with self.work.folder(name) as folder:
+                folder.sync()
+        with self.work.folder(DONE) as folder:
+            _put(folder, _name_of(done.part.name), asdict(done))
+        self.finished[done.part.name] = done
+
+
+def _name_of(part: str) -> str:
+    """The name of a part's record: its own without the format's suffix."""
+    found = re.match(r"part-[0-9]+", part)
+    return f"{found.group() if found else part}.json"
+
+
+def _put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
+    """Write a file that is whole or not there, synced with its name."""
+    folder.write_file(name + _NEW, json.dumps(content).encode() + b"\n")
+    folder.replace(name + _NEW, folder, name)
+
+
+def _damaged(folder: FolderHandle, name: str) -> CorruptPack:
+    return CorruptPack(f"{folder.path / name}: damaged: not what packer writes; --restart throws the work away")
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected a count, found {value!r:.40}")
+    return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected counts, found {value!r:.40}")
+    return {name: _count(count) for name, count in value.items()}
+
+
+def _pairs(value: Any) -> list[list[str]]:
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    if not (pairs and all(isinstance(text, str) for pair in value for text in pair)):
+        raise TypeError(f"expected keys with reasons, found {value!r:.40}")
+    return list(value)
+
+
+def _difference(plan: dict[str, Any], now: Mapping[str, Any]) -> str:
+    """What is another than in the run whose plan it is."""
+    then = plan.get("options")
+    if not isinstance(then, dict) or not then or not now:
+        return "the source, the options or packer's version changed"
+    changed = [
+        f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))} was {_said(then.get(name))}, now {_said(now.get(name))}"
+        for name in sorted({*then, *now} - {"source"})
+        if then.get(name) != now.get(name)
+    ]
+    if then.get("source") != now.get("source"):
+        changed.append("what is asked of the source (--from, --split, --sidecar, --missing ...) changed")
+    if plan.get("version") != __version__:
+        changed.append(f"packer was {plan.get('version')!s:.20}, now {__version__}")
+    return "; ".join(changed) or "files of the source changed"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={inner}" for name, inner in value.items()) or "not given"
+    return ",".join(map(str, value)) if isinstance(value, list) else "not given" if value is None else f"{value}"
