@@ -58,6 +58,7 @@ _JSONS = ("json", "jsn")
 _PICKLES = ("pkl", "pickle", "pyd", "pth", "pt")
 _USUAL = {"cls": "label", "txt": "text", "jsn": "json"}
 _START_BYTES = 512
+_MOST_GROUPS = 5  # of samples that lack one thing, in a message
 
 
 def recognise(names: Sequence[str]) -> str | None:
@@ -275,10 +276,18 @@ class Source(RecordSource):
                 f"--features {shell_word(','.join(field.shown() for field in whole) or 'FIELD=SUFFIX')}"
             )
         if len(rows) == len(self):
-            absent = listed(sorted({f".{';.'.join(field.entries)}" for each in lacking.values() for field in each}))
+            groups = [
+                f"{counted(count, 'sample')} (such as {shown(self._bases[self._kinds.index(kind)])}) without "
+                + listed(f".{';.'.join(field.entries)}" for field in lacking[kind])
+                for kind, count in Counter(self._kinds).most_common()
+            ]
+            groups[_MOST_GROUPS:] = (
+                [counted(len(groups) - _MOST_GROUPS, "other set")] if len(groups) > _MOST_GROUPS else []
+            )
             raise InvalidRequest(
-                f"{shown(str(self.root))}: no sample has all members ({absent} are missing in some): nothing is left "
-                "to pack; name those to take in --features, such as image=jpg, or give the tar files one by one"
+                f"{shown(str(self.root))}: no sample has all members, and --missing skip leaves none to pack: "
+                f"{'; '.join(groups)}; name those to take in --features, such as image=jpg, or give the tar files one "
+                "by one"
             )
         dropped = set(rows)
         for row in rows:

@@ -290,6 +290,9 @@ def test_missing_files_are_counted_and_listed(tmp_path: Path) -> None:
     assert source.left_out[0] == ("raccoon-141.jpg", "no such file: raccoon-141.jpg") and len(source.left_out) == 77
     convert(tmp_path / "labels.csv", tmp_path / "out.pack", missing="skip")
     assert len(manifests.read(tmp_path / "out.pack").skipped) == 77
+    lost = write(tmp_path / "lost", {"a.csv": "filename,class\nx.jpg,1\ny.jpg,2\n"})
+    with pytest.raises(BadInput, match="no samples to pack: left out: x.jpg: no such file: x.jpg and 1 more; packer"):
+        convert(lost / "a.csv", tmp_path / "lost.pack", missing="skip")
 
 
 def test_a_likely_cause_of_missing_files_is_said(tmp_path: Path) -> None:

@@ -250,12 +250,18 @@ def test_a_lone_picture_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> 
 
 
 def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
-    found = {"0.png": picture(0), "0.cls": b"0", "1.png": picture(1), "1.txt": b"a"}
-    with pytest.raises(BadInput, match="2 samples of 2 lack a member") as refused:
+    found = {"0.png": picture(0), "0.cls": b"0", "1.png": picture(1), "1.txt": b"a", "2.png": picture(2), "2.cls": b"1"}
+    with pytest.raises(BadInput, match="3 samples of 3 lack a member") as refused:
         opened(tmp_path, found)
     assert "--missing skip" not in str(refused.value)
-    with pytest.raises(InvalidRequest, match=r"no sample has all members \(.cls, .txt are missing in some\)"):
+    with pytest.raises(
+        InvalidRequest,
+        match=r"none to pack: 2 samples \(such as 0\) without .txt; 1 sample \(such as 1\) without .cls; name those",
+    ):
         opened(tmp_path, found, missing="skip")
+    many = {f"{n}.{suffix}": b"1" for n in range(8) for suffix in ("png", *"abcdefgh") if suffix != "abcdefgh"[n]}
+    with pytest.raises(InvalidRequest, match=r"4\) without .e; 3 other sets; name those to take"):
+        opened(tmp_path / "many", many, missing="skip", features=("image=png", *(f"{n}={n}:bytes" for n in "abcdefgh")))
 
 
 @pytest.mark.parametrize("suffix", ["pkl", "pickle", "pyd", "pth", "meta.pkl"])
@@ -511,6 +517,7 @@ def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> Non
                 "left": int64_list([n]),
                 "image_format": bytes_list(b"jpeg"),
                 "bbox_text": bytes_list(b"1 2 3 4"),
+                "y": int64_list([n]),
             }
         )
         for n in range(3)
@@ -520,6 +527,9 @@ def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> Non
         "bbox_text, left, points: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels "
         "among them stay behind their picture"
     ]
+    point = example({"i": bytes_list(picture(0, suffix=".jpg")), "x": int64_list([3]), "y": int64_list([4])})
+    source = sources.load("tfrecord").Source(write(tmp_path / "c", {"a.tfrecord": tfrecord([point])}))
+    assert any(note.startswith("x, y: stored as they are") for note in source.notes)
     tar = opened(tmp_path / "b", {"0.jpg": picture(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
     assert any(note.startswith("boxes_json: stored as they are: no geometry moves") for note in tar.notes)
     without = opened(tmp_path / "c", {"0.json": b"[[1, 2, 3, 4]]", "0.cls": b"3"})

@@ -251,11 +251,13 @@ def about_few_colours(name: str, instead: str) -> str:
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
     """The note that what is no picture stays as it is. else_moved: what would be moved, where anything would."""
-    names = [
-        field.name
+    found = [
+        field
         for field in fields
         if field.kind in ("number", "text", "json", "bytes") and not field.hidden and not _is_no_place(field)
     ]
+    has_x = any(field.name == "x" for field in found)
+    names = [field.name for field in found if has_x or field.name != "y" or not _is_single(field)]  # y alone: a label
     if not names:
         return []
     return [
@@ -268,8 +270,11 @@ def _is_no_place(field: Field) -> bool:
     """Whether a field is of no place in a picture: row numbers, and single numbers and texts that no word says are."""
     if field.starts is not None or field.into is not None:
         return True
-    is_single = field.kind == "text" or (field.kind == "number" and field.shape == ())
-    return is_single and not says_coordinates(field.name)
+    return _is_single(field) and not says_coordinates(field.name)
+
+
+def _is_single(field: Field) -> bool:
+    return field.kind == "text" or (field.kind == "number" and field.shape == ())
 
 
 def _picture_kind(data: bytes) -> str | None:
@@ -330,8 +335,13 @@ def _is_text(data: bytes) -> bool:
 def number_of(values: Any, name: str) -> Any:
     """The one number of a list; raises BadInput where it has another length."""
     if len(values) != 1:
+        instead = (
+            f"{name}=...:numbers in --features takes lists of any length"
+            if len(values)
+            else f"--features without {name} packs them"  # a list would make lists of all that have one, labels too
+        )
         raise BadInput(
             f"field {name!r}: expected one number, found {len(values) or 'none'}; --on-error skip leaves such records "
-            f"out, {name}=...:numbers in --features takes lists of any length"
+            f"out, {instead}"
         )
     return np.asarray(values)[0]
