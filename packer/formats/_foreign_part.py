@@ -312,6 +312,10 @@ class ForeignReader(base.Reader):
     layout: ClassVar[ForeignLayout]
     is_folder = True
 
+    @classmethod
+    def side_files(cls, schema: Schema) -> Sequence[str]:
+        return cls.layout.others
+
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
         self._view: memoryview | None = None

@@ -149,6 +149,11 @@ class Reader(ABC):
     is_folder: ClassVar[bool] = False
     is_mapped: ClassVar[bool] = True
 
+    @classmethod
+    def side_files(cls, schema: Schema) -> Sequence[str]:
+        """Files of a part that is a folder from which no value is read, such as a tool's own index."""
+        return ()
+
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         """samples: how many records the manifest says that the part holds; raises CorruptPack where it does not.
 

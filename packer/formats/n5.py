@@ -22,7 +22,7 @@ big-endian and packer little: numbers of several bytes are turned on the way; pi
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -193,6 +193,11 @@ class Reader(ForeignReader):
     """Reads a value from its block; see the module."""
 
     layout = LAYOUT
+
+    @classmethod
+    def side_files(cls, schema: Schema) -> Sequence[str]:
+        folders = (_DATA, *(f"{_DATA}/{field.name}" for field in blocked(schema).values()))
+        return [f"{folder}/{_ATTRIBUTES}" for folder in folders]
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         self._fields = blocked(schema)

@@ -11,7 +11,7 @@ import resource
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -182,6 +182,10 @@ class PartOpener:
         self._schema = schema
         self.is_folder = self._reader.is_folder
         self.is_mapped: bool = self._reader.is_mapped
+
+    def side_files(self) -> Sequence[str]:
+        """As of the format's reader."""
+        return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
         """As `check_part`."""

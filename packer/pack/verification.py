@@ -38,6 +38,7 @@ from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
+_SHOWN = 4  # of the files of a part
 
 
 @dataclass(frozen=True)
@@ -248,10 +249,31 @@ class _Parts:
             yield str(error)
             return
         if sound is False:
+            yield from self._damaged(part, first)
+        elif self._index is not None and (self._depth == "data" or self._subset != EVERYTHING):
+            yield from self._records(self._index, part, self._subset, key=key if sound else None, first=first)
+
+    def _damaged(self, part: Part, first: int) -> Iterator[str]:
+        """A part whose sha256 is another: its values tell which samples that concerns, and whether any.
+
+        The sha256 is one of all its files, so that it does not tell in which of them another byte is.
+        """
+        path = self._folder / part.name
+        found = self._records(self._index, part, EVERYTHING, key=None, first=first) if self._index is not None else None
+        problem = next(found, None) if found is not None else None
+        if found is None or problem is not None:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
-        if self._index is not None and (self._depth == "data" or sound is False or self._subset != EVERYTHING):
-            subset = EVERYTHING if sound is False else self._subset
-            yield from self._records(self._index, part, subset, key=key if sound else None, first=first)
+        else:
+            files = self._opener.side_files()
+            some = f", such as in {', '.join(files[:_SHOWN])}" if files else ""
+            yield (
+                f"{path}: damaged part: its sha256 is not the manifest's, though every value in it is sound: bytes "
+                f"differ that hold no value{some}; pack again from the source, or packer convert {self._folder} NEW "
+                f"--to {self._manifest.format}"
+            )
+        if found is not None and problem is not None:
+            yield problem
+            yield from found
 
     def _foreign(self, path: Path, part: Part) -> Generator[str, None, list[Path]]:
         """A problem for everything in the part that it does not list; returns that."""
