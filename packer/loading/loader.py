@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import torch
 from torch.utils.data import Dataset
@@ -21,6 +21,7 @@ from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, p
 from packer.loading.prefetchers import TransferPass
 from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.thread_engine import ThreadEngine
+from packer.loading.worker_choice import choose
 from packer.loading.worker_processes import WorkerPass, WorkerPool
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
@@ -102,7 +103,7 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         threads: int | None = None,
-        num_workers: int = 0,
+        num_workers: int | Literal["auto"] = 0,
         prefetch_bytes: int | None = None,
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
@@ -119,7 +120,9 @@ class Loader:
         files of bare pixels (format bmp, codec bmp or npy) that nothing is done with. prefetch_bytes: of batches made
         ahead, 256 MiB where nothing is said; two always. num_workers: so many processes make batches in place of
         threads, where Python's lock would hold threads up; they live until `close`, or as long as the loader. One pass
-        at a time then.
+        at a time then. "auto": a process per core where threads would wait for each other for more than 0.15 of the
+        time, else threads; for that some samples are made here and now, by one thread and by one per core, in about
+        half a second. What was found stands in `repr`.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises InvalidRequest for what does not go together.
@@ -132,8 +135,6 @@ class Loader:
             raise InvalidRequest(
                 "geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform"
             )
-        self.threads = (threads or self._best_threads(geometry, transform, collate_fn)) if not num_workers else 0
-        self.num_workers = num_workers
         sized: Any = dataset
         rank, world_size = rank_and_world_size(rank, world_size, given_order=sampler is not None)
         self.order = Order(
@@ -160,7 +161,10 @@ class Loader:
         )
         self._buffer_pool = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
         self._jobs = new_jobs(take=partial(take_from, self._buffer_pool))
-        self._worker_pool = WorkerPool(new_jobs, num_workers, seed=seed) if num_workers else None
+        self._choice = choose(self._jobs.try_samples, len(sized), usable_cores()) if num_workers == "auto" else None
+        self.num_workers = self._choice.num_workers if self._choice is not None else int(num_workers)
+        self.threads = (threads or self._best_threads(geometry, transform, collate_fn)) if not self.num_workers else 0
+        self._worker_pool = WorkerPool(new_jobs, self.num_workers, seed=seed) if self.num_workers else None
         if self._worker_pool is not None:
             # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
@@ -327,7 +331,8 @@ class Loader:
 
     def __repr__(self) -> str:
         made = f"{self.num_workers} workers" if self.num_workers else f"{self.threads} threads"
-        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
+        chosen = f" ({self._choice})" if self._choice is not None else ""
+        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made}{chosen})"
 
 
 class _Epoch:
@@ -370,12 +375,12 @@ def _nothing() -> None:
     """Ends a stream that has not begun."""
 
 
-def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: int | None) -> None:
+def _check(dataset: Any, threads: int | None, num_workers: int | str, prefetch_bytes: int | None) -> None:
     """Raises InvalidRequest."""
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads={threads}: expected at least 1")
-    if not (isinstance(num_workers, int) and num_workers >= 0):
-        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone")
+    if num_workers != "auto" and not (isinstance(num_workers, int) and num_workers >= 0):
+        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone, or 'auto'")
     if num_workers and (threads is not None or prefetch_bytes is not None):
         raise InvalidRequest(
             "num_workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"

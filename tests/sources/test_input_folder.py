@@ -138,7 +138,7 @@ def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path
         else:
             (root / path.relative_to(store)).symlink_to(path)
     plain = opened(store, name)
-    kinds = {"folder": 0, "cornell": 1, "jacquard": 0, "pairs": 0, "ivalab": 0, "graspnet-rect": 0}
+    kinds = {"folder": 0, "cornell": 1, "jacquard": 0, "pairs": 0, "ivalab": 0, "graspnet-rect": 0, "grasp-anything": 0}
     if kinds.get(name, 1):  # its table, or the place of its records, is read when the source is made
         with pytest.raises(LinkLeadsOut, match=OUT):
             opened(root, name)
