@@ -106,7 +106,7 @@ def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None
 
 
 def _loaders(_: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    return ("DataLoader", "Loader") if value == "both" else (value,)
+    return ("DataLoader", "Loader", "Loader-workers") if value == "all" else (value,)
 
 
 def _pixels(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -131,11 +131,11 @@ max_pixels_option = click.option(
 loader_option = click.option(
     "--loader",
     "loaders",
-    type=click.Choice(("both", "DataLoader", "Loader"), case_sensitive=False),
-    default="both",
+    type=click.Choice(("all", "DataLoader", "Loader", "Loader-workers"), case_sensitive=False),
+    default="all",
     show_default=True,
     callback=_loaders,
-    help="torch's DataLoader, packer.Loader, or both.",
+    help="torch's DataLoader, packer.Loader with threads or with processes, or all three.",
 )
 geometry_option = click.option(
     "--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), RandomHorizontalFlip()'."

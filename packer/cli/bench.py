@@ -40,7 +40,7 @@ PLACE = (Group.READ_IT_FASTER, 3)
     "--workers",
     callback=parse_counts,
     metavar="0,1,2,4",
-    help="Worker processes of DataLoader, threads of Loader; 0-4 is a range.  [default: 0,1,2,4, ... up to the cores]",
+    help="Worker processes, or threads of Loader; 0-4 is a range.  [default: 0,1,2,4, ... up to the cores]",
 )
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Rounds that count.")

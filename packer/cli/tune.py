@@ -43,7 +43,7 @@ PLACE = (Group.READ_IT_FASTER, 1)
     "--workers",
     callback=parse_counts,
     metavar="0-8",
-    help="Worker processes of DataLoader, threads of Loader.  [default: 0 to twice the usable cores, at most 16]",
+    help="Worker processes, or threads of Loader.  [default: 0 to twice the usable cores, at most 16]",
 )
 @loader_option
 @click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")

@@ -14,7 +14,7 @@ from packer.inspect.palette import as_hex
 from packer.registry import import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
-from packer.tools.workload import LOADERS, OURS, STOCK
+from packer.tools.workload import LOADERS, OUR_WORKERS, OURS, STOCK
 
 BLUE, ORANGE, GRAY = "#3274a1", "#e1812c", "#8c8c8c"
 PALETTE = tuple(
@@ -117,7 +117,7 @@ def _curves(axes: Any, groups: dict[tuple[str, str], list[BenchRow]], colours: d
             mfc=face,
             label=f"{plot_label(name)}, {loader}",
             color=colours[name],
-            linestyle="--" if stock else "-",
+            linestyle={STOCK: "--", OUR_WORKERS: ":"}.get(loader, "-"),
         )
         lowest, highest = [min(line.rates) for line in ordered], [max(line.rates) for line in ordered]
         axes.fill_between(workers, lowest, highest, color=colours[name], alpha=0.12, linewidth=0)
@@ -154,7 +154,7 @@ def draw_tune(rows: Sequence[TuneRow], plan: SweepPlan, path: Path) -> None:
     panels = figure.subplots(1, len(groups), squeeze=False, sharey=True, width_ratios=widths)[0]
     for axes, (loader, found) in zip(panels, groups, strict=True):
         _stack(axes, found, plan, recommended(rows))
-        axes.set_title(f"packer.{loader}" if loader == OURS else loader, loc="left", fontsize="medium")
+        axes.set_title(loader if loader == STOCK else f"packer.{OURS}", loc="left", fontsize="medium")
         axes.set_xlabel("threads" if loader == OURS else "worker processes")
     panels[0].set_ylabel(f"seconds per epoch of {plan.steps} steps")
     handles, labels = panels[0].get_legend_handles_labels()

@@ -25,7 +25,7 @@ from packer.errors import InvalidRequest
 from packer.tools import cold_files
 from packer.tools.output import table
 from packer.tools.runner_process import Answer, RunnerProcess
-from packer.tools.workload import OURS, STOCK, LoaderSetting, Subject, evenly, load_function
+from packer.tools.workload import LOADERS, STOCK, LoaderSetting, Subject, evenly, load_function
 
 COLUMNS = ("epoch", "first", "compute", "wait")
 TOLERANCE = 0.05  # how much slower than the best a setting with fewer workers may be
@@ -154,7 +154,7 @@ def measure(dataset: Any, setting: LoaderSetting, plan: SweepPlan, step: Callabl
     """One run: seconds per column, and how many samples were made for one that was used."""
     steps = plan.steps if plan.early_break else 0
     wanted = dataset if plan.early_break else evenly(dataset, plan.steps * setting.batch_size)
-    if setting.loader == OURS:
+    if setting.is_ours:
         # what a Loader has for such loops: an endless stream, of which an epoch takes so many batches
         loader = setting.make(wanted, steps_per_epoch=steps or None)
         columns = run(loader, step, epochs=plan.epochs)
@@ -256,8 +256,8 @@ def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """The knee of the loader that is faster at its own."""
-    knees = [row for loader in (STOCK, OURS) if (row := chosen(rows, loader)) is not None]
+    """The knee of the loader that is fastest at its own."""
+    knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 
 
@@ -301,14 +301,13 @@ def sentence(rows: Sequence[TuneRow], plan: SweepPlan) -> str:
     same = [row for row in rows if row.setting.loader == best.setting.loader]
     fastest = min(same, key=lambda row: row.total)
     per_epoch = best.total / plan.epochs
-    steps = f", steps_per_epoch={plan.steps})" if plan.early_break and best.setting.loader == OURS else ""
+    steps = f", steps_per_epoch={plan.steps})" if plan.early_break and best.setting.is_ours else ""
     name = best.setting.text.removesuffix(")") + steps if steps else best.setting.text
     told = f"Use {name}: {per_epoch:.2f} s an epoch of {plan.steps} steps, {waiting(best):.0%} of it waiting"
     if fastest is not best:
-        noun = "threads" if best.setting.loader == OURS else "workers"
-        told += f"; {fastest.setting.workers} {noun} are no more than {TOLERANCE:.0%} faster"
-    other = chosen(rows, STOCK if best.setting.loader == OURS else OURS)
-    if other is not None:
+        told += f"; {fastest.setting.workers} {best.setting.noun} are no more than {TOLERANCE:.0%} faster"
+    others = (chosen(rows, loader) for loader in LOADERS if loader != best.setting.loader)
+    for other in filter(None, others):
         told += f"; {other.setting.text} takes {other.total / best.total:.2f} times as long"
     return told + "."
 

@@ -55,8 +55,8 @@ def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
 
 # ---- subjects and loader settings
 
-STOCK, OURS = "DataLoader", "Loader"
-LOADERS = (STOCK, OURS)
+STOCK, OURS, OUR_WORKERS = "DataLoader", "Loader", "Loader-workers"
+LOADERS = (STOCK, OURS, OUR_WORKERS)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,9 @@ def pictures(dataset: Any) -> int:
 
 @dataclass(frozen=True)
 class LoaderSetting:
-    """loader: DataLoader or Loader. workers: its processes, or threads; 0 only of a DataLoader."""
+    """loader: DataLoader, Loader with threads, or Loader with processes (Loader-workers). workers: how many; 0 only of
+    a DataLoader.
+    """
 
     loader: str
     workers: int
@@ -187,9 +189,15 @@ class LoaderSetting:
 
     def make(self, dataset: Dataset[Any], *, steps_per_epoch: int | None = None) -> Any:
         """Shuffled batches of the data set. steps_per_epoch: of a Loader alone."""
-        if self.loader == OURS:
+        if self.is_ours:
+            threads, workers = (None, self.workers) if self.loader == OUR_WORKERS else (max(1, self.workers), 0)
             return Loader(
-                dataset, self.batch_size, shuffle=True, threads=max(1, self.workers), steps_per_epoch=steps_per_epoch
+                dataset,
+                self.batch_size,
+                shuffle=True,
+                threads=threads,
+                num_workers=workers,
+                steps_per_epoch=steps_per_epoch,
             )
         return DataLoader(
             dataset,
@@ -209,16 +217,27 @@ class LoaderSetting:
             raise MixedShapes(f"{error}; on the command line: --geometry 'Resize((224, 224))'") from error
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is packer's, with threads or with processes."""
+        return self.loader != STOCK
+
+    @property
+    def noun(self) -> str:
+        """What `workers` counts."""
+        return "threads" if self.loader == OURS else "workers"
+
+    @property
     def short(self) -> str:
         """In a few words."""
-        noun = "thread" if self.loader == OURS else "worker"
-        return f"{self.loader}, {self.workers} {noun}{'s' * (self.workers != 1)}"
+        noun = self.noun if self.workers != 1 else self.noun.removesuffix("s")
+        return f"{OURS if self.is_ours else STOCK}, {self.workers} {noun}"
 
     @property
     def text(self) -> str:
         """As one would write it in a program."""
-        if self.loader == OURS:
-            return f"packer.Loader(dataset, {self.batch_size}, threads={self.workers})"
+        if self.is_ours:
+            option = "num_workers" if self.loader == OUR_WORKERS else "threads"
+            return f"packer.Loader(dataset, {self.batch_size}, {option}={self.workers})"
         persistent = ", persistent_workers=True" if self.persistent and self.workers else ""
         return f"DataLoader(dataset, {self.batch_size}, num_workers={self.workers}{persistent})"
 
@@ -226,9 +245,7 @@ class LoaderSetting:
 def settings(
     loaders: Sequence[str], workers: Sequence[int], batch_size: int, *, persistent: bool = True
 ) -> list[LoaderSetting]:
-    """Every loader with every number of workers, without a Loader of no thread; raises InvalidRequest where none is
-    left.
-    """
+    """Every loader with every number of workers, without a Loader of none; raises InvalidRequest where none is left."""
     found = [
         LoaderSetting(loader, count, batch_size, persistent)
         for loader in loaders

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+import packer
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.tools import bench
 from packer.tools.runner_process import RunnerProcess
-from packer.tools.workload import LoaderSetting, Subject, evenly, samples_in, settings, subjects
+from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, samples_in, settings, subjects
 from tests.support import source_trees
 from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
@@ -73,7 +74,7 @@ def test_csv_has_a_row_per_run() -> None:
 # ---- what it loads
 
 
-def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) -> None:
+def test_a_command_loads_folder_and_pack_through_all_loaders(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
     words = ("--workers", "1", "--batch", "5", "--epochs", "2", "--output", figures, "--output", rows)
@@ -82,12 +83,26 @@ def test_a_command_loads_folder_and_pack_through_both_loaders(tmp_path: Path) ->
     assert "Fastest: " in done.stdout
     found = json.loads(figures.read_text())
     keys = [(row["source"], row["loader"], row["workers"]) for row in found["lines"]]
-    assert keys == [(name, loader, 1) for name in ("photos", "photos.pack") for loader in ("DataLoader", "Loader")]
+    assert keys == [(name, loader, 1) for name in ("photos", "photos.pack") for loader in LOADERS]
     for row in found["lines"]:
         assert len(row["turns"]) == 2
         assert all(turn["samples"] % 12 == 0 and turn["seconds"] > 0 for turn in row["turns"])
         assert row["memory_mb"] > 0
-    assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 4 * 2
+    assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 6 * 2
+
+
+def test_a_setting_makes_the_loader_that_it_names(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
+    dataset = packer.open(tmp_path / "photos.pack")
+    asked = [(name, setting) for name in ("Loader", "Loader-workers") for setting in settings([name], [0, 1], 4)]
+    texts = {"Loader": "threads=1", "Loader-workers": "num_workers=1"}
+    nouns = {"Loader": "1 thread", "Loader-workers": "1 worker"}
+    assert [name for name, _ in asked] == list(texts)
+    for name, setting in asked:
+        assert setting.text == f"packer.Loader(dataset, 4, {texts[name]})"
+        assert setting.short == f"Loader, {nouns[name]}"
+        with setting.make(dataset) as loader:
+            assert (loader.threads, loader.num_workers) == ((1, 0) if name == "Loader" else (0, 1))
 
 
 @pytest.mark.full
