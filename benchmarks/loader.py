@@ -49,21 +49,34 @@ def first_batch(pack: Path, geometry: Geometry | None) -> float:
 def without_work() -> Iterator[None]:
     """libjpeg's and OpenCV's work, which goes on without the interpreter, taken out; Python and NumPy are left."""
 
-    def given_back(*_: Any, dst: Any = None, **__: Any) -> Any:
-        return dst
+    def given_back(source: Any, *given: Any, dst: Any = None, fx: float = 1, fy: float = 1, **_: Any) -> Any:
+        """Memory of the right shape, whatever is in it."""
+        if dst is None and given and isinstance(given[-1], np.ndarray):
+            return given[-1]  # the memory to write to, where it is not named
+        if dst is not None or not isinstance(source, np.ndarray):
+            return dst
+        height, width = source.shape[:2]
+        size = given[0] if given and given[0] is not None else (round(width * fx), round(height * fy))
+        return np.empty((size[1], size[0], *source.shape[2:]), source.dtype)
 
     with ExitStack() as patches:
         library = strict_jpeg.library()
         # of PyTurboJPEG the call that lets go of the interpreter; simplejpeg has one for all
         decompress = "_decompress" if hasattr(library, "_decompress") else "decode"
         patches.enter_context(mock.patch.object(library, decompress, lambda *_, **__: 0))
-        for name in ("resize", "flip", "warpAffine", "GaussianBlur"):
+        for name in ("resize", "flip", "warpAffine", "GaussianBlur", "merge", "transform"):
             patches.enter_context(mock.patch.object(cv2, name, given_back))
         yield
 
 
 def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
-    """Microseconds of one thread per image, everything but the work of libjpeg and OpenCV: at most the GIL is held.
+    """Microseconds of one thread per image, everything but the work of libjpeg and OpenCV: at most the GIL is held."""
+    with without_work():
+        return cpu_time(pack, geometry)
+
+
+def cpu_time(pack: Path, geometry: Geometry | None) -> float:
+    """Microseconds of CPU time of one thread per image.
 
     The median over shuffled batches of the whole set, so that files and index come from memory and not from caches.
     """
@@ -71,17 +84,16 @@ def interpreter_time(pack: Path, geometry: Geometry | None) -> float:
     sample_decoder, pool, took = data_set.sample_decoder(), BufferPool(2, new=pageable), []
     order = np.random.default_rng(0).permutation(len(data_set))
     batches = [order[at : at + BATCH] for at in range(0, len(order) - len(order) % BATCH, BATCH)] or [order]
-    with without_work():
-        for epoch in range(4):  # checksums are compared in the first
-            for places in batches:
-                random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
-                started = time.thread_time()
-                decoder = BatchDecoder(
-                    sample_decoder, places, take=partial(take_from, pool), geometry=geometry, random=random
-                )
-                decoder.fill(0, len(places))
-                decoder.fields()
-                took.append((time.thread_time() - started) / len(places))
+    for epoch in range(4):  # checksums are compared in the first
+        for places in batches:
+            random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
+            started = time.thread_time()
+            decoder = BatchDecoder(
+                sample_decoder, places, take=partial(take_from, pool), geometry=geometry, random=random
+            )
+            decoder.fill(0, len(places))
+            decoder.fields()
+            took.append((time.thread_time() - started) / len(places))
     return statistics.median(took[len(batches) :]) * 1e6
 
 
