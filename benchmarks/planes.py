@@ -1,31 +1,41 @@
-"""How near codec ycc420 comes to the pixels of a folder's pictures, whole and in crops, and in how many bytes.
+"""How near codec ycc420 comes to the pixels of a folder's pictures, whole and in crops, in how much time and bytes.
 
 Whole pictures are compared with what libjpeg makes of the same file, or other pictures' own pixels: 4:2:0 JPEGs, whose
 planes are kept, apart from all others, whose chroma is made smaller. Crops are compared with the same crop of what the
 codec decodes whole: what scaling each plane by itself changes. Differences are in grey levels, the mean that over all
-pictures; PSNR is each picture's (99 dB of equal ones), its median and that of the worst.
+pictures; PSNR is each picture's (99 dB of equal ones), its median and that of the worst. Times are CPU time of one
+thread, in turn: the same pictures and crops of what the codec stores, of the pixels of codec raw, and of the files
+decoded whole. Everything is in memory.
 """
 
 import math
 import statistics
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import base
+import cv2
 import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
+from packer.codecs import base as base_codec
 from packer.errors import PackerError
-from packer.geometry import RandomResizedCrop, draw
+from packer.geometry import RandomResizedCrop, View, draw
 from packer.geometry.warp import warp
 from packer.images import decode, sniff
 from packer.schema import Field
 
 SIDE = 224
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+PLANES, OTHERS = "4:2:0 JPEGs", "other pictures"
+CROPS = {
+    "crops": RandomResizedCrop(SIDE, antialias=False),
+    "crops, antialiased": RandomResizedCrop(SIDE, antialias=True),
+}
 _EQUAL_DB = 99.0
 
 Pixels = npt.NDArray[np.uint8]
@@ -71,44 +81,99 @@ def pictures(folder: Path, most: int) -> Iterator[tuple[bytes, Pixels]]:
         yield file, pixels
 
 
-def measured(folder: Path, most: int, crops: int) -> dict[str, Any]:
-    """Differences by what is compared; bytes by what is stored, over all pictures."""
-    codec = codecs.make(Field("image", "image", "ycc420", dtype="uint8", shape=(None, None, 3)))
-    found = {name: Differences() for name in ("4:2:0 JPEGs", "other pictures", "crops", "crops, antialiased")}
-    sizes = {"files": 0, "ycc420": 0, "raw": 0}
-    geometries = [RandomResizedCrop(SIDE, antialias=antialias) for antialias in (False, True)]
+class Measured(NamedTuple):
+    """Differences by what is compared; of each picture its file, what codec ycc420 stores, its pixels, and crops."""
+
+    differences: dict[str, Differences]
+    files: list[bytes]
+    stored: list[bytes]
+    pixels: list[Pixels]
+    views: dict[str, list[list[View]]]
+
+
+def measured(codec: base_codec.Codec, folder: Path, most: int, crops: int) -> Measured:
+    """Every picture compared, whole and in crops."""
+    found = Measured(
+        {name: Differences() for name in (PLANES, OTHERS, *CROPS)}, [], [], [], {name: [] for name in CROPS}
+    )
     for index, (file, pixels) in enumerate(pictures(folder, most)):
         planes = codec.encode_file(file, sniff(file))
         stored = planes if planes is not None else codec.encode(pixels)
         whole = codec.decode(stored)
-        found["4:2:0 JPEGs" if planes is not None else "other pictures"].add(whole, pixels)
-        for name, size in (("files", len(file)), ("ycc420", len(stored)), ("raw", pixels.nbytes)):
-            sizes[name] += size
-        for epoch in range(crops):
-            for geometry, name in zip(geometries, ("crops", "crops, antialiased"), strict=True):
-                numbers = draw(0, epoch, np.asarray([index]), geometry.draws)[0].tolist()
-                view = geometry.view(*pixels.shape[:2], numbers)
-                found[name].add(codec.decode(stored, view), warp(whole, view, "image"))
-    return {"differences": {name: made for name, each in found.items() if (made := each.figures())}, "bytes": sizes}
+        found.differences[OTHERS if planes is None else PLANES].add(whole, pixels)
+        found.files.append(file)
+        found.stored.append(stored)
+        found.pixels.append(pixels)
+        for name, geometry in CROPS.items():
+            numbers = (draw(0, epoch, np.asarray([index]), geometry.draws)[0].tolist() for epoch in range(crops))
+            views = [geometry.view(*pixels.shape[:2], each) for each in numbers]
+            found.views[name].append(views)
+            for view in views:
+                found.differences[name].add(codec.decode(stored, view), warp(whole, view, "image"))
+    return found
+
+
+def timed(codec: base_codec.Codec, found: Measured, rounds: int) -> dict[str, list[float]]:
+    """Microseconds per picture of every round."""
+    out = np.empty((SIDE, SIDE, 3), np.uint8)
+    memory = np.empty(max(each.size for each in found.pixels), np.uint8)
+    wholes = [memory[: each.size].reshape(each.shape) for each in found.pixels]
+
+    def cropped(name: str, crop: Callable[[int, View], object]) -> float:
+        started = time.thread_time()
+        for index, views in enumerate(found.views[name]):
+            for view in views:
+                crop(index, view)
+        return (time.thread_time() - started) / sum(map(len, found.views[name])) * 1e6
+
+    def whole(read: Callable[[int], object]) -> float:
+        started = time.thread_time()
+        for index in range(len(found.files)):
+            read(index)
+        return (time.thread_time() - started) / len(found.files) * 1e6
+
+    runs: dict[str, Callable[[], float]] = {
+        "whole, ycc420": lambda: whole(lambda at: codec.decode(found.stored[at], None, wholes[at])),
+        "whole, raw": lambda: whole(lambda at: np.copyto(wholes[at], found.pixels[at])),
+        "whole, files": lambda: whole(lambda at: decode(found.files[at], "image", out=wholes[at])),
+    }
+    for name in CROPS:
+        ways: dict[str, Callable[[int, View], object]] = {
+            "ycc420": lambda at, view: codec.decode(found.stored[at], view, out),
+            "raw": lambda at, view: warp(found.pixels[at], view, "image", out=out),
+            "files": lambda at, view: warp(decode(found.files[at], "image", out=wholes[at]), view, "image", out=out),
+        }
+        runs |= {f"{name}, {way}": lambda name=name, crop=crop: cropped(name, crop) for way, crop in ways.items()}  # type: ignore[misc]
+    return base.interleaved(runs, rounds)
 
 
 def main() -> None:
-    args = base.arguments(__doc__ or "", folder=None, samples=300, crops=4)
+    args = base.arguments(__doc__ or "", folder=None, samples=300, crops=4, rounds=5)
+    cv2.setNumThreads(0)  # threads of OpenCV's own would not count
+    codec = codecs.make(Field("image", "image", "ycc420", dtype="uint8", shape=(None, None, 3)))
     with base.scratch() as scratch:
-        figures = measured(base.photos(args.folder, scratch, args.samples), args.samples, args.crops)
+        found = measured(codec, base.photos(args.folder, scratch, args.samples), args.samples, args.crops)
+    if not found.files:
+        raise SystemExit(f"{args.folder}: no picture with one of the suffixes {', '.join(SUFFIXES)} that packer reads")
+    differences = {name: made for name, each in found.differences.items() if (made := each.figures())}
     rows = {
         name: f"{each['pairs']} pairs: at most {each['most']}, mean {each['mean']:.3f} grey levels, "
         f"PSNR {each['psnr']:.1f} dB, {each['least']:.1f} of the worst"
-        for name, each in figures["differences"].items()
+        for name, each in differences.items()
     }
-    count = sum(figures["differences"].get(name, {}).get("pairs", 0) for name in ("4:2:0 JPEGs", "other pictures"))
-    if not count:
-        raise SystemExit(f"{args.folder}: no picture with one of the suffixes {', '.join(SUFFIXES)} that packer reads")
-    sizes = figures["bytes"]
-    share = sizes["ycc420"] / sizes["raw"]
-    each_kb = (f"{name} {size / count / 1e3:.1f}" for name, size in sizes.items())
-    rows["KB per picture"] = f"{', '.join(each_kb)}; ycc420 / raw {share:.3f}"
-    base.report(f"ycc420: {count} pictures, crops of {SIDE} px", rows, figures, args)
+    sizes = {
+        "files": sum(map(len, found.files)),
+        "ycc420": sum(map(len, found.stored)),
+        "raw": sum(each.nbytes for each in found.pixels),
+    }
+    each_kb = (f"{name} {size / len(found.files) / 1e3:.1f}" for name, size in sizes.items())
+    rows["KB per picture"] = f"{', '.join(each_kb)}; ycc420 / raw {sizes['ycc420'] / sizes['raw']:.3f}"
+    times = timed(codec, found, args.rounds)
+    for name, values in times.items():
+        what = name.rpartition(", ")[0]
+        rows[name] = f"{base.spread(values, 'us', 0)}, files / this {base.ratio(times, f'{what}, files', name):.2f}"
+    figures = {"differences": differences, "bytes": sizes, "microseconds": times}
+    base.report(f"ycc420: {len(found.files)} pictures, crops of {SIDE} px", rows, figures, args)
 
 
 if __name__ == "__main__":
