@@ -144,8 +144,9 @@ class Run:
 
 
 def _work(words: list[str], output: int, gate: int, prepare: Callable[[], None]) -> None:
-    """In the child; does not return."""
+    """In the child; does not return. Until the command begins a signal ends it as it ends any program."""
     code: Any = 70
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         gc.disable()  # else the child, a copy, might finalize what the test has dropped, with all its calls
         faulthandler.disable()
@@ -158,6 +159,7 @@ def _work(words: list[str], output: int, gate: int, prepare: Callable[[], None])
         sys.argv = ["packer", *words]
         prepare()
         os.read(gate, 1)
+        signal.signal(signal.SIGINT, interrupt)
         try:
             run_packer()
         except SystemExit as end:
