@@ -41,6 +41,7 @@ ENVIRONMENTS = (
     Environment("pycocotools", ("pycocotools==2.0.11", "numpy<2.3")),
     Environment("torchvision", ("torchvision==0.28.0",), with_packer=True),
     Environment("datasets", ("datasets==4.8.5", "Pillow"), with_packer=True),
+    Environment("ray", ("ray==2.60.0",), with_packer=True),
     Environment("dali", ("nvidia-dali-cuda120==2.4.0",), with_packer=True),
 )
 

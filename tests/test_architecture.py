@@ -438,13 +438,23 @@ def test_the_list_of_exceptions_holds_nothing_that_is_gone() -> None:
 # what each member of a plug-in folder defines under the name that its interface says
 INTERFACES = {
     "Codec": ("codecs/",),
+    "Engine": ("conversion/engines/",),
     "Reader": ("formats/",),
     "Writer": ("formats/",),
     "Source": ("sources/",),
     "_Studio": ("synthetic/",),  # what the samples of a set share
 }
 # a module there has the name of the format, data set or command that it is for
-PLUG_INS = ("cli", "codecs", "formats", "sources", "images/headers", "images/backends", "synthetic")
+PLUG_INS = (
+    "cli",
+    "codecs",
+    "formats",
+    "sources",
+    "images/headers",
+    "images/backends",
+    "synthetic",
+    "conversion/engines",
+)
 
 
 def is_plug_in(path: Path) -> bool:

@@ -20,6 +20,7 @@ from packer.cli._shared_options import (
     print_json,
     size_text,
 )
+from packer.conversion import engines
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
@@ -344,6 +345,20 @@ PLACE = (Group.MAKE_A_PACK, 0)
 )
 @max_pixels_option
 @click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
+@click.option(
+    "--engine",
+    type=RegistryName(engines.registry),
+    default="local",
+    show_default=True,
+    help="What builds the parts: this process, or a cluster whose machines see SOURCE and PACK under the same paths.",
+)
+@click.option("--address", help="Of --engine ray: the cluster.  [default: what Ray finds]")
+@click.option(
+    "--nodes-scratch",
+    type=NamedPath(),
+    metavar="DIR",
+    help="Of --engine ray: a folder on each machine's own disk, where parts are built before they are copied.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
 @click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
@@ -357,7 +372,8 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     from packer.conversion.convert import ConversionRequest, convert  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
-    quiet, dry_run, threads = (options.pop(name) for name in ("as_json", "dry_run", "threads"))
+    quiet, dry_run = (options.pop(name) for name in ("as_json", "dry_run"))
+    where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     options["codecs"] = dict(options["codecs"])
@@ -368,7 +384,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
         _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
         return
     with ProgressBar(quiet=quiet) as progress:
-        summary = convert(source, pack, **options, threads=threads, progress=progress, on_note=on_note)
+        summary = convert(source, pack, **options, **where, progress=progress, on_note=on_note)
     if quiet:
         print_json({**vars(summary), "pack": str(pack), "notes": list(summary.notes)})
     else:

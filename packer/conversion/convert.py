@@ -14,8 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from packer import formats, sources
+from packer.conversion import engines
 from packer.conversion.build_part import Progress
 from packer.conversion.done_records import NAMES
+from packer.conversion.engines.base import Engine, EngineOptions
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
     ConversionOptions,
@@ -153,6 +155,9 @@ def convert(
     extras_bytes: int = MOST_EXTRAS_BYTES,
     max_pixels: int | None = None,
     threads: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    nodes_scratch: str | PathLike[str] | None = None,
     overwrite: bool = False,
     restart: bool = False,
     progress: ProgressCallback | bool | None = None,
@@ -176,7 +181,9 @@ def convert(
     features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
     label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
     table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the
-    pack does not depend on it. overwrite: replace a pack that is there.
+    pack does not depend on it. engine: what builds the parts, "local" or "ray", a cluster whose machines see source and
+    pack under the same paths; address: of the cluster, None for what Ray finds; nodes_scratch: a folder on the disk of
+    each machine, where parts are built before they are copied. overwrite: replace a pack that is there.
     restart: throw unfinished work of an earlier run away. progress: called with a
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
@@ -252,6 +259,8 @@ def convert(
         note(line)
 
     started = time.monotonic()
+    scratch = None if nodes_scratch is None else Path(nodes_scratch)
+    builds: Engine = engines.load(engine).Engine(EngineOptions(address, scratch, threads))
     plan = request.plan(take)
     with ProgressBar(quiet=progress is not True) as bar:
         counter = ProgressCounter(len(plan.source), bar if isinstance(progress, bool) else progress)
@@ -260,6 +269,7 @@ def convert(
             request.pack,
             started=started,
             threads=threads,
+            engine=builds,
             overwrite=overwrite,
             restart=restart,
             progress=counter.add,
@@ -279,8 +289,9 @@ def convert_source(
     overwrite: bool = False,
     restart: bool = False,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> ConversionSummary:
-    """As `convert`, of a Source with its ConversionOptions.
+    """As `convert`, of a Source with its ConversionOptions. engine: None for the local one.
 
     progress: told of samples and source bytes that are done.
     """
@@ -295,6 +306,7 @@ def convert_source(
         overwrite=overwrite,
         restart=restart,
         progress=progress,
+        engine=engine or engines.load("local").Engine(EngineOptions()),
     )
 
 
@@ -304,6 +316,7 @@ def _build(
     *,
     started: float,
     threads: int | None,
+    engine: Engine,
     overwrite: bool,
     restart: bool,
     progress: Progress | None,
@@ -333,7 +346,7 @@ def _build(
         job.check_space()
         with job.saying_what_is_needed():
             resumed = sum(done.part.samples for done in job.records.finished.values())
-            manifest = job.build()
+            manifest = job.build(engine)
             found = job.findings()
             orientations = _about_orientations(job.records.pack / INDEX, manifest, plan)
             _check_still_free(root, target, overwrite=overwrite)  # a conversion takes hours

@@ -3,6 +3,7 @@
 `.<name>.partial/` beside the target, a work folder (files/work_folder.py):
     plan.json              the plan's fingerprint and options; there from before the first part on
     done/part-00000.json   of a finished part, there once the part and its index entries are on disk
+    attempts/<try>/        a part that another process builds, see remote_part.py; with record.json once complete
     pieces/<part>          the index entries of a part
     pack/                  the parts; becomes the target by one rename
     pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
@@ -34,11 +35,13 @@ from packer.pack.manifest import Part
 from packer.pack.unlisted_files import PACK_NAMES
 
 PACK, PIECES, DONE, PLAN = "pack", "pieces", "done", "plan.json"
+ATTEMPTS, RECORD = "attempts", "record.json"
 _NEW = ".new"  # after a name: a file that is being written
 NAMES = {
     rf"{re.escape(PLAN)}({re.escape(_NEW)})?": ANYTHING,
     DONE: rf"part-[0-9]+\.json({re.escape(_NEW)})?",
     PIECES: r"part-[0-9]+.*",
+    ATTEMPTS: r"part-[0-9]+-[0-9a-f]{32}",
     rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL_NAME)}.*",
 }
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -93,7 +96,7 @@ class DoneRecords:
             self.work.clear()
             for name in (PACK, PIECES, DONE):
                 self.work.make_folder(name).close()
-            _put(self.work, PLAN, {"fingerprint": fingerprint, "options": dict(options), "version": __version__})
+            put(self.work, PLAN, {"fingerprint": fingerprint, "options": dict(options), "version": __version__})
             return
         self._compare(plan, fingerprint, options, no_resume)
         every = self._records(parts)
@@ -102,6 +105,8 @@ class DoneRecords:
         if not self._is_replaced(every):
             # not there after a power loss on a disk that lies
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
+            for attempt in self._attempts():
+                self.adopt(attempt, parts, fingerprint)
         self.sweep()
 
     def _compare(
@@ -137,7 +142,7 @@ class DoneRecords:
 
     def _plan(self) -> dict[str, Any] | None:
         """What plan.json says; None where there is none: then nothing else counts."""
-        return None if self.work.status(PLAN) is None else self._read(self.work, PLAN)
+        return None if self.work.status(PLAN) is None else read_json(self.work, PLAN)
 
     def _names(self) -> list[str]:
         """Of all records, sorted; raises UnsafePath where a link is in the place of their folder."""
@@ -155,7 +160,7 @@ class DoneRecords:
 
     def _record(self, folder: FolderHandle, name: str, parts: Mapping[str, int]) -> FinishedPart:
         """One record; raises CorruptPack where it is damaged, or of no part that the plan has."""
-        said = self._read(folder, name)
+        said = read_json(folder, name)
         try:
             part = Part.from_json(said["part"])
             sizes = _count(said["bytes_in"]), _count(said["bytes_out"])
@@ -163,17 +168,8 @@ class DoneRecords:
             found = FinishedPart(part, *sizes, skipped, incomplete, _counts(said["findings"]))
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(folder, name) from error
-        if part.name not in parts or name != _name_of(part.name) or part.samples + len(skipped) != parts[part.name]:
-            raise _damaged(folder, name)
-        return found
-
-    def _read(self, folder: FolderHandle, name: str) -> dict[str, Any]:
-        text = folder.read_file(name)
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(folder, name) from error
-        if not isinstance(found, dict):
+        is_its_own = name in (RECORD, _name_of(part.name))
+        if part.name not in parts or not is_its_own or part.samples + len(skipped) != parts[part.name]:
             raise _damaged(folder, name)
         return found
 
@@ -188,6 +184,8 @@ class DoneRecords:
                 folder.sync()
         for name in (PACK, PIECES):
             self._keep(name, self.finished)
+        if self._attempts():
+            self._keep(ATTEMPTS, ())
 
     def _keep(self, name: str, kept: Container[str]) -> bool:
         """Remove all others from a folder; whether there were any."""
@@ -204,13 +202,50 @@ class DoneRecords:
         self.work.sync()
         self.work.clear()
 
+    def _attempts(self) -> list[str]:
+        if self.work.status(ATTEMPTS) is None:
+            return []
+        with self.work.folder(ATTEMPTS) as attempts:
+            return attempts.names()
+
+    def adopt(self, attempt: str, parts: Mapping[str, int], fingerprint: str) -> FinishedPart | None:
+        """Take a part that another process has built into its place; None where the try is unfinished, or of another
+        plan. Raises CorruptPack, UnsafePath.
+        """
+        with self.work.folder(ATTEMPTS) as attempts:
+            if attempts.status(attempt) is None:
+                return None
+            with attempts.folder(attempt) as folder:
+                if folder.status(RECORD) is None or read_json(folder, RECORD).get("fingerprint") != fingerprint:
+                    return None
+                done = self._record(folder, RECORD, parts)
+                if done.part.name not in self.finished:
+                    for name in (PACK, PIECES):
+                        with folder.folder(name) as inner, self.work.folder(name) as place:
+                            if inner.status(done.part.name) is not None:  # else a kill came in between
+                                place.remove(done.part.name)
+                                inner.replace(done.part.name, place, done.part.name)
+                    if not self._is_there(done):
+                        return None
+                    self.add(done)
+            attempts.remove(attempt)
+        return done
+
+    def node_of(self, attempt: str, name: str) -> str:
+        """What the machine of a try has written under that name; empty where it had not begun."""
+        with self.work.folder(ATTEMPTS) as attempts:
+            if attempts.status(attempt) is None:
+                return ""
+            with attempts.folder(attempt) as folder:
+                return folder.read_file(name).decode(errors="replace")
+
     def add(self, done: FinishedPart) -> None:
         """A part and its piece are on disk, and so are their names. Any thread may say so."""
         for name in (PACK, PIECES):
             with self.work.folder(name) as folder:
                 folder.sync()
         with self.work.folder(DONE) as folder:
-            _put(folder, _name_of(done.part.name), asdict(done))
+            put(folder, _name_of(done.part.name), asdict(done))
         self.finished[done.part.name] = done
 
 
@@ -220,10 +255,22 @@ def _name_of(part: str) -> str:
     return f"{found.group() if found else part}.json"
 
 
-def _put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
+def put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
     """Write a file that is whole or not there, synced with its name."""
     folder.write_file(name + _NEW, json.dumps(content).encode() + b"\n")
     folder.replace(name + _NEW, folder, name)
+
+
+def read_json(folder: FolderHandle, name: str) -> dict[str, Any]:
+    """The object in a file; raises CorruptPack where there is none."""
+    text = folder.read_file(name)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(folder, name) from error
+    if not isinstance(found, dict):
+        raise _damaged(folder, name)
+    return found
 
 
 def _damaged(folder: FolderHandle, name: str) -> CorruptPack:

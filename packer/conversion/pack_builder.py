@@ -11,9 +11,10 @@ from pathlib import Path
 
 from packer import __version__, formats
 from packer.conversion import suspect_values
-from packer.conversion.build_part import PartSpec, Progress, WrittenPart, encoder_of, finish_part, write_part
+from packer.conversion.build_part import FinishedPart, PartSpec, Progress, encoder_of
 from packer.conversion.done_records import PACK, DoneRecords
 from packer.conversion.encode import Encoded
+from packer.conversion.engines.base import Engine
 from packer.conversion.plan import Plan
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
 from packer.files.storage_errors import free_bytes, free_files
@@ -24,7 +25,6 @@ from packer.pack.index import merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.schema import PIXEL_KINDS
-from packer.system.parallel import ordered_map
 
 _INDEX_FILES = 10  # at most, of index and extras, besides one per column
 _INDEX_FILE_BYTES = 256  # in the manifest
@@ -52,12 +52,12 @@ class PackBuilder:
         self.target = target
         self.records = DoneRecords(work)
         self._spec = PartSpec(plan, self.records.pack, self.records.pieces, threads)
-        self._progress = progress
+        self.progress = progress
         self._earlier = earlier or progress
         self._known_estimate = estimate
-        self._encoder = encoder_of(plan)
+        self.encoder = encoder_of(plan)
         self._writer = formats.load(plan.options.to).Writer
-        self._reasons: list[str] = []  # of samples that cannot be packed
+        self._reasons: dict[int, Sequence[str]] = {}  # number of a part -> of samples that cannot be packed
         self._noted_bytes = self._noted_values = 0
 
     def rehearse(self, *, restart: bool) -> None:
@@ -95,9 +95,9 @@ class PackBuilder:
         self._noted_values += sum(len(field.classes or ()) for field in draft.schema)
         for done in self.records.finished.values():
             for item in (*done.skipped, *done.incomplete):
-                self._note(item)
+                self.note(item)
 
-    def _note(self, item: Sequence[str]) -> None:
+    def note(self, item: Sequence[str]) -> None:
         """Count what packer.json holds of a sample; raises BadInputs where that becomes too much to be read."""
         self._noted_bytes += len(json.dumps(item)) + 1
         self._noted_values += 3
@@ -155,15 +155,18 @@ class PackBuilder:
     def _estimate(self) -> "Estimate":
         return self._known_estimate or estimate(self.plan)
 
-    def build(self) -> Manifest:
+    def build(self, engine: Engine) -> Manifest:
         """Build the parts that are missing, then the index and the manifest."""
         todo = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
         try:
-            for _ in ordered_map(self._finish, self._written(todo), threads=2, window=2):
-                pass
+            engine.build(self, todo)
         except StorageError:
             with suppress(StorageError):
                 self.records.sweep()  # gives back what the unfinished part takes
+            raise
+        except InvalidRequest:
+            if not self.records.finished:
+                self.records.remove()
             raise
         except BadInputs:
             self.records.remove()  # no other run can go on from there
@@ -181,7 +184,7 @@ class PackBuilder:
         root = self.plan.source.root
         if self._is_refused:
             self.records.remove()
-            raise self.plan.refusal(self._reasons)
+            raise self.plan.refusal([reason for _, reasons in sorted(self._reasons.items()) for reason in reasons])
         if not any(done.part.samples for done in self.records.finished.values()):
             message = f"{root}: no sample can be packed:"
             reasons = [reason for done in self.records.finished.values() for _, reason in done.skipped]
@@ -202,18 +205,21 @@ class PackBuilder:
         self._earlier(len(self.plan.parts[number]), done.bytes_in)
         return True
 
-    def _written(self, numbers: Iterator[int]) -> Iterator[WrittenPart]:
-        """Write parts one after the other; each is finished (hashed, synced) while the next one is written."""
-        for number in numbers:
-            spec = replace(self._spec, only_reads=self._is_refused)
-            written = write_part(spec, number, encoder=self._encoder, progress=self._progress, noted=self._note)
-            self._reasons += written.reasons
-            yield written
+    # ---- what an engine asks for
 
-    def _finish(self, written: WrittenPart) -> None:
-        """Bring a part to disk; then its done-record names it."""
-        if not self._is_refused:
-            self.records.add(finish_part(self._spec, written))
+    @property
+    def spec(self) -> PartSpec:
+        """Of the parts to come."""
+        return replace(self._spec, only_reads=self._is_refused)
+
+    def refuse(self, number: int, reasons: Sequence[str]) -> None:
+        """These samples of a part cannot be packed."""
+        if reasons:
+            self._reasons[number] = reasons
+
+    def add(self, done: FinishedPart) -> None:
+        """A part is on disk; its done-record names it."""
+        self.records.add(done)
 
     def _manifest(self) -> Manifest:
         """Merge the index and put the manifest together; what an earlier try left of them was swept away."""

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.cli import run as run_packer
-from packer.conversion import build_part, pack_builder
+from packer.conversion import build_part
+from packer.conversion.engines import local
 from packer.formats import _columns, lmdb, pth
 from packer.staging import stager
 from tests.support.child_processes import fork
@@ -87,7 +88,7 @@ def in_one_thread() -> None:
         yield from map(function, items)
 
     build_part.ordered_map = one_by_one  # type: ignore[assignment]
-    pack_builder.ordered_map = one_by_one  # type: ignore[assignment]
+    local.ordered_map = one_by_one  # type: ignore[assignment]
     stager.ordered_map = one_by_one  # type: ignore[assignment]
     pth.ordered_map = one_by_one  # type: ignore[assignment]
 

@@ -1,0 +1,35 @@
+"""Local engine: builds the parts one after the other, with threads, in this process."""
+
+from collections.abc import Iterator
+
+from packer.conversion.build_part import WrittenPart, finish_part, write_part
+from packer.conversion.engines import base
+from packer.conversion.engines.base import EngineOptions, Job
+from packer.errors import InvalidRequest
+from packer.system.parallel import ordered_map
+
+
+class Engine(base.Engine):
+    """Each part is finished (hashed, synced) while the next one is written."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        if options.address is not None or options.nodes_scratch is not None:
+            given = "--nodes-scratch" if options.address is None else "--address"
+            raise InvalidRequest(f"{given} is for an engine of several machines, such as --engine ray; leave it out")
+
+    def build(self, job: Job, numbers: Iterator[int]) -> None:
+        spec = job.spec
+
+        def written() -> Iterator[WrittenPart]:
+            for number in numbers:
+                part = write_part(job.spec, number, encoder=job.encoder, progress=job.progress, noted=job.note)
+                job.refuse(number, part.reasons)
+                yield part
+
+        def finish(part: WrittenPart) -> None:
+            if not job.spec.only_reads:
+                job.add(finish_part(spec, part))
+
+        for _ in ordered_map(finish, written(), threads=2, window=2):
+            pass

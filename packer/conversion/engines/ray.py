@@ -1,0 +1,107 @@
+"""Ray engine: parts as tasks of a Ray cluster (`pip install packer[ray]`), whose machines share source and target.
+
+Ray itself tries nothing again (max_retries=0): its own count has exceptions, such as tasks that ran out of memory.
+"""
+
+import signal
+import threading
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
+from packer.conversion.engines.base import EngineOptions
+from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely, check_versions, versions
+from packer.errors import InvalidRequest
+
+_ANSWER_SECONDS = 120.0  # for a machine to say its versions, which starts a process there
+
+
+class _RayCluster(Cluster):
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._is_own = False
+        self._under_way: set[Any] = set()
+
+    def connect(self, place: Workplace) -> None:
+        if not ray.is_initialized():
+            handler = signal.getsignal(signal.SIGTERM)
+            try:
+                ray.init(address=self._address, log_to_driver=False)
+            except (ConnectionError, ValueError) as error:
+                reason = str(error).partition("\n")[0]
+                raise InvalidRequest(f"--address {self._address}: no Ray cluster answers there: {reason}") from error
+            finally:
+                if threading.current_thread() is threading.main_thread() and handler is not None:
+                    signal.signal(signal.SIGTERM, handler)  # Ray takes it over
+            self._is_own = True
+        self._threads = place.threads
+        if not self._slots():
+            raise InvalidRequest(f"--address {self._address}: no machine of the cluster has {place.threads} CPUs")
+        self._compare(place)
+        self._place = ray.put(place)
+        self._remote = ray.remote(build_remotely).options(
+            num_cpus=place.threads, max_retries=0, scheduling_strategy="SPREAD"
+        )
+
+    def _compare(self, place: Workplace) -> None:
+        """Ask every machine that there is; one that comes later is asked before it builds its first part."""
+        asked = {
+            ray.remote(versions)
+            .options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            )
+            .remote(): str(node["NodeManagerHostname"])
+            for node in ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= place.threads
+        }
+        for handle, node in asked.items():
+            try:
+                found = ray.get(handle, timeout=_ANSWER_SECONDS)
+            except RayTaskError as error:  # packer is not there, or does not work
+                raise InvalidRequest(f"{node}: cannot say its versions: {error.cause}; install packer there") from error
+            except GetTimeoutError as error:
+                raise InvalidRequest(f"{node}: has not said its versions for {_ANSWER_SECONDS:.0f} s") from error
+            check_versions(node, place.versions, found)
+
+    def _slots(self) -> int:
+        return sum(int(node["Resources"].get("CPU", 0)) // self._threads for node in ray.nodes() if node["Alive"])
+
+    def submit(self, task: Task) -> Any:
+        handle = self._remote.remote(self._place, task)
+        self._under_way.add(handle)
+        return handle
+
+    def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
+        ready, _ = ray.wait(handles, num_returns=1, timeout=seconds)
+        self._under_way -= set(ready)
+        return {handle: _outcome(handle) for handle in ready}, self._slots()
+
+    def close(self) -> None:
+        for handle in self._under_way:
+            ray.cancel(handle, force=True)
+        self._under_way.clear()
+        if self._is_own:
+            ray.shutdown()
+
+
+def _outcome(handle: Any) -> Outcome | Lost:
+    try:
+        found: Outcome = ray.get(handle)
+    except RayTaskError:  # a mistake in the code, which another try would meet too
+        raise
+    except RayError as error:  # the machine, the process or its memory
+        return Lost(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return found
+
+
+class Engine(ClusterEngine):
+    """Parts as tasks of Ray."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        self.cluster = _RayCluster(options.address or "auto")

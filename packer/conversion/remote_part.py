@@ -1,0 +1,168 @@
+"""Remote part: builds a part in a process that does not hold the work folder, on this machine or on another one.
+
+Each try has a folder of its own, `attempts/part-00000-<32 hex digits>` in the work folder, which both machines must
+see; whoever holds the work folder moves what is complete to its place (`DoneRecords.adopt`), in this run or in the next
+one. So a process that nobody waits for any more changes nothing: no other try writes to its folder, and what it leaves
+there is the same part, or unfinished and removed.
+"""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from packer import __version__
+from packer.conversion.build_part import FinishedPart, PartSpec, build_part
+from packer.conversion.done_records import ATTEMPTS, PACK, PIECES, PLAN, RECORD, put, read_json
+from packer.conversion.plan import Plan
+from packer.errors import InvalidRequest, Locked, PackerError, StorageError
+from packer.files.folder_handle import FolderHandle
+from packer.files.fsync import sync_part
+from packer.files.storage_errors import failing
+from packer.files.work_folder import ANYTHING, work_folder
+
+NODE = "node"
+_PACKAGES = ("numpy", "opencv-python", "lmdb", "h5py", "torch", "simplejpeg", "PyTurboJPEG")
+_SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
+
+
+def versions() -> dict[str, str]:
+    """Of what decides a pack's bytes on this machine."""
+    from packer.images.backends import strict_jpeg  # what nobody asks does not decode a picture
+
+    found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    found["JPEG"] = strict_jpeg.describe(strict_jpeg.library())
+    return found
+
+
+def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise InvalidRequest where another machine has other versions than the one that converts."""
+    differing = [
+        f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
+    ]
+    if differing:
+        raise InvalidRequest(
+            f"{node}: has {'; '.join(differing)}: a pack could have other bytes; install the same there"
+        )
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What is the same for all parts of a conversion, sent to each machine once. work: the work folder."""
+
+    plan: Plan
+    work: Path
+    threads: int
+    scratch: Path | None
+    versions: Mapping[str, str] = field(default_factory=versions)
+
+
+class Task(NamedTuple):
+    """One try to build a part. attempt: the name of its folder."""
+
+    number: int
+    attempt: str
+    only_reads: bool
+
+
+class Outcome(NamedTuple):
+    """What became of a try. failure: class and message of an error that another try would meet too."""
+
+    node: str
+    finished: bool
+    reasons: list[str]
+    failure: tuple[str, str] | None = None
+
+
+def build_remotely(place: Workplace, task: Task) -> Outcome:
+    """Build a part in its try's folder."""
+    node = platform.node()
+    try:
+        check_versions(node, place.versions, versions())
+        with _attempt_folder(place, task, node) as folder:
+            if place.scratch is None:
+                return _built(place, task, node, folder, folder)
+            with _scratch_folder(place.scratch, task.attempt) as scratch:
+                return _built(place, task, node, folder, scratch)
+    except PackerError as error:
+        return Outcome(node, False, [], (type(error).__name__, f"{node}: {error.message}"))
+
+
+def _built(place: Workplace, task: Task, node: str, folder: FolderHandle, scratch: FolderHandle) -> Outcome:
+    for name in (PACK, PIECES):
+        for where in {folder, scratch}:
+            where.make_folder(name).close()
+    spec = PartSpec(place.plan, scratch.inside / PACK, scratch.inside / PIECES, place.threads, task.only_reads)
+    built = build_part(spec, task.number)
+    if built.finished is not None:
+        _hand_over(place, folder, scratch, built.finished)
+    return Outcome(node, built.finished is not None, list(built.reasons))
+
+
+def _hand_over(place: Workplace, folder: FolderHandle, scratch: FolderHandle, done: FinishedPart) -> None:
+    """Bring a finished part into the try's folder, then the record that says so."""
+    for name in (PACK, PIECES):
+        if scratch is not folder:
+            _copy(scratch.inside / name / done.part.name, folder.inside / name / done.part.name)
+        with folder.folder(name) as inner:
+            inner.sync()
+    put(folder, RECORD, {**asdict(done), "fingerprint": place.plan.fingerprint})
+
+
+def _copy(source: Path, target: Path) -> None:
+    with failing(target, "copy"):
+        if source.is_dir():
+            target.mkdir()
+            for inner in sorted(source.rglob("*")):  # a folder before what is in it
+                at = target / inner.relative_to(source)
+                at.mkdir() if inner.is_dir() else _copy_file(inner, at)
+        else:
+            _copy_file(source, target)
+    sync_part(target)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as read, target.open("xb") as written:
+        shutil.copyfileobj(read, written, 4 << 20)
+
+
+@contextmanager
+def _attempt_folder(place: Workplace, task: Task, node: str) -> Iterator[FolderHandle]:
+    """The try's folder, new, in the work folder of this very plan; raises InvalidRequest where that is not seen."""
+    root = place.plan.source.folder.root if place.plan.source.is_on_disk else None
+    for path in (place.work / PLAN, root):
+        if path is not None and not path.exists():
+            raise InvalidRequest(f"{path}: not there; every machine must see the source and the folder of the pack")
+    with FolderHandle.at(place.work) as work:
+        if read_json(work, PLAN).get("fingerprint") != place.plan.fingerprint:
+            raise StorageError(f"{place.work}: another conversion works there by now")
+        with work.folder(ATTEMPTS) as attempts, attempts.make_folder(task.attempt) as folder:
+            folder.write_file(NODE, f"{node}, process {os.getpid()}".encode())
+            attempts.sync()
+            yield folder
+
+
+@contextmanager
+def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
+    """A folder on this machine's own disk, empty again afterwards; what killed tries have left there goes."""
+    with failing(above, "list the folder"):
+        left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
+    for path in left:
+        with suppress(Locked), work_folder(path, _SCRATCH) as old:
+            old.clear()
+    with work_folder(above / f".packer-{attempt}", _SCRATCH) as scratch:
+        try:
+            yield scratch
+        finally:
+            scratch.clear()

@@ -1,0 +1,183 @@
+"""Conversions on a real Ray cluster of several machines on this one: scripts/foreign ray makes its environment.
+
+Each machine is a raylet of its own with its workers; killing one is killing its processes. All of it listens on the
+loopback address, and reports nothing to anybody.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.foreign_environments import said_by
+
+pytestmark = pytest.mark.foreign
+
+# Prints a line of JSON. Usage: PROGRAM FOLDER, a new one.
+PROGRAM = r"""
+import hashlib, json, os, signal, subprocess, sys, threading, time
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+from pathlib import Path
+import cv2, numpy as np, ray
+from ray.cluster_utils import Cluster
+import packer
+from packer.conversion import remote_part
+from packer.conversion.engines import _cluster_engine
+from packer.errors import PackerError
+
+root = Path(sys.argv[1])
+random = np.random.default_rng(1)
+for number in range(160):
+    path = root / f"in/c{number % 4}/{number:04d}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    small = random.integers(0, 255, (40, 60, 3), np.uint8)
+    cv2.imwrite(str(path), cv2.resize(small, (600, 400), interpolation=cv2.INTER_CUBIC))
+OPTIONS = {"part_bytes": 4_000_000, "resize": 300, "codecs": {"image": "png"}}
+
+
+def digest(folder):
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+class Killer(threading.Thread):
+    # Acts once per try that begins, until so many are done.
+    def __init__(self, target, act, most):
+        super().__init__(daemon=True)
+        self.tries = target.with_name(f".{target.name}.partial") / "attempts"
+        self.act, self.most, self.done = act, most, 0
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        seen = set()
+        while self.done < self.most and not self.over.wait(0.005):
+            for path in self.tries.glob("*/node"):
+                text = path.read_text()
+                if path not in seen and text and not (path.parent / "record.json").exists():
+                    seen.add(path)
+                    self.act(int(text.rpartition(" ")[2]))
+                    self.done += 1
+                    break
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+node = {"object_store_memory": 80 << 20}
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **node})
+machines = [cluster.add_node(num_cpus=1, **node) for _ in range(2)]
+where = {"engine": "ray", "address": cluster.address}
+packer.convert(root / "in", root / "one", **OPTIONS)
+clean = digest(root / "one")
+said = {"parts": len(list((root / "one").glob("part-*")))}
+
+
+def same(name, **more):
+    summary = packer.convert(root / "in", root / name, **OPTIONS, **where, **more)
+    said[name] = digest(root / name) == clean
+    return summary
+
+
+(root / "disk").mkdir()
+same("plain")
+same("scratch", nodes_scratch=root / "disk")
+said["disk"] = os.listdir(root / "disk")
+
+killer = Killer(root / "crash", kill, 3)
+same("crash")
+said["crashes"] = killer.done
+
+killer = Killer(root / "death", lambda pid: cluster.remove_node(machines.pop(), allow_graceful=False), 1)
+same("death")
+said["deaths"] = killer.done
+machines.append(cluster.add_node(num_cpus=1, **node))
+
+killer = Killer(root / "never", kill, 10_000)
+try:
+    same("never")
+except PackerError as error:
+    said["never"] = f"{type(error).__name__}: {error}"
+killer.over.set()
+killer.join()
+packer.convert(root / "in", root / "never", **OPTIONS)
+said["after never"] = digest(root / "never") == clean
+
+words = ["convert", root / "in", root / "driver", "--part-size", "4000000", "--resize", "300", "--codec", "image=png"]
+words += ["--engine", "ray", "--address", cluster.address]
+driver = subprocess.Popen([sys.executable, "-m", "packer", *words], stderr=subprocess.DEVNULL)
+partial = root / ".driver.partial"
+while len(list(partial.glob("done/*.json"))) < 2:
+    assert driver.poll() is None, driver.returncode
+    time.sleep(0.01)
+driver.kill()
+driver.wait()
+records = {path: path.stat().st_ino for path in partial.glob("done/*.json")}
+parts = {path.name: (partial / "pack" / path.name).stat().st_ino for path in partial.glob("pack/part-*")}
+done = [json.loads(path.read_bytes())["part"] for path in records]
+summary = same("driver")
+said["driver resumed"] = summary.resumed_samples >= sum(part["samples"] for part in done) > 0
+said["driver kept"] = all((root / "driver" / part["name"]).stat().st_ino == parts[part["name"]] for part in done)
+
+_cluster_engine.Workplace = lambda *given: remote_part.Workplace(*given, {**remote_part.versions(), "numpy": "9.9"})
+try:
+    same("versions")
+except PackerError as error:
+    said["versions"] = f"{type(error).__name__}: {error}"
+_cluster_engine.Workplace = remote_part.Workplace
+
+(root / "in/c0/0004.png").write_bytes(b"\x89PNG")
+texts = []
+for more in ({}, where):
+    try:
+        packer.convert(root / "in", root / "bad", **OPTIONS, **more)
+    except PackerError as error:
+        texts.append(str(error))
+said["bad"] = len(texts) == 2 and texts[0] == texts[1]
+said["left"] = sorted(os.listdir(root))
+print(json.dumps(said), flush=True)
+cluster.shutdown()
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the program says of its conversions."""
+    lines = said_by("ray", PROGRAM, tmp_path_factory.mktemp("ray")).splitlines()  # Ray prints some of its own
+    found: dict[str, Any] = next(json.loads(line) for line in lines if line.startswith('{"parts"'))
+    return found
+
+
+def test_the_pack_is_that_of_one_machine_whatever_is_killed(said: dict[str, Any]) -> None:
+    assert said["parts"] >= 8
+    assert (said["plain"], said["scratch"], said["disk"]) == (True, True, [])
+    assert (said["crash"], said["crashes"]) == (True, 3)
+    assert (said["death"], said["deaths"]) == (True, 1)
+    assert said["left"] == ["crash", "death", "disk", "driver", "in", "never", "one", "plain", "scratch"]
+
+
+def test_a_part_whose_workers_all_crash_is_named_and_the_others_are_kept(said: dict[str, Any]) -> None:
+    assert said["never"].startswith("StorageError: part-000")
+    assert said["never"].count("WorkerCrashedError") == 4
+    assert said["never"].count(", process ") == 4
+    assert said["after never"]
+
+
+def test_a_killed_driver_loses_no_finished_part(said: dict[str, Any]) -> None:
+    assert (said["driver"], said["driver resumed"], said["driver kept"]) == (True, True, True)
+
+
+def test_other_versions_are_refused_before_anything_is_built(said: dict[str, Any]) -> None:
+    assert said["versions"].startswith("InvalidRequest: ")
+    assert "here 9.9: a pack could have other bytes" in said["versions"]
+
+
+def test_bad_samples_are_told_as_on_one_machine(said: dict[str, Any]) -> None:
+    assert said["bad"]
