@@ -85,8 +85,8 @@ class PackBuilder:
         draft = self._draft()
         try:
             draft.check()
-        except InvalidRequest:
-            if not self.records.finished:
+        except InvalidRequest:  # nothing was begun, or what was cannot go on
+            if not self.records.finished or self.plan.source.resume_reason is not None:
                 self.records.remove()
             raise
         files = len(draft.schema) + _INDEX_FILES
@@ -164,8 +164,8 @@ class PackBuilder:
             with suppress(StorageError):
                 self.records.sweep()  # gives back what the unfinished part takes
             raise
-        except InvalidRequest:
-            if not self.records.finished:
+        except InvalidRequest:  # nothing was begun, or what was cannot go on
+            if not self.records.finished or self.plan.source.resume_reason is not None:
                 self.records.remove()
             raise
         except BadInputs:
