@@ -16,6 +16,9 @@
         CorruptRecord 3       one value of one sample is not what was written
         CrashingPart 3        reading the part ends the process that reads it
       StorageError 4          no space, I/O error (OSError)
+        StoreError 4          an object store does not answer, or refuses
+          NoObject 4          there is no such object or bucket
+          ObjectChanged 4     an object is not the one that was listed or opened
       OutOfMemory 4           more memory is needed than there is (MemoryError)
       Locked 5                another process works on the same target (BlockingIOError)
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
@@ -139,6 +142,18 @@ class StorageError(PackerError, OSError):
     """No space left, a quota, or an I/O error while writing or reading."""
 
     exit_code = 4
+
+
+class StoreError(StorageError):
+    """An object store does not answer within the caller's patience, or refuses what is asked for."""
+
+
+class NoObject(StoreError):
+    """There is no such object or bucket in a store."""
+
+
+class ObjectChanged(StoreError):
+    """An object of a store is not the one any more that was listed or opened."""
 
 
 class OutOfMemory(PackerError, MemoryError):

@@ -15,6 +15,7 @@ from hypothesis import settings
 from packer.errors import MissingPackage
 from packer.images.backends import strict_jpeg
 from packer.pack import part_readers
+from tests.support.object_server import ObjectServer
 
 # deadline off: the machines that run this are shared, and a slow example is no failure
 settings.register_profile("packer", deadline=None, max_examples=20, derandomize=True, print_blob=True)
@@ -93,3 +94,15 @@ def nothing_leaks() -> Iterator[None]:
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]
     assert not left, f"threads still run: {left}"
     assert not part_readers.open_readers.unowned(), "a reader is open that nobody owns"
+
+
+@pytest.fixture
+def object_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """A small S3 server with the bucket `b`, to which URLs that begin with s3:// lead."""
+    server = ObjectServer()
+    server.start()
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.stop()
+    assert not server.errors

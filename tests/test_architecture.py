@@ -23,6 +23,7 @@ ROOMS = (
     "registry",
     "system",
     "files",
+    "stores",
     "geometry",
     "images",
     "layouts",
@@ -294,7 +295,10 @@ def dotted(node: ast.AST) -> str:
 
 BANNED_IMPORTS = ("pickle", "marshal", "shelve", "dill", "joblib", "yaml", "tarfile", "subprocess", "cPickle", "code")
 BANNED_NAMES = ("eval", "exec", "compile", "__import__", "breakpoint")
-HANDS_ON_ENVIRONMENT = ("os.environ", "system/isolated_program.py")  # to an interpreter of its own, and reads none
+HANDS_ON_ENVIRONMENT = {  # to an interpreter of its own, in which the stores' own client reads its variables
+    ("os.environ", "system/isolated_program.py"),
+    ("os.environ", "stores/client_process.py"),
+}
 BANNED_CALLS = (
     *("os.environ", "os.getenv", "os.putenv", "os.system", "os.popen", "os.fork"),
     *("np.load", "numpy.load", "torch.hub", "sys.settrace", "gc.disable", "random.seed", "np.random.seed"),
@@ -326,7 +330,7 @@ def test_nothing_of_the_ban_list_is_used(path: Path) -> None:
     for line, name in uses(path):
         where = f"{named(path)}:{line}: {name}"
         assert name not in BANNED_NAMES, where
-        assert name not in BANNED_CALLS or (name, named(path)) == HANDS_ON_ENVIRONMENT, where
+        assert name not in BANNED_CALLS or (name, named(path)) in HANDS_ON_ENVIRONMENT, where
         assert name != "NotImplementedError", where
         if named(path) not in MAY_TOUCH_DISK:
             assert name not in DISK_CALLS, where

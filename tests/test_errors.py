@@ -27,6 +27,9 @@ CODES = {
     "CorruptRecord": 3,
     "CrashingPart": 3,
     "StorageError": 4,
+    "StoreError": 4,
+    "NoObject": 4,
+    "ObjectChanged": 4,
     "OutOfMemory": 4,
     "Locked": 5,
 }

@@ -1,0 +1,379 @@
+"""Client program: what runs in the client process: obstore, asked for one operation after the other by each connection.
+
+Every operation may be tried again: reads give the same bytes while the ETag stays, a write puts the same bytes once
+more, and who creates reads what is there. So an outage is tried again here, beside the few quick attempts of obstore's
+own, until the caller's patience ends or the caller is gone.
+"""
+
+import hashlib
+import json
+import os
+import re
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import obstore
+from obstore import exceptions
+from obstore import store as stores
+
+from packer.stores.client_process import HEAD, MASTER, receive
+from packer.stores.url import StoreURL
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import ClientConfig, RetryConfig
+
+_RANGE_BYTES = 8 << 20  # of one request for a large object: long enough for its speed, short enough to try again
+_RANGES = 3  # of one object under way at once
+_UPLOAD_BYTES = 8 << 20  # of one part of an upload; S3 takes 10,000 parts
+_UPLOAD_PARTS = 9000
+_PAGE_OBJECTS = 5000  # of a listing, in one message
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
+Kind = Literal["missing", "changed", "denied", "file", "refused", "outage"]
+Result = TypeVar("Result")
+
+# obstore has one class for what is over after a while and for what will never work: the status is in its text alone
+_REFUSAL = re.compile(
+    r"status(?: code)?:? (?:4(?!08|29)\d\d)|redirect|builder error|Missing (?:region|bucket|account)|invalid URL", re.I
+)
+
+
+_XML = re.compile(r"<\?xml[^>]*>|<Error>(?:.*?<Code>([^<]*)</Code>)?.*?(?:</Error>|$)", re.S)
+
+
+class _Failed(Exception):
+    """kind, cause: for the caller."""
+
+    def __init__(self, kind: Kind, cause: str) -> None:
+        super().__init__(cause)
+        self.kind: Kind = kind
+
+
+class _Short(Exception):
+    """An answer had fewer bytes than it said; the same request is tried again."""
+
+
+class _Gone(Exception):
+    """The caller has closed the connection."""
+
+
+def serve(*, allow_http: bool) -> None:
+    """The body of the process: it ends when the last process that shares the socket has ended.
+
+    allow_http: whether the servers behind s3://, gs:// and az:// may be asked without TLS.
+    """
+    clients = _Buckets(allow_http)
+    with socket.socket(fileno=MASTER) as master:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(master, 1, 1)
+            if not message:
+                os._exit(0)  # whatever is under way has nobody who waits for it
+            for descriptor in descriptors:
+                connection = socket.socket(fileno=descriptor)
+                threading.Thread(target=_answer, args=(connection, clients), daemon=True).start()
+
+
+def _answer(connection: socket.socket, clients: "_Buckets") -> None:
+    """Answer the one request of a connection."""
+    with connection:
+        try:
+            fields, payload, descriptors = _request(connection)
+        except (EOFError, OSError):
+            return
+        try:
+            call = _Call(connection, fields, payload, descriptors, clients)
+            try:
+                found = call.run()
+                call.send({**found, "failed": None, "last": True}, call.result)
+            except _Failed as error:
+                seconds = time.monotonic() - call.began
+                call.send(
+                    {
+                        "failed": error.kind,
+                        "cause": str(error),
+                        "attempts": call.attempts,
+                        "seconds": seconds,
+                        "last": True,
+                    }
+                )
+        except (_Gone, BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _request(connection: socket.socket) -> tuple[Mapping[str, Any], bytes, list[int]]:
+    """The descriptors come with the first bytes."""
+    data, descriptors, _, _ = socket.recv_fds(connection, HEAD.size, 1)
+    while len(data) < HEAD.size:
+        more = connection.recv(HEAD.size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    answer = receive(connection, head=data)
+    return answer.fields, answer.payload, list(descriptors)
+
+
+class _Buckets:
+    """obstore's clients, one for each bucket, which keeps its connections."""
+
+    def __init__(self, allow_http: bool) -> None:
+        self._allow_http = allow_http
+        self._known: dict[tuple[str, str, float], Any] = {}
+
+    def of(self, url: StoreURL, *, stall: float) -> Any:
+        """The client for the bucket of a URL; raises _Failed. Two threads may make one at once, and one is kept."""
+        key = (url.scheme, url.bucket, stall)
+        if key not in self._known:
+            options: ClientConfig = {
+                "timeout": timedelta(seconds=max(60.0, 4 * stall)),
+                "connect_timeout": timedelta(seconds=min(10.0, max(1.0, stall))),
+                "read_timeout": timedelta(seconds=max(0.05, stall)),
+            }
+            if self._allow_http or url.scheme == "http":
+                options["allow_http"] = True
+            retries: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+            try:
+                self._known[key] = stores.from_url(
+                    f"{url.scheme}://{url.bucket}", client_options=options, retry_config=retries
+                )
+            except (exceptions.BaseError, ValueError) as error:
+                raise _Failed("refused", _first_line(error)) from error
+        return self._known[key]
+
+
+class _Call:
+    """One request."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        fields: Mapping[str, Any],
+        payload: bytes,
+        descriptors: list[int],
+        clients: "_Buckets",
+    ) -> None:
+        self._connection = connection
+        self._fields = fields
+        self._payload = payload
+        self._descriptors = descriptors
+        self._clients = clients
+        self._url = StoreURL(fields["scheme"], fields["bucket"], fields["key"])
+        self._until = time.monotonic() + fields["patience"]
+        self.began = time.monotonic()
+        self.attempts = 0
+        self.result: Any = b""
+
+    def run(self) -> dict[str, Any]:
+        """What the operation found; `result` has its bytes."""
+        operations: dict[str, Callable[[], dict[str, Any]]] = {
+            "list": self._list,
+            "state": self._state,
+            "read": self._read,
+            "fetch": self._fetch,
+            "write": self._write,
+            "create": self._create,
+            "upload": self._upload,
+            "remove": self._remove,
+        }
+        return operations[self._fields["operation"]]()
+
+    def send(self, fields: Mapping[str, Any], payload: Any = b"") -> None:
+        """One message to the caller."""
+        head = json.dumps(fields).encode()
+        with memoryview(payload) as view:
+            self._connection.sendall(HEAD.pack(len(head), len(view)) + head)
+            self._connection.sendall(view)
+
+    @property
+    def _client(self) -> Any:
+        return self._clients.of(self._url, stall=self._fields["stall"])
+
+    def _patiently(self, do: Callable[[], Result]) -> Result:
+        """The result of a request, tried again after a pause while there is an outage."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            self.attempts += 1
+            try:
+                return do()
+            except (FileNotFoundError, exceptions.NotFoundError) as error:
+                raise _Failed("missing", _first_line(error)) from error
+            except exceptions.PreconditionError as error:
+                raise _Failed("changed", _first_line(error)) from error
+            except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+                raise _Failed("denied", _first_line(error)) from error
+            except (exceptions.NotSupportedError, exceptions.InvalidPathError) as error:
+                raise _Failed("refused", _first_line(error)) from error
+            except (exceptions.GenericError, exceptions.JoinError, _Short, TimeoutError, ConnectionError) as error:
+                if _REFUSAL.search(str(error)):
+                    raise _Failed("refused", _first_line(error)) from error
+                if time.monotonic() + pause > self._until:
+                    raise _Failed("outage", _first_line(error)) from error
+            self._check_caller(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _check_caller(self, seconds: float) -> None:
+        """Raise _Gone where the caller has closed the connection, or does so within that time."""
+        closed = select.poll()  # one for each: several threads may wait
+        closed.register(self._connection, select.POLLRDHUP | select.POLLHUP)
+        if closed.poll(1000 * seconds):
+            raise _Gone
+
+    # ---- operations
+
+    def _list(self) -> dict[str, Any]:
+        prefix = self._url.key or None
+        page: list[tuple[str, int, str, int]] = []
+        last = ""  # name that was sent last: a listing that breaks off goes on behind it
+
+        def rest() -> None:
+            nonlocal page, last
+            page = []
+            for chunk in obstore.list(self._client, prefix=prefix, offset=last or None, chunk_size=1000):
+                for item in chunk:
+                    modified = item["last_modified"]
+                    page.append((item["path"], item["size"], item["e_tag"] or "", int(modified.timestamp() * 1e9)))
+                if len(page) >= _PAGE_OBJECTS:
+                    self.send({"objects": page, "failed": None, "last": False})
+                    last, page = page[-1][0], []
+
+        self._patiently(rest)
+        return {"objects": page}
+
+    def _state(self) -> dict[str, Any]:
+        found = self._patiently(lambda: obstore.head(self._client, self._url.key))
+        return _described(found)
+
+    def _read(self) -> dict[str, Any]:
+        start, count = self._fields["start"], self._fields["count"]
+        if count == 0:
+            return {}
+
+        def get() -> Any:
+            options: GetOptions = {}
+            if count is not None:
+                options["range"] = (start, start + count)
+            elif start:
+                options["range"] = {"offset": start}
+            if self._fields["etag"]:
+                options["if_match"] = self._fields["etag"]
+            answer = obstore.get(self._client, self._url.key, options=options)
+            data = answer.bytes()
+            first, end = answer.range
+            if len(data) != end - first:
+                raise _Short(f"expected {end - first} bytes, found {len(data)}")
+            return data
+
+        self.result = self._patiently(get)
+        return {}
+
+    def _fetch(self) -> dict[str, Any]:
+        """Ranges are requested ahead, hashed and written in order."""
+        (descriptor,) = self._descriptors
+        size, etag = self._fields["bytes"], self._fields["etag"]
+        if not size or not etag:
+            found = self._state()
+            if found["bytes"] != size or (etag and found["etag"] != etag):
+                raise _Failed("changed", f"expected {size} bytes, found {found['bytes']}")
+            etag = found["etag"]
+        digest = hashlib.sha256()
+        starts = deque(range(0, size, _RANGE_BYTES))
+        waiting: deque[tuple[int, Future[Any]]] = deque()
+        with ThreadPoolExecutor(_RANGES) as pool:
+            try:
+                while starts or waiting:
+                    while starts and len(waiting) < _RANGES:
+                        start = starts.popleft()
+                        end = min(size, start + _RANGE_BYTES)
+                        waiting.append((start, pool.submit(self._range, start, end, size, etag)))
+                    start, future = waiting.popleft()
+                    data = future.result()
+                    digest.update(data)
+                    _write_at(descriptor, data, start)
+                    self._check_caller(0)
+            except BaseException:
+                for _, future in waiting:
+                    future.cancel()
+                raise
+        return {"bytes": size, "sha256": digest.hexdigest(), "etag": etag}
+
+    def _range(self, start: int, end: int, size: int, etag: str) -> Any:
+        def get() -> Any:
+            options: GetOptions = {"range": (start, end)}
+            if etag:
+                options["if_match"] = etag
+            answer = obstore.get(self._client, self._url.key, options=options)
+            if answer.meta["size"] != size:
+                raise _Failed("changed", f"expected {size} bytes, found {answer.meta['size']}")
+            data = answer.bytes()
+            if len(data) != end - start:
+                raise _Short(f"expected {end - start} bytes, found {len(data)}")
+            return data
+
+        return self._patiently(get)
+
+    def _write(self) -> dict[str, Any]:
+        put = self._patiently(lambda: obstore.put(self._client, self._url.key, self._payload, use_multipart=False))
+        return {"etag": put["e_tag"] or ""}
+
+    def _create(self) -> dict[str, Any]:
+        def put() -> bool:
+            try:
+                obstore.put(self._client, self._url.key, self._payload, mode="create")
+            except exceptions.AlreadyExistsError:
+                try:
+                    found = obstore.get(self._client, self._url.key).bytes()
+                except (
+                    FileNotFoundError,
+                    exceptions.NotFoundError,
+                ) as error:  # as where S3 answers 409 of others' tries
+                    raise _Short("it was there, then it was not") from error
+                return found.to_bytes() == self._payload
+            return True
+
+        return {"created": self._patiently(put)}
+
+    def _upload(self) -> dict[str, Any]:
+        (descriptor,) = self._descriptors
+        size = os.fstat(descriptor).st_size
+        part = max(_UPLOAD_BYTES, -(-size // _UPLOAD_PARTS))
+
+        def put() -> Any:
+            with open(descriptor, "rb", closefd=False) as file:
+                file.seek(0)
+                return obstore.put(self._client, self._url.key, file, chunk_size=part, max_concurrency=_RANGES)
+
+        return {"etag": self._patiently(put)["e_tag"] or ""}
+
+    def _remove(self) -> dict[str, Any]:
+        self._patiently(lambda: obstore.delete(self._client, self._url.key))
+        return {}
+
+
+def _described(found: Any) -> dict[str, Any]:
+    modified = int(found["last_modified"].timestamp() * 1e9)
+    return {"bytes": found["size"], "etag": found["e_tag"] or "", "modified_ns": modified}
+
+
+def _write_at(descriptor: int, data: Any, start: int) -> None:
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            try:
+                done += os.pwrite(descriptor, view[done:], start + done)
+            except OSError as error:
+                raise _Failed("file", f"{error.strerror} ({error.errno})") from error
+
+
+def _first_line(error: BaseException) -> str:
+    """What the error says, without the debug text that follows it."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _XML.sub(lambda found: found[1] or "", line.replace("Server returned non-2xx status code: ", ""))[:600]

@@ -1,0 +1,78 @@
+"""URL: where an object store holds a pack or a data set, as `s3://bucket/photos.pack`.
+
+A URL is never part of what a pack says of itself: it comes from who calls, on the command line or in Python.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from os import PathLike
+
+from packer.errors import InvalidRequest, printable
+
+SCHEMES = ("s3", "gs", "az", "https", "http")
+WEB_SCHEMES = ("https", "http")  # can neither list nor write
+_START = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+
+
+@dataclass(frozen=True)
+class StoreURL:
+    """scheme: one of SCHEMES. bucket: of S3 and Google, the container of Azure, host and port behind https.
+
+    key: what follows, without a slash at its ends; "" for all of the bucket.
+    """
+
+    scheme: str
+    bucket: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.key}" if self.key else f"{self.scheme}://{self.bucket}"
+
+    def __truediv__(self, name: str) -> "StoreURL":
+        """The URL of an object below this one."""
+        return replace(self, key=f"{self.key}/{name}" if self.key else name)
+
+    @property
+    def name(self) -> str:
+        """The last component; the bucket where there is no key."""
+        return self.key.rpartition("/")[2] or self.bucket
+
+    @property
+    def is_web(self) -> bool:
+        """Whether objects can only be read, one by one, by their names."""
+        return self.scheme in WEB_SCHEMES
+
+
+def is_url(text: str | PathLike[str]) -> bool:
+    """Whether this is written as the URL of an object store; a path never is, nor a name with a colon in it."""
+    found = _START.match(text) if isinstance(text, str) else None
+    return found is not None and found[1].lower() in SCHEMES
+
+
+def parse(text: str) -> StoreURL:
+    """The URL of this text; raises InvalidRequest for one that names no place in a store."""
+    shown = printable(text)
+    found = _START.match(text)
+    if found is None or found[1].lower() not in SCHEMES:
+        raise InvalidRequest(f"{shown}: expected a URL that begins with {', '.join(f'{name}://' for name in SCHEMES)}")
+    scheme = found[1].lower()
+    bucket, _, key = text[found.end() :].partition("/")
+    if "@" in bucket:  # and does not repeat it
+        raise InvalidRequest(
+            f"{scheme}://: a user or password stands in front of the host; URLs end up in logs: give credentials as "
+            "the store's own tools take them (docs/howto/remote.md)"
+        )
+    if not (_HOST if scheme in WEB_SCHEMES else _BUCKET).fullmatch(bucket):
+        kind = "a host" if scheme in WEB_SCHEMES else "a bucket or container"
+        raise InvalidRequest(f"{shown}: expected {kind} behind {scheme}://, found {printable(bucket)!r}")
+    for character in "?#":
+        if character in key and scheme in WEB_SCHEMES:
+            raise InvalidRequest(f"{shown}: expected a path without {character!r}: a pack is several files below it")
+    key = key.rstrip("/")
+    if any(part in ("", ".", "..") for part in key.split("/")) and key:
+        raise InvalidRequest(f"{shown}: expected names between the slashes, found an empty one, . or ..")
+    if any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in key):
+        raise InvalidRequest(f"{shown}: expected a key of printable characters")
+    return StoreURL(scheme, bucket, key)

@@ -1,0 +1,355 @@
+"""Stores: objects listed, read and written through the client process, with a server that fails in each way it can."""
+
+import hashlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packer.errors import InvalidRequest, NoObject, ObjectChanged, StorageError, StoreError
+from packer.stores import client_process
+from packer.stores.store import Fetched, Store, StoredObject, StoreOptions
+from packer.stores.url import parse
+from tests.support.object_server import Fault, ObjectServer
+
+MEBIBYTE = 1 << 20
+HASTY = StoreOptions(patience_seconds=1, stall_seconds=0.5)
+
+
+@pytest.fixture
+def store(object_server: ObjectServer) -> Store:
+    """What lies below s3://b/x."""
+    return Store(parse("s3://b/x"), StoreOptions(patience_seconds=20, stall_seconds=1))
+
+
+@pytest.fixture
+def file() -> Iterator[int]:
+    """An empty file without a name."""
+    with tempfile.TemporaryFile() as opened:
+        yield opened.fileno()
+
+
+def content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def pid_of_client() -> int:
+    process = client_process._clients._process
+    assert process is not None
+    return process[1]
+
+
+# ---- what is there
+
+
+def test_what_is_written_is_listed_and_read(store: Store, object_server: ObjectServer) -> None:
+    assert store.state("a/b.jpg") is None
+    etag = store.write("a/b.jpg", b"hello")
+    assert object_server.objects["x/a/b.jpg"].data == b"hello"
+    object_server.put("xx/beside.jpg", b"another prefix")
+    found = store.state("a/b.jpg")
+    assert found == StoredObject("a/b.jpg", 5, etag, found.modified_ns if found else 0)
+    assert list(store.objects()) == [found]
+    assert store.read("a/b.jpg") == b"hello"
+    assert store.read("a/b.jpg", start=1, count=3) == b"ell"
+    assert store.read("a/b.jpg", start=3) == b"lo"
+    assert store.read("a/b.jpg", start=3, count=99) == b"lo"
+    assert store.read("a/b.jpg", count=0) == b""
+    assert Store(parse("s3://b/x/a/b.jpg")).read() == b"hello"
+    store.remove("a/b.jpg")
+    store.remove("a/b.jpg")
+    assert not object_server.objects.keys() & {"x/a/b.jpg"}
+
+
+NAMES = st.text(
+    st.characters(blacklist_categories=["Cs", "Cc", "Cn"], blacklist_characters="/"), min_size=1, max_size=40
+)
+
+
+@given(name=NAMES.filter(lambda name: name not in (".", "..")), data=st.binary(max_size=100))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_name_comes_back_as_it_was_given(
+    store: Store, object_server: ObjectServer, name: str, data: bytes
+) -> None:
+    object_server.objects.clear()
+    store.write(name, data)
+    assert list(object_server.objects) == [f"x/{name}"]
+    assert [found.name for found in store.objects()] == [name]
+    assert store.read(name) == data
+
+
+def test_a_listing_of_many_pages_has_each_object_once(store: Store, object_server: ObjectServer) -> None:
+    names = [f"{number:05d}.jpg" for number in range(12_345)]
+    for name in names:
+        object_server.put(f"x/many/{name}", b"")
+    object_server.put("x/other", b"")
+    # at the 11th page: what the caller has got by then is not given again
+    object_server.faults = [Fault("503", chance=lambda: object_server.count("GET") in range(11, 18))]
+    assert [found.name for found in store.objects("many")] == [f"many/{name}" for name in names]
+    assert object_server.count("GET") > 18
+
+
+def test_nothing_below_a_url_is_an_empty_listing(store: Store) -> None:
+    assert list(store.objects()) == []
+
+
+# ---- fetching
+
+
+@pytest.mark.parametrize("size", [0, 1, 8 * MEBIBYTE - 1, 8 * MEBIBYTE, 30 * MEBIBYTE + 7])
+def test_an_object_comes_into_a_file_hashed(store: Store, object_server: ObjectServer, file: int, size: int) -> None:
+    data = os.urandom(size)
+    object_server.put("x/part", data)
+    etag = object_server.objects["x/part"].etag
+    assert store.fetch("part", file, bytes=size, etag=etag) == Fetched(size, hashlib.sha256(data).hexdigest(), etag)
+    assert content(file) == data
+    assert object_server.sent["x/part"] == size
+
+
+@pytest.mark.parametrize("kind", ["503", "cut", "stall"])
+def test_an_outage_in_the_middle_is_waited_for(store: Store, object_server: ObjectServer, file: int, kind: str) -> None:
+    data = os.urandom(20 * MEBIBYTE)
+    object_server.put("x/part", data)
+    object_server.faults = [Fault(kind, key="part", times=5)]
+    assert store.fetch("part", file, bytes=len(data)).sha256 == hashlib.sha256(data).hexdigest()
+    assert content(file) == data
+    assert object_server.faults[0].times == 0
+    object_server.faults = [Fault(kind, key="part", times=1)]
+    assert store.read("part") == data
+
+
+def test_an_outage_that_lasts_is_told_with_url_attempts_and_cause(object_server: ObjectServer, file: int) -> None:
+    store = Store(parse("s3://b/x"), HASTY)
+    object_server.put("x/part", bytes(100))
+    object_server.faults = [Fault("503")]
+    for do in (lambda: store.fetch("part", file, bytes=100, etag='"1"'), lambda: store.read("part")):
+        with pytest.raises(StoreError) as raised:
+            do()
+        text = str(raised.value)
+        assert text.startswith("s3://b/x/part: ")
+        assert "503 Service Unavailable: SlowDown" in text
+        assert "attempts in" in text
+        assert raised.value.exit_code == 4
+        assert isinstance(raised.value, OSError)
+
+
+def test_a_server_that_is_not_there_is_an_outage(object_server: ObjectServer) -> None:
+    object_server.stop()
+    with pytest.raises(StoreError, match="attempts in"):
+        Store(parse("s3://b/x"), HASTY).read("part")
+
+
+def test_another_object_in_its_place_is_noticed(store: Store, object_server: ObjectServer, file: int) -> None:
+    object_server.put("x/part", bytes(100))
+    etag = object_server.objects["x/part"].etag
+    object_server.put("x/part", b"1" * 100)
+    with pytest.raises(ObjectChanged, match="open it again"):
+        store.fetch("part", file, bytes=100, etag=etag)
+    with pytest.raises(ObjectChanged, match="open it again"):
+        store.read("part", etag=etag)
+    with pytest.raises(ObjectChanged, match="expected 99 bytes, found 100"):
+        store.fetch("part", file, bytes=99)
+
+
+def test_a_file_that_cannot_be_written_is_this_machines_fault(
+    store: Store, object_server: ObjectServer, tmp_path: Path
+) -> None:
+    object_server.put("x/part", bytes(100))
+    (tmp_path / "read-only").touch()
+    descriptor = os.open(tmp_path / "read-only", os.O_RDONLY)
+    try:
+        with pytest.raises(StorageError, match="the file on this machine: Bad file descriptor") as raised:
+            store.fetch("part", descriptor, bytes=100)
+        assert not isinstance(raised.value, StoreError)
+    finally:
+        os.close(descriptor)
+
+
+def test_what_is_not_there_and_what_is_forbidden_is_told_at_once(store: Store, object_server: ObjectServer) -> None:
+    with pytest.raises(NoObject, match=r"s3://b/x/none: read: there is no such object"):
+        store.read("none")
+    object_server.put("x/part", b"1")
+    object_server.faults = [Fault("403", key="part")]
+    with pytest.raises(StoreError, match="not allowed: .*403 Forbidden: AccessDenied; see the credentials"):
+        store.read("part")
+    assert object_server.count("GET", "part") == 1
+
+
+def test_bytes_that_are_wrong_are_for_the_sha256_to_tell(store: Store, object_server: ObjectServer, file: int) -> None:
+    data = os.urandom(1000)
+    object_server.put("x/part", data)
+    object_server.faults = [Fault("flip", key="part")]
+    assert store.fetch("part", file, bytes=1000).sha256 != hashlib.sha256(data).hexdigest()
+    assert store.fetch("part", file, bytes=1000).sha256 == hashlib.sha256(content(file)).hexdigest()
+
+
+# ---- writing
+
+
+def test_a_large_file_is_uploaded_in_parts(store: Store, object_server: ObjectServer, tmp_path: Path) -> None:
+    data = os.urandom(20 * MEBIBYTE + 3)
+    (tmp_path / "part").write_bytes(data)
+    object_server.faults = [Fault("503", "PUT", "part", times=2), Fault("lost", "PUT", "part", times=0)]
+    etag = store.upload("part", tmp_path / "part")
+    assert object_server.objects["x/part"].data == data
+    assert object_server.objects["x/part"].etag == etag
+    assert object_server.count("POST", "part") == 2  # begun once, completed once
+    assert not object_server.uploads
+
+
+@pytest.mark.parametrize("kind", ["403", "503"])
+def test_an_upload_that_fails_is_aborted(object_server: ObjectServer, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "part").write_bytes(bytes(20 * MEBIBYTE))
+    object_server.faults = [Fault(kind, "PUT", "part")]
+    with pytest.raises(StoreError):
+        Store(parse("s3://b/x"), HASTY).upload("part", tmp_path / "part")
+    assert object_server.count("POST", "part") >= 1
+    assert not object_server.uploads
+    assert not object_server.objects
+
+
+def test_creating_finds_what_another_has_put(store: Store, object_server: ObjectServer) -> None:
+    assert store.create("packer.json", b"first")
+    assert store.create("packer.json", b"first")
+    assert not store.create("packer.json", b"second")
+    assert object_server.objects["x/packer.json"].data == b"first"
+
+
+@pytest.mark.parametrize("kind", ["lost", "409", "503"])
+def test_an_answer_that_was_lost_is_resolved_by_reading(store: Store, object_server: ObjectServer, kind: str) -> None:
+    object_server.faults = [Fault(kind, "PUT", "packer.json", times=1)]
+    assert store.create("packer.json", b"mine")
+    assert object_server.objects["x/packer.json"].data == b"mine"
+    assert object_server.count("PUT", "packer.json") == 2
+
+
+def test_of_many_that_create_one_wins(store: Store, object_server: ObjectServer) -> None:
+    won: list[int] = []
+    threads = [
+        threading.Thread(target=lambda number=number: store.create("claim", b"%d" % number) and won.append(number))
+        for number in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [object_server.objects["x/claim"].data] == [b"%d" % number for number in won]
+
+
+def test_a_store_that_ignores_conditions_is_known(store: Store, object_server: ObjectServer) -> None:
+    assert store.keeps_conditions("probe")
+    object_server.ignores_conditions = True
+    assert not store.keeps_conditions("probe")
+    assert not object_server.objects
+
+
+# ---- the web
+
+
+def test_a_web_server_is_read_and_not_listed_nor_written(object_server: ObjectServer, file: int) -> None:
+    data = os.urandom(10 * MEBIBYTE)
+    object_server.put("x/part", data)
+    store = Store(parse(f"{object_server.endpoint}/b/x"))
+    assert store.read("part", start=5, count=7) == data[5:12]
+    assert store.fetch("part", file, bytes=len(data)).sha256 == hashlib.sha256(data).hexdigest()
+    found = store.state("part")
+    assert found is not None and found.bytes == len(data)
+    for do in (
+        lambda: list(store.objects()),
+        lambda: store.write("a", b""),
+        lambda: store.create("a", b""),
+        lambda: store.upload("a", Path("a")),
+        lambda: store.remove("a"),
+    ):
+        with pytest.raises(InvalidRequest, match="a web server cannot"):
+            do()
+
+
+# ---- the client process
+
+
+def test_forked_children_and_threads_share_one_client_process(store: Store, object_server: ObjectServer) -> None:
+    object_server.put("x/part", b"hello")
+    assert store.read("part") == b"hello"
+    client = pid_of_client()
+    child = os.fork()
+    if not child:
+        found = store.read("part") == b"hello" and pid_of_client() == client
+        os._exit(0 if found else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.read("part") == b"hello"
+    assert pid_of_client() == client
+    assert pickle.loads(pickle.dumps(store)) == store
+
+
+def test_a_client_process_that_was_killed_is_replaced(store: Store, object_server: ObjectServer, file: int) -> None:
+    data = os.urandom(10 * MEBIBYTE)
+    object_server.put("x/part", data)
+    store.read("part", count=1)
+    object_server.faults = [Fault("stall", key="part", times=3)]
+    killed = threading.Timer(0.3, lambda: os.kill(pid_of_client(), signal.SIGKILL))
+    killed.start()
+    found = store.fetch("part", file, bytes=len(data))
+    killed.join()
+    assert found.sha256 == hashlib.sha256(data).hexdigest()
+    os.kill(pid_of_client(), signal.SIGKILL)
+    assert store.read("part") == data
+
+
+def test_a_client_process_that_always_ends_is_told(
+    store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client_process._clients._forget()
+    monkeypatch.setattr(client_process, "_PROGRAM", "pass")
+    with pytest.raises(StoreError, match=r"s3://b/x/part: read: the process of the store's client ended 4 times"):
+        store.read("part")
+
+
+def test_the_client_process_ends_with_the_last_that_shares_it(object_server: ObjectServer) -> None:
+    object_server.put("x/part", b"hello")
+    program = (
+        "import os; from packer.stores import client_process; from packer.stores.store import Store;"
+        "from packer.stores.url import parse; store = Store(parse('s3://b/x')); store.read('part');"
+        "print(client_process._clients._process[1], flush=True); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    client = int(ended.stdout)
+    until = time.monotonic() + 30
+    while os.path.exists(f"/proc/{client}/stat") and time.monotonic() < until:
+        if Path(f"/proc/{client}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break  # nobody reaps it where process 1 does not
+        time.sleep(0.02)
+    else:
+        assert not os.path.exists(f"/proc/{client}/stat")
+
+
+def test_another_account_is_another_client_process(
+    store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    object_server.put("x/part", b"hello")
+    store.read("part")
+    client = pid_of_client()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    assert store.read("part") == b"hello"
+    assert pid_of_client() != client
+
+
+def test_obstore_is_never_imported_here(store: Store, object_server: ObjectServer) -> None:
+    store.write("part", b"")
+    assert "obstore" not in sys.modules
+
+
+@pytest.mark.parametrize("value", [-1, True, "1", float("nan")])
+def test_options_are_checked(value: float) -> None:
+    with pytest.raises(InvalidRequest, match="patience_seconds"):
+        StoreOptions(patience_seconds=value)
