@@ -41,7 +41,8 @@ Result = TypeVar("Result")
 
 # obstore has one class for what is over after a while and for what will never work: the status is in its text alone
 _REFUSAL = re.compile(
-    r"status(?: code)?:? (?:4(?!08|29)\d\d)|redirect|builder error|Missing (?:region|bucket|account)|invalid URL", re.I
+    r"status(?: code)?:? (?:4(?!08|29)\d\d)|redirect|non-partial|builder error|Missing (?:region|bucket|account)|invalid URL",
+    re.I,
 )
 
 
@@ -146,7 +147,7 @@ class _Buckets:
                     f"{url.scheme}://{url.bucket}", client_options=options, retry_config=retries
                 )
             except (exceptions.BaseError, ValueError) as error:
-                raise _Failed("refused", _first_line(error)) from error
+                raise _Failed("refused", _cause(error)) from error
         return self._known[key]
 
 
@@ -205,18 +206,18 @@ class _Call:
             try:
                 return do()
             except (FileNotFoundError, exceptions.NotFoundError) as error:
-                raise _Failed("missing", _first_line(error)) from error
+                raise _Failed("missing", _cause(error)) from error
             except exceptions.PreconditionError as error:
-                raise _Failed("changed", _first_line(error)) from error
+                raise _Failed("changed", _cause(error)) from error
             except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-                raise _Failed("denied", _first_line(error)) from error
+                raise _Failed("denied", _cause(error)) from error
             except (exceptions.NotSupportedError, exceptions.InvalidPathError) as error:
-                raise _Failed("refused", _first_line(error)) from error
+                raise _Failed("refused", _cause(error)) from error
             except (exceptions.GenericError, exceptions.JoinError, _Short, TimeoutError, ConnectionError) as error:
                 if _REFUSAL.search(str(error)):
-                    raise _Failed("refused", _first_line(error)) from error
+                    raise _Failed("refused", _cause(error)) from error
                 if time.monotonic() + pause > self._until:
-                    raise _Failed("outage", _first_line(error)) from error
+                    raise _Failed("outage", _cause(error)) from error
             self._check_caller(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -307,7 +308,9 @@ class _Call:
 
     def _range(self, start: int, end: int, size: int, etag: str) -> Any:
         def get() -> Any:
-            options: GetOptions = {"range": (start, end)}
+            options: GetOptions = {}
+            if (start, end) != (0, size):
+                options["range"] = (start, end)
             if etag:
                 options["if_match"] = etag
             answer = obstore.get(self._client, self._url.key, options=options)
@@ -373,7 +376,8 @@ def _write_at(descriptor: int, data: Any, start: int) -> None:
                 raise _Failed("file", f"{error.strerror} ({error.errno})") from error
 
 
-def _first_line(error: BaseException) -> str:
-    """What the error says, without the debug text that follows it."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return _XML.sub(lambda found: found[1] or "", line.replace("Server returned non-2xx status code: ", ""))[:600]
+def _cause(error: BaseException) -> str:
+    """What the error says, on one line: of XML its code alone, and without the debug text that follows."""
+    text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])
+    text = " ".join(text.replace("Server returned non-2xx status code: ", "").split())
+    return (text or type(error).__name__)[:600]

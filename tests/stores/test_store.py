@@ -185,6 +185,14 @@ def test_what_is_not_there_and_what_is_forbidden_is_told_at_once(store: Store, o
     assert object_server.count("GET", "part") == 1
 
 
+def test_a_server_without_ranges_is_told_at_once(store: Store, object_server: ObjectServer) -> None:
+    object_server.put("x/part", bytes(100))
+    object_server.faults = [Fault("whole", key="part")]
+    with pytest.raises(StoreError, match="refused: .*non-partial response"):
+        store.read("part", start=5)
+    assert store.read("part") == bytes(100)
+
+
 def test_bytes_that_are_wrong_are_for_the_sha256_to_tell(store: Store, object_server: ObjectServer, file: int) -> None:
     data = os.urandom(1000)
     object_server.put("x/part", data)

@@ -40,7 +40,8 @@ class StoredBytes:
 class Fault:
     """What goes wrong with a request that `matches` its method and key; `times` requests, or all.
 
-    kind: "503"; "403"; "cut" and "stall" in the middle of a body; "flip" a byte of it; "lost": the request is done and
+    kind: "503"; "403"; "cut" and "stall" in the middle of a body; "flip" a byte of it; "whole": a
+    range is answered with all; "lost": the request is done and
     its connection closed without an answer; "409" to a conditional put.
     """
 
@@ -232,7 +233,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
         def _send_body(self, key: str, found: StoredBytes, fault: str) -> None:
             data, status, headers = found.data, 200, _described(found)
             asked = self.headers.get("Range")
-            if asked is not None:
+            if asked is not None and fault != "whole":
                 first, last = _range(asked, len(data))
                 if first >= len(data):
                     self._fail(416, "InvalidRange")
