@@ -41,8 +41,9 @@ Result = TypeVar("Result")
 
 # obstore has one class for what is over after a while and for what will never work: the status is in its text alone
 _REFUSAL = re.compile(
-    r"status(?: code)?:? (?:4(?!08|29)\d\d)|redirect|non-partial|builder error|Missing (?:region|bucket|account)|invalid URL",
-    re.I,
+    r"status(?: code)?:? 4(?!08|29)\d\d|redirect|non-partial|builder error|"
+    r"Missing (?:region|bucket|account)|invalid URL",
+    re.IGNORECASE,
 )
 
 
