@@ -43,7 +43,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
+HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy", "ray", "obstore", "packer.stores.client_process")
 
 
 def name_of(path: Path) -> str:
@@ -262,6 +262,7 @@ NOT_TO_COPY = (
     *("torch", "cv2", "h5py", "PIL", "matplotlib", "tqdm", "turbojpeg", "simplejpeg", "pyarrow"),
     *("importlib.metadata", "email", "multiprocessing", "asyncio", "packer.datasets", "packer.loading"),
     *("packer.tools", "packer.grasp", "packer.inspect", "packer.staging", "packer.geometry.warp"),
+    *("ray", "obstore", "packer.stores.client_process"),
 )
 
 

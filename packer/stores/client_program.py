@@ -136,7 +136,7 @@ class _Buckets:
         key = (url.scheme, url.bucket, stall)
         if key not in self._known:
             options: ClientConfig = {
-                "timeout": timedelta(seconds=max(60.0, 4 * stall)),
+                "timeout": timedelta(seconds=max(120.0, 4 * stall)),
                 "connect_timeout": timedelta(seconds=min(10.0, max(1.0, stall))),
                 "read_timeout": timedelta(seconds=max(0.05, stall)),
             }
