@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
+from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
+from packer.system.size_text import parse_size as size_text_bytes
 
 
 class Group(Enum):
@@ -75,16 +77,10 @@ def size_text(size: float) -> str:
 
 def parse_size(text: str) -> int:
     """Bytes from 256M, 1.5GiB, 0; raises click.BadParameter."""
-    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-    number = text.strip().upper().removesuffix("IB").removesuffix("B")
-    unit = number[-1:] if number[-1:] in units and number[-1:] else ""
     try:
-        size = float(number.removesuffix(unit)) * units[unit]
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: expected a size such as 256M or 1G, or 0") from None
-    if not 0 <= size < 1 << 62:
-        raise click.BadParameter(f"{text!r}: expected a size such as 256M or 1G, or 0")
-    return int(size)
+        return size_text_bytes(text)
+    except InvalidRequest as error:
+        raise click.BadParameter(error.message) from None
 
 
 def parse_names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:

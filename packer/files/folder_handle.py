@@ -27,6 +27,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCHANGE = 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+_DESCRIPTORS = "/proc/self/fd"
 _ASIDE = ".old"  # after a name: where `swap` puts what was there, on a system without an atomic exchange
 
 
@@ -139,6 +140,46 @@ class FolderHandle:
             return os.fdopen(descriptor, "rb", buffering=0)
         os.close(descriptor)
         raise _foreign(path, "a file", "a hard link, a folder or a device")
+
+    # ---- files without a name, until they are whole
+
+    def new_unnamed_file(self) -> int | None:
+        """A new file without a name, open for reading and writing: it ends with the descriptor unless it is linked.
+
+        None where the file system or the system has none, or no /proc to give one a name. Raises StorageError.
+        """
+        flag = getattr(os, "O_TMPFILE", None)
+        if flag is None or not os.path.isdir(_DESCRIPTORS):
+            return None
+        with failing(self.path, "make a file"):
+            try:
+                return os.open(".", flag | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
+            except OSError as error:
+                if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+                    return None
+                raise
+
+    def new_named_file(self, name: str) -> int:
+        """A new file in the place of what may have that name, open for reading and writing; raises StorageError."""
+        self.remove(name)
+        with failing(self.path / name, "make a file"):
+            return os.open(
+                name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor
+            )
+
+    def sync_file(self, descriptor: int) -> None:
+        """fdatasync of an open file that was made in it; raises StorageError."""
+        with failing(self.path, "sync a file to disk"):
+            os.fdatasync(descriptor)
+
+    def link_unnamed_file(self, descriptor: int, target: "FolderHandle", name: str) -> bool:
+        """Give a file without a name this one in `target`; False where it is taken. Raises StorageError."""
+        with failing(target.path / name, "give the finished file its name"):
+            try:
+                os.link(f"{_DESCRIPTORS}/{descriptor}", name, dst_dir_fd=target.descriptor, follow_symlinks=True)
+            except FileExistsError:
+                return False
+        return True
 
     # ---- removing
 

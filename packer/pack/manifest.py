@@ -157,6 +157,11 @@ def read(folder: Path) -> Manifest:
         raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; {_instead(folder)}")
     with open_file(path) as file, failing(path, "read"):
         raw = file.read(MOST_BYTES + 1)
+    return parse(path, raw)
+
+
+def parse(path: Path | str, raw: bytes) -> Manifest:
+    """The manifest of a file's bytes; path: for messages. Raises CorruptPack, InvalidRequest for a newer version."""
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
@@ -169,7 +174,7 @@ def read(folder: Path) -> Manifest:
     return manifest
 
 
-def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
     """The JSON object, its hash checked."""
     found = excess(raw)
     if found is not None:
@@ -199,7 +204,7 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON number")
 
 
-def _build(path: Path, data: dict[str, Any]) -> Manifest:
+def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
     try:
         manifest = Manifest(
             format=_text(data["format"]),

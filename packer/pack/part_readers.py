@@ -14,22 +14,44 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from packer import formats
 from packer.errors import CorruptPack, StorageError
 from packer.formats.base import Reader
 from packer.pack.manifest import Part
 from packer.schema import Schema
+from packer.system import process_descriptors  # noqa: F401  whose hooks of fork are to be registered before ours are
 
 Key = tuple[int, int]
 
 
-class _Entry:
-    """An open reader and how many reads are going on in it."""
+class PartLease(Protocol):
+    """Keeps a part where it is, at `path`, until it is closed; may be closed twice."""
 
-    def __init__(self, reader: Reader) -> None:
+    path: Path
+
+    @property
+    def is_done_with(self) -> bool:
+        """Whether the part will not be needed soon."""
+
+    def close(self) -> None:
+        """Let go of the part."""
+
+
+class _Entry:
+    """An open reader and how many reads are going on in it; of a part that is kept by a lease, that too."""
+
+    def __init__(self, reader: Reader, lease: PartLease | None) -> None:
         self.reader = reader
+        self.lease = lease
         self.pins = 0
+
+    def close(self) -> None:
+        """Both."""
+        self.reader.close()
+        if self.lease is not None:
+            self.lease.close()
 
 
 class ReaderCache:
@@ -84,29 +106,70 @@ class ReaderCache:
             del self._owners[key]
             entry = self._entries.get(key)
             if entry is not None and not entry.pins:
-                self._entries.pop(key).reader.close()
+                self._entries.pop(key).close()
 
     def pinned(self, key: Key, make: Callable[[], Reader]) -> "ReaderPin":
         """The open reader of a part, not closed before the block ends; `make` opens it where it is not open."""
         return ReaderPin(self, key, make)
 
-    def pin(self, key: Key, make: Callable[[], Reader]) -> _Entry:
-        """The entry of a part, opened by `make` where it is not open; stays until it is given to `unpin`."""
+    def pin(self, key: Key, make: Callable[[], Reader], lease: PartLease | None = None) -> _Entry:
+        """The entry of a part, opened by `make` where it is not open; stays until it is given to `unpin`.
+
+        lease: closed with the reader, by the entry that has it; see `pin_leased`.
+        """
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry(make())
+                entry = self._entries[key] = _Entry(make(), lease)
                 self._shrink(keep=entry)
             self._entries.move_to_end(key)
             entry.pins += 1
         return entry
+
+    def is_open(self, key: Key) -> bool:
+        """Whether a part is open at this moment."""
+        return key in self._entries
+
+    def pin_open(self, key: Key) -> _Entry | None:
+        """As `pin`, of a part that is open; None where it is not."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                entry.pins += 1
+        return entry
+
+    def pin_leased(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
+        """As `pin`, of a part that is not where the lease says when that is closed; takes the lease over."""
+        entry = None
+        try:
+            entry = self.pin(key, make, lease)
+        finally:
+            if entry is None or entry.lease is not lease:  # another thread has opened it meanwhile
+                lease.close()
+        return entry
+
+    def close_idle(self, *, only_done_with: bool) -> int:
+        """Close readers of leased parts that nobody reads at this moment, and return how many.
+
+        only_done_with: those of parts that will not be needed soon.
+        """
+        with self._lock:
+            found = [
+                key
+                for key, entry in self._entries.items()
+                if entry.lease is not None and not entry.pins and (entry.lease.is_done_with or not only_done_with)
+            ]
+            for key in found:
+                self._entries.pop(key).close()
+        return len(found)
 
     def unpin(self, key: Key, entry: _Entry) -> None:
         """Undo a `pin`; the reader is closed where no open pack uses the part any more."""
         with self._lock:
             entry.pins -= 1
             if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
-                self._entries.pop(key).reader.close()
+                self._entries.pop(key).close()
             elif len(self._entries) > self.limit:  # many were read at once
                 self._shrink(keep=entry)
         if self._gone:
@@ -115,7 +178,7 @@ class ReaderCache:
     def _shrink(self, keep: _Entry) -> None:
         idle = [key for key, entry in self._entries.items() if not entry.pins and entry is not keep]
         for key in idle[: max(0, len(self._entries) - self.limit)]:
-            self._entries.pop(key).reader.close()
+            self._entries.pop(key).close()
 
     def hold(self) -> None:
         """Before fork: wait until no thread is opening or closing a part, which would stay half open in the child."""
@@ -130,7 +193,7 @@ class ReaderCache:
         """In a child after fork: drop what the parent opened, without touching what it shares with the parent."""
         self._lock = threading.Lock()
         for entry in self._entries.values():
-            entry.reader.close()
+            entry.close()
         self._entries.clear()
         self._owners.clear()
         self._gone.clear()

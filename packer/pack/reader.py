@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from packer.pack import manifest, part_readers
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
-from packer.pack.part_readers import PartOpener
+from packer.pack.part_readers import Key, PartLease, PartOpener
 from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import sha256_of_listed
 from packer.registry import import_or_explain
@@ -42,6 +42,32 @@ def _gathering() -> ModuleType:
     return import_or_explain("packer.system.array_gathering", "batches of raw pictures")
 
 
+class PartSupply(Protocol):
+    """Brings the parts of a pack that need not be there yet, such as those of a pack behind a URL."""
+
+    def key(self, number: int) -> Key:
+        """The identity of a part in the process's table of readers, the same wherever and whenever it is brought."""
+
+    def where(self, number: int) -> str:
+        """A part's place, for messages."""
+
+    def lease(self, number: int) -> PartLease:
+        """A part, brought where it is not there; it stays until the lease is closed. May take long, and raise."""
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether there is room for all parts at once."""
+
+    def fetch_ahead(self, parts: Sequence[int]) -> None:
+        """Bring these parts in the background, in this order, as long as there is room; in place of those before."""
+
+    def give_up(self, parts: Sequence[int]) -> None:
+        """These parts will not be needed soon, and make room for others first."""
+
+    def close(self) -> None:
+        """Nobody needs a part any more; may be called twice, and in a forked child."""
+
+
 class Pack:
     """Records of one pack by sample index. Belongs to the process that opened it; may be read by many threads."""
 
@@ -53,6 +79,7 @@ class Pack:
         apart: bool = False,
         copies: Mapping[str, Path] = _NOWHERE,
         on_close: Callable[[], object] | None = None,
+        supply: PartSupply | None = None,
     ) -> None:
         """verify: check a value's crc32 the "first" time that this object reads it, "always" or "never".
 
@@ -60,7 +87,8 @@ class Pack:
         a failing disk is met at once. apart: each part is hashed so, and a damaged one is read nevertheless, in a
         process of its own, for what is still sound in it. copies: by the name of a part or of the index folder, where
         it is read instead, because it was copied to a faster place. on_close: called once, after the readers were given
-        back; not where opening the pack fails.
+        back; not where opening the pack fails. supply: brings each part when it is first read, of a pack in whose
+        folder there are only the manifest and the index; it is closed as `on_close` is called.
         Raises InvalidRequest where `folder` is no pack, CorruptPack where a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
@@ -70,13 +98,19 @@ class Pack:
         self.pid = os.getpid()
         self.manifest = manifest.read(folder)
         self.schema = self.manifest.schema
-        check_sparse_files(folder, self.manifest, copies=copies)
+        self._supply = supply
+        if supply is None:
+            check_sparse_files(folder, self.manifest, copies=copies)
         self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self._opener = PartOpener(self.manifest.format, self.schema)
         self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]
-        self._keys = [self._opener.check(path, part) for path, part in self._parts]
+        if supply is None:
+            self._keys = [self._opener.check(path, part) for path, part in self._parts]
+        else:
+            self._keys = [supply.key(number) for number in range(len(self._parts))]
         self._ends = list(accumulate(part.samples for part in self.manifest.parts))
         self._apart = ReaderProcess(self.manifest.format, self.schema) if apart else None
+        self._is_plain = not apart and verify != "open" and supply is None  # parts are there, and read as they are
         self._hashing = threading.Lock()
         self._hashed: dict[int, bool] = {}
         self._damaged: dict[int, Reader] = {}
@@ -85,7 +119,7 @@ class Pack:
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)
         self.readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
         part_readers.open_readers.own(self._keys)
-        self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, on_close)
+        self._closing = weakref.finalize(self, _close, self._keys, self.pid, self._apart, supply, on_close)
 
     def close(self) -> None:
         """Give the readers back; may be called twice, and is called when nobody has the pack any more."""
@@ -103,6 +137,15 @@ class Pack:
         """Part number and row in it of a sample, 0 <= index < len."""
         number = bisect_right(self._ends, index)
         return number, index - (self._ends[number - 1] if number else 0)
+
+    @property
+    def supply(self) -> PartSupply | None:
+        """What brings the parts of this pack when they are read; None where they are all there."""
+        return self._supply
+
+    def part_numbers(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Part number of each sample, 0 <= index < len."""
+        return np.searchsorted(np.asarray(self._ends, np.int64), indices, side="right")
 
     def reader(self, number: int) -> Reader:
         """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
@@ -128,6 +171,10 @@ class Pack:
             for index in indices:
                 number, row = self.locate(index)
                 if number not in readers:
+                    if self._may_wait(number) and readers:
+                        found[:] = [{name: bytes(value) for name, value in record.items()} for record in found]
+                        readers.clear()
+                        pins.pop_all().close()
                     readers[number] = pins.enter_context(self.pinned(number))
                 values = readers[number].read(row, names)
                 if self.verify != "never":
@@ -146,6 +193,9 @@ class Pack:
         values: list[Buffer] = [b""] * len(indices)
         with ExitStack() as pins:
             for number, (rows, positions) in found.items():
+                if self._may_wait(number):
+                    values = [bytes(value) for value in values]
+                    pins.pop_all().close()
                 reader = pins.enter_context(self.pinned(number))
                 for position, value in zip(positions, reader.values(rows, name), strict=True):
                     if len(value) != out.shape[1]:
@@ -160,14 +210,51 @@ class Pack:
 
     def pinned(self, number: int) -> AbstractContextManager[Reader]:
         """The reader of a part, which stays open inside the block; a damaged one's where parts are read apart."""
+        if self._is_plain:
+            return part_readers.open_readers.pinned(self._keys[number], lambda: self.reader(number))
         if (self._apart is not None or self.verify == "open") and not self._is_sound(number):
             return nullcontext(self._damaged[number])
+        if self._supply is not None:
+            return self._leased(number, self._supply)
         return part_readers.open_readers.pinned(self._keys[number], lambda: self.reader(number))
+
+    def _may_wait(self, number: int) -> bool:
+        """Whether a part may have to be brought: who waits for that must not keep others from being removed for it."""
+        return self._supply is not None and not part_readers.open_readers.is_open(self._keys[number])
+
+    @contextmanager
+    def _leased(self, number: int, supply: PartSupply) -> Iterator[Reader]:
+        key, readers = self._keys[number], part_readers.open_readers
+        entry = readers.pin_open(key)
+        if entry is None:
+            part = self.manifest.parts[number]
+            lease = supply.lease(number)  # not under the lock of all readers: it may be a download
+            entry = readers.pin_leased(
+                key, lambda: self._opener.open(lease.path, part.samples, readahead=self.readahead), lease
+            )
+        try:
+            yield entry.reader
+        finally:
+            readers.unpin(key, entry)
+
+    @contextmanager
+    def _part_path(self, number: int) -> Iterator[Path]:
+        """Where a part is, inside the block."""
+        if self._supply is None:
+            yield self._parts[number][0]
+            return
+        lease = self._supply.lease(number)
+        try:
+            yield lease.path
+        finally:
+            lease.close()
 
     def _is_sound(self, number: int) -> bool:
         """Whether a part is what the manifest says, hashed once; raises CorruptPack where it may not be read then."""
-        path, part = self._parts[number]
-        with self._hashing:  # threads come to a part at once
+        part = self.manifest.parts[number]
+        if number in self._hashed:
+            return self._hashed[number]
+        with self._part_path(number) as path, self._hashing:  # threads come to a part at once
             if number not in self._hashed:
                 self._opener.check(path, part)
                 try:
@@ -240,7 +327,8 @@ class Pack:
 
     def where(self, index: int, name: str) -> str:
         """Part, sample, key and field, for messages."""
-        path, _ = self._parts[self.locate(index)[0]]
+        number = self.locate(index)[0]
+        path = self._parts[number][0] if self._supply is None else self._supply.where(number)
         return f"{path} {self.index.describe(index, name)}"
 
 
@@ -281,7 +369,11 @@ def _fits_memory(size_bytes: int) -> bool:
 
 
 def _close(
-    keys: list[part_readers.Key], pid: int, apart: ReaderProcess | None, on_close: Callable[[], object] | None
+    keys: list[Key],
+    pid: int,
+    apart: ReaderProcess | None,
+    supply: PartSupply | None,
+    on_close: Callable[[], object] | None,
 ) -> None:
     try:
         if pid == os.getpid():  # a child after fork has a table of its own
@@ -289,5 +381,7 @@ def _close(
             if apart is not None:
                 apart.close()
     finally:
+        if supply is not None:
+            supply.close()
         if on_close is not None:
             on_close()

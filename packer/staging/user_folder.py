@@ -1,4 +1,4 @@
-"""User folder: the folder of one user that holds staged copies, of nobody else and behind no link."""
+"""User folder: the folder of one user that holds staged copies or a cache, of nobody else and behind no link."""
 
 import os
 import stat
@@ -17,31 +17,34 @@ _NAMES = {ANYTHING: ANYTHING}  # copies, and what is none is left alone: what go
 
 
 class UserFolder:
-    """`base`/packer-<uid>, which need not be there yet."""
+    """`base`/<name>-<uid>, which need not be there yet."""
 
-    def __init__(self, base: Path) -> None:
-        """Raises InvalidRequest where `base` is no folder, UnsafePath where others than root may rename what is made
-        in it.
+    def __init__(self, base: Path, *, name: str = "packer", purpose: str = "stage into", option: str = "--to") -> None:
+        """purpose: what the folder is for, option: how the user names it, both for messages.
+
+        Raises InvalidRequest where `base` is no folder, UnsafePath where others than root may rename what is made in
+        it.
         """
+        self._purpose, self._option = purpose, option
         with failing(base, "ask for the folder"):
             try:
                 status = os.stat(base)
             except FileNotFoundError as error:
-                raise InvalidRequest(f"{base}: no such folder to stage into; make it, or choose another one") from error
+                raise InvalidRequest(f"{base}: no such folder to {purpose}; make it, or choose another one") from error
         if not stat.S_ISDIR(status.st_mode):
-            raise InvalidRequest(f"{base}: expected a folder to stage into, found a file; choose another one")
+            raise InvalidRequest(f"{base}: expected a folder to {purpose}, found a file; choose another one")
         others = "their group" if status.st_mode & stat.S_IWGRP else ""
         others = "anybody" if status.st_mode & stat.S_IWOTH else others
         if others and not status.st_mode & stat.S_ISVTX:
             raise UnsafePath(
-                f"{base}: {others} may rename files there: chmod +t {base}, or choose another folder (--to)"
+                f"{base}: {others} may rename files there: chmod +t {base}, or choose another folder ({option})"
             )
         if status.st_uid not in (0, os.geteuid()):
             raise UnsafePath(
-                f"{base}: belongs to user {status.st_uid}, who may rename files there; choose another folder (--to)"
+                f"{base}: belongs to user {status.st_uid}, who may rename files there; choose another folder ({option})"
             )
         self.base = base.resolve()
-        self.folder = self.base / f"packer-{os.geteuid()}"
+        self.folder = self.base / f"{name}-{os.geteuid()}"
         self._opened: tuple[WorkFolder, FolderHandle] | None = None
 
     @classmethod
@@ -65,7 +68,8 @@ class UserFolder:
             what = f"its mode is {stat.S_IMODE(status.st_mode):o}, so others may get at it; expected 700"
         if what:
             raise UnsafePath(
-                f"{self.folder}: not a folder to stage into: {what}; have it removed, or choose another folder (--to)"
+                f"{self.folder}: not a folder to {self._purpose}: {what}; have it removed, or choose another folder "
+                f"({self._option})"
             )
         with self.opened() as folder:
             check_marker(folder)
