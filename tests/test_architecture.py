@@ -33,6 +33,7 @@ ROOMS = (
     "pack",
     "conversion",
     "staging",
+    "remote",
     "inspect",
     "datasets",
     "loading",

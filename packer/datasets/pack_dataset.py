@@ -22,11 +22,13 @@ from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, Wro
 from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack, VerifyMode
+from packer.pack.reader import Pack, PartSupply, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
+from packer.remote.remote_pack import StoredPack, open_remote, remote_location
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
+from packer.stores.url import StoreURL
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
@@ -93,6 +95,29 @@ class RandomStream:
 
 
 _reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("reading", default=None)
+
+
+class PartSchedule:
+    """The parts that a pass reads, in its order: their supply is told which are needed next, and which no more."""
+
+    def __init__(self, supply: PartSupply, numbers: npt.NDArray[np.int64]) -> None:
+        """numbers: the part of each sample, in the order of the pass."""
+        parts, first = np.unique(numbers, return_index=True)
+        supply.fetch_ahead(parts[np.argsort(first)].tolist())
+        parts, from_end = np.unique(numbers[::-1], return_index=True)
+        last = len(numbers) - 1 - from_end
+        order = np.argsort(last)
+        self._last = last[order]  # position of each part's last sample, ascending
+        self._parts = parts[order]
+        self._supply = supply
+        self._done = len(parts) if supply.holds_all else 0  # nothing has to make room then
+
+    def advance(self, count: int) -> None:
+        """So many samples of the pass have been made."""
+        done = int(np.searchsorted(self._last, count))
+        if done > self._done:
+            self._supply.give_up(self._parts[self._done : done].tolist())
+            self._done = done
 
 
 class PackDataset(Dataset[Any]):
@@ -184,8 +209,13 @@ class PackDataset(Dataset[Any]):
         verify: VerifyMode = "first",
         stage: str | PathLike[str] | None = None,
         boxes: BoxRule | None = None,
+        cache: str | PathLike[str] | None = None,
+        cache_limit: int | str | None = None,
+        patience: float | None = None,
     ) -> None:
-        """fields: names to read, None for all that are not bookkeeping.
+        """path: of the pack's folder, or its URL, such as "s3://bucket/photos.pack".
+
+        fields: names to read, None for all that are not bookkeeping.
 
         split: only the samples that --split gave this name. geometry: moves pixels, points and boxes as one, such as
         packer.geometry.RandomResizedCrop(224); its random numbers come from torch's generator here, as those of
@@ -197,6 +227,9 @@ class PackDataset(Dataset[Any]):
         `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
         boxes: what becomes of boxes that reach out of the picture that is returned: packer.geometry.BoxRule cuts or
         drops them, with the rows of all fields that belong to them; None leaves them as they are.
+        Of a URL alone: cache: a folder on a disk of this machine, into which each part is fetched once when it is
+        needed. cache_limit: bytes that all files there may take, or a text such as "200GB"; None for the whole disk.
+        patience: seconds for which a store that does not answer is waited for, before StoreError is raised.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         if output not in OUTPUTS:
@@ -223,7 +256,11 @@ class PackDataset(Dataset[Any]):
                     f"{type(self).__name__}.{name}: it is set before super().__init__, which sets it too; give {name}= "
                     "to super().__init__, or set it behind that"
                 )
-        self.path = Path(path).absolute()
+        self._location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+        if self._location is not None and stage is not None:
+            raise InvalidRequest(f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept")
+        self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
+        self.path: Path | StoreURL = self._location.url if self._location is not None else Path(path).absolute()
         self.geometry = geometry
         self.transform = transform
         self.output = output
@@ -248,6 +285,11 @@ class PackDataset(Dataset[Any]):
     def fields(self) -> tuple[str, ...] | None:
         """The field names given when it was opened, None for all that are not bookkeeping."""
         return self._fields
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the pack is behind a URL."""
+        return self._location is not None
 
     @property
     def split(self) -> str | None:
@@ -277,9 +319,7 @@ class PackDataset(Dataset[Any]):
         return sample_decoder
 
     def _open(self) -> SampleDecoder:
-        if self._stage is not None:  # nothing is copied for a data set that does not read it
-            self._check_format(manifests.read(self.path).format)
-        pack = open_staged(self.path, stage=self._stage, verify=self._verify)
+        pack = self._opened_pack()
         try:
             self._check_format(pack.manifest.format)
         except InvalidRequest:
@@ -292,6 +332,15 @@ class PackDataset(Dataset[Any]):
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
+
+    def _opened_pack(self) -> Pack:
+        if self._location is not None:
+            self._stored = self._stored or self._location.find()
+            return open_remote(self._location, self._stored, verify=self._verify)
+        folder = Path(str(self.path))
+        if self._stage is not None:  # nothing is copied for a data set that does not read it
+            self._check_format(manifests.read(folder).format)
+        return open_staged(folder, stage=self._stage, verify=self._verify)
 
     def _check_format(self, found: str) -> None:
         if self.format not in (None, found):
@@ -428,6 +477,18 @@ class PackDataset(Dataset[Any]):
         first, *rest = (sample[name] for name in self.as_tuple)
         return (self.transform(first) if self.transform else first, *rest)
 
+    def fetch_ahead(self, indices: Indices | None = None) -> "PartSchedule | None":
+        """Begin to bring what these samples, or all, lie in, in the order in which they are first read.
+
+        Returns at once; packer.Loader calls it with each epoch's order. None for a pack on a disk, where all is there.
+        """
+        if self._location is None:
+            return None
+        pack = self.sample_decoder().pack
+        chosen = np.arange(self._count) if indices is None else indices
+        numbers = pack.part_numbers(self.pack_indices(chosen))
+        return PartSchedule(pack.supply, numbers) if pack.supply is not None else None
+
     # ---- what is known of all samples without reading any
 
     @property
@@ -514,7 +575,9 @@ class PackDataset(Dataset[Any]):
         """
         from packer.inspect.notebook import draw_samples  # training does without it
 
-        return draw_samples(self.path, [self.key(index)])
+        if self._location is not None:
+            raise InvalidRequest(f"{self.path}: samples are drawn of packs on a disk; copy the pack, and open the copy")
+        return draw_samples(Path(str(self.path)), [self.key(index)])
 
     def __repr__(self) -> str:
         split = f", split={self.split!r}" if self.split else ""
@@ -530,7 +593,8 @@ class PackDataset(Dataset[Any]):
         split = f", split {self.split}" if self.split else ""
         shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []
         title = f"{type(self).__name__}: {self.path}{split}, {len(self)} samples"
-        return html_table(title, self._described(), self.path, shown)
+        folder = Path(str(self.path))
+        return html_table(title, self._described(), folder, shown if self._location is None else [])
 
     def _described(self) -> list[tuple[str, str, str]]:
         """Name, what its values are, and codec of each field."""
@@ -655,9 +719,14 @@ def open_pack(
     verify: VerifyMode = "first",
     stage: str | PathLike[str] | None = None,
     boxes: BoxRule | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_limit: int | str | None = None,
+    patience: float | None = None,
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
-    return _OF_FORMAT.get(manifests.read(Path(path)).format, PackDataset)(
+    location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+    manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
+    return _OF_FORMAT.get(manifest.format, PackDataset)(
         path,
         fields,
         split=split,
@@ -670,4 +739,7 @@ def open_pack(
         verify=verify,
         stage=stage,
         boxes=boxes,
+        cache=cache,
+        cache_limit=cache_limit,
+        patience=patience,
     )

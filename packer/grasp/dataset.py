@@ -42,6 +42,7 @@ from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
+from packer.remote.remote_pack import remote_location
 from packer.schema import PIXEL_KINDS
 from packer.system.boolean_arguments import check_switches
 
@@ -111,13 +112,17 @@ class GraspDataset(PackDataset):
         verify: VerifyMode = "first",
         items: ItemUnit = "picture",
         exact: Exact | None = None,
+        cache: str | PathLike[str] | None = None,
+        cache_limit: int | str | None = None,
+        patience: float | None = None,
     ) -> None:
         """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see sample_splits.
 
         items: "picture": each with all its grasps; "label": each label file of Grasp-Anything, the same elsewhere.
         exact: "fork": the items that andvg3/Grasp-Anything's loader of the set has, sizes in its code and all.
         seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
-        None: of torch's generator. transform: called with the item. decoder, dct, verify: as of PackDataset.
+        None: of torch's generator. transform: called with the item. decoder, dct, verify, and of a
+        URL cache, cache_limit, patience: as of PackDataset.
         Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
         """
         check_switches(
@@ -140,7 +145,8 @@ class GraspDataset(PackDataset):
             raise InvalidRequest(f"items={items!r}: expected one of {', '.join(ITEM_UNITS)}")
         if exact is not None and exact not in EXACT:
             raise InvalidRequest(f"exact={exact!r}: expected {EXACT[0]!r} or None")
-        manifest = manifests.read(Path(path))
+        location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+        manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
         schema = manifest.schema
         if exact is not None:
             _check_fork(kind_of(manifest), style, include_depth=bool(include_depth))
@@ -179,6 +185,9 @@ class GraspDataset(PackDataset):
             decoder=decoder,
             dct=dct,
             verify=verify,
+            cache=cache,
+            cache_limit=cache_limit,
+            patience=patience,
         )
         self.as_tuple = NAMES
         self.transform = transform

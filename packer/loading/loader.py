@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from packer.datasets.batch import RaggedPolicy
 from packer.datasets.batch_decoder import take_from
-from packer.datasets.pack_dataset import PackDataset
+from packer.datasets.pack_dataset import PackDataset, PartSchedule
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
 from packer.loading import sampling
@@ -175,6 +175,8 @@ class Loader:
         self._sampler_state: Any = None  # the sampler's state before the pass that is going on
         self._pass_number = 0  # number of the iterator that the state follows: the newest
         self._stream: Source | None = None
+        self._parts: PartSchedule | None = None  # of the newest pass over a pack behind a URL
+        self._made = 0  # batches of it
         self._end_stream: Callable[[], object] = _nothing
         self._passes: weakref.WeakSet[_Epoch] = weakref.WeakSet()  # that have threads of their own
 
@@ -233,7 +235,12 @@ class Loader:
     def _source(self, epoch: int, step: int) -> Source:
         """The source of batches: threads or workers that make them, and a transfer to a device where one is wanted."""
         steps = self.order.begin(epoch, step, self._state.before)
+        upcoming = steps.upcoming() if isinstance(self._pack, PackDataset) and self._pack.is_remote else None
         made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
+        if upcoming is not None and isinstance(self._pack, PackDataset):
+            subset = unwrapped(self.dataset)[1]
+            self._parts = self._pack.fetch_ahead(upcoming if subset is None else subset[upcoming])
+            self._made = 0
         if self._transfer is None:
             return made
         return TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop)
@@ -253,6 +260,9 @@ class Loader:
             self._state = replace(self._state, taken=self._state.taken + 1)
         if pass_number != self._pass_number:
             return
+        if self._parts is not None and self.order.steps_per_epoch is None:
+            self._parts.advance(self._made * self.order.batch_size)  # one less: the last batches may be smaller
+            self._made += 1
         self._state = replace(self._state, step=self._state.step + 1)
         if self._state.step >= self._steps:
             self._begin_epoch(self.epoch + 1)

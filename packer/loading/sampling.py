@@ -163,6 +163,9 @@ class Steps(Protocol):
     def next(self) -> Step | None:
         """The next batch; None after the last."""
 
+    def upcoming(self) -> Indices:
+        """The samples that come, in order; of an endless stream, those that are left of its pass."""
+
 
 def _steps(samples: int, whole: int, drop_last: bool) -> int:
     """Batches that so many samples make, `whole` of them on all ranks together."""
@@ -198,6 +201,9 @@ class EpochSteps:
         indices = self.mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
         return Step(indices, np.full(len(indices), self.epoch, np.int64))
 
+    def upcoming(self) -> Indices:
+        return self.mine[_start(len(self.mine), self._size, self._steps, self._step) :]
+
     def next(self) -> Step | None:
         if self._step >= self._steps:
             return None
@@ -215,6 +221,11 @@ class _Stream:
         self._done = done
         self._pass = -1
         self._indices = np.empty(0, np.int64)
+
+    def upcoming(self) -> Indices:
+        order = self._order
+        number, position = divmod(self._done + self._step * order.batch_size * order.world_size, order.count)
+        return order.of_pass(number)[position + order.rank :: order.world_size]
 
     def next(self) -> Step:
         order = self._order

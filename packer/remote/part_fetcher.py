@@ -1,0 +1,114 @@
+"""Part fetcher: threads that bring the parts of a pack before they are read, and let go of what others need room for.
+
+They are started when there is something for them to do, and end with the pack; a forked child has none. What cannot be
+fetched is left to who reads the part, who then says why.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from packer.errors import PackerError
+from packer.pack.part_readers import open_readers
+from packer.remote.part_cache import PackFile, PartCache
+
+_LOOK_S = 0.1  # how often it is asked whether others wait for room
+_AGAIN_S = 0.2  # until there may be room for another part
+_AFTER_FAILURE_S = 5.0
+_JOIN_S = 1.0  # for a thread that is not in the middle of a download
+
+
+class PartFetcher:
+    """Of one open pack in one process."""
+
+    def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
+        self._cache = cache
+        self._parts = parts
+        self._pid = os.getpid()
+        self._began_ns = time.time_ns()
+        self._changed = threading.Condition()
+        self._wanted: deque[int] = deque()
+        self._given_up: set[int] = set()
+        self._stopped = False
+        self._threads: dict[str, threading.Thread] = {}
+
+    def start_watching(self) -> None:
+        """Close idle readers from now on when another process waits for room."""
+        self._start("watch", self._watch)
+
+    def want(self, parts: Iterable[int]) -> None:
+        """Fetch these parts, in this order, as long as there is room; in place of those that were wanted before."""
+        with self._changed:
+            self._wanted = deque(parts)
+            self._given_up.clear()
+            self._changed.notify_all()
+        if self._wanted:
+            self._start("fetch", self._fetch)
+
+    def give_up(self, parts: Iterable[int]) -> None:
+        """These parts will not be needed soon: they are the first to make room for others."""
+        for number in parts:
+            with suppress(PackerError):  # only which file goes first depends on it
+                self._cache.give_up(self._parts[number])
+        with self._changed:
+            self._changed.notify_all()
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        with self._changed:
+            if name in self._threads or self._stopped or self._pid != os.getpid():
+                return
+            thread = threading.Thread(target=run, name=f"packer-remote-{name}", daemon=True)
+            self._threads[name] = thread
+        thread.start()
+
+    def close(self) -> None:
+        """End the threads; a download that is going on is not waited for, and ends by itself. May be called twice, and
+        by the garbage collector in one of the threads.
+        """
+        self._stopped = True
+        if self._pid != os.getpid():
+            return
+        if self._changed.acquire(timeout=_JOIN_S):
+            self._changed.notify_all()
+            self._changed.release()
+        for thread in list(self._threads.values()):
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(_JOIN_S)
+
+    def _watch(self) -> None:
+        is_pressed = False
+        while not self._stopped:
+            with suppress(PackerError):
+                is_waited_for = self._cache.folder.is_waited_for()
+                if is_waited_for:  # first what is behind the readers, then all that they do not read just now
+                    open_readers.close_idle(only_done_with=not is_pressed)
+                is_pressed = is_waited_for
+            with self._changed:
+                if not self._stopped:
+                    self._changed.wait(_LOOK_S)
+
+    def _fetch(self) -> None:
+        while not self._stopped:
+            with self._changed:
+                if not self._wanted:
+                    self._changed.wait()
+                    continue
+                number, wanted = self._wanted[0], self._wanted
+            pause = 0.0
+            try:
+                # what was used before the pack was opened makes room, and what was given up, but nothing else
+                if self._cache.fetch_ahead(self._parts[number], since_ns=self._began_ns):
+                    with self._changed:
+                        if wanted is self._wanted:
+                            wanted.popleft()
+                else:
+                    open_readers.close_idle(only_done_with=True)
+                    pause = _AGAIN_S
+            except PackerError:
+                pause = _AFTER_FAILURE_S
+            with self._changed:
+                if pause and not self._stopped:
+                    self._changed.wait(pause)

@@ -1,0 +1,230 @@
+"""Remote pack: a pack behind a URL, opened by its manifest and index, whose parts come into a cache as they are read.
+
+The sha256 of packer.json names the pack in the cache, and it names each part's sha256: whatever comes out of the store
+is that very pack, or an error.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from os import PathLike
+from pathlib import Path
+
+from packer.errors import CorruptPack, InvalidRequest, NoObject, ObjectChanged
+from packer.files.storage_errors import failing
+from packer.pack import manifest as manifests
+from packer.pack.manifest import INDEX, NAME, Manifest
+from packer.pack.part_readers import Key, PartLease, PartOpener, open_readers
+from packer.pack.reader import Pack
+from packer.remote.cache_folder import CacheFolder, in_blocks
+from packer.remote.part_cache import FileFetched, PackFile, PartCache
+from packer.remote.part_fetcher import PartFetcher
+from packer.stores.store import Store, StoreOptions
+from packer.stores.url import StoreURL, is_url, parse
+from packer.system.size_text import parse_size
+
+
+@dataclass(frozen=True)
+class StoredPack:
+    """Which pack is behind the URL. digest: sha256 of its packer.json. etag: of that object when it was read."""
+
+    digest: str
+    bytes: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class RemoteLocation:
+    """Where a pack is, and where its files are kept. Pickles, so that worker processes open the same pack.
+
+    cache: a folder on a disk of this machine. limit_bytes: of all that the cache holds, None for no limit.
+    """
+
+    url: StoreURL
+    cache: Path
+    limit_bytes: int | None = None
+    options: StoreOptions = StoreOptions()
+
+    @property
+    def store(self) -> Store:
+        """The store that has it."""
+        return Store(self.url, self.options)
+
+    def find(self) -> StoredPack:
+        """The pack that is there now, its manifest fetched; raises StoreError, InvalidRequest, CorruptPack."""
+        return self.read_manifest()[0]
+
+    def read_manifest(self) -> tuple[StoredPack, Manifest]:
+        """As `find`, and the manifest."""
+        state = self.store.state(NAME)
+        if state is None:
+            raise InvalidRequest(f"{self.url}: not a pack: there is no {self.url / NAME}; see the URL")
+        if state.bytes > manifests.MOST_BYTES:
+            raise CorruptPack(f"{self.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
+        raw = self.store.read(NAME, etag=state.etag)
+        manifest = manifests.parse(str(self.url / NAME), raw)
+        return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
+
+
+def remote_location(
+    url: str | PathLike[str],
+    *,
+    cache: str | PathLike[str] | None,
+    cache_limit: int | str | None,
+    patience: float | None,
+) -> RemoteLocation | None:
+    """The location of a URL; None for the path of a folder. cache_limit: bytes, or a text such as "200GB".
+
+    Raises InvalidRequest where what is given does not go together.
+    """
+    if not is_url(url):
+        given = [
+            name
+            for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience))
+            if value is not None
+        ]
+        if given:
+            raise InvalidRequest(
+                f"{given[0]}=: {os.fspath(url)} is a folder, which is read where it is; it is for URLs"
+            )
+        return None
+    if cache is None:
+        raise InvalidRequest(
+            f"{url}: parts are read from a disk of this machine: give cache=, a folder with room for them, and "
+            "cache_limit=, how much of it they may take"
+        )
+    limit = parse_size(cache_limit) if isinstance(cache_limit, str) else cache_limit
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidRequest(f'cache_limit={cache_limit!r}: expected bytes, or a text such as "200GB"')
+    options = StoreOptions() if patience is None else StoreOptions(patience_seconds=patience)
+    return RemoteLocation(parse(str(url)), Path(cache).absolute(), limit, options)
+
+
+@dataclass(frozen=True)
+class _StoreSource:
+    """The files of the pack as the store has them."""
+
+    store: Store
+    pack: StoredPack
+
+    def where(self, file: PackFile) -> str:
+        return str(self.store.url / file.name)
+
+    def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float) -> FileFetched:
+        options = replace(self.store.options, patience_seconds=patience_seconds)
+        store = replace(self.store, options=options)
+        try:
+            fetched = store.fetch(file.name, descriptor, bytes=file.bytes)
+        except (NoObject, ObjectChanged) as error:
+            self.check_unchanged()
+            raise CorruptPack(
+                f"{self.where(file)}: missing, or of another size than the {file.bytes:,} bytes that the manifest "
+                "says; put the pack there again"
+            ) from error
+        return FileFetched(fetched.bytes, fetched.sha256, fetched.etag)
+
+    def check_unchanged(self) -> None:
+        state = self.store.state(NAME)
+        if state is None or state.etag != self.pack.etag:
+            found = "is gone" if state is None else f"has ETag {state.etag}, it had {self.pack.etag}"
+            raise ObjectChanged(
+                f"{self.store.url}: the pack was replaced since it was opened: {NAME} {found}; open it again"
+            )
+
+
+class RemoteParts:
+    """The supply of an open pack's parts in one process."""
+
+    def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
+        self._cache = cache
+        self._parts = parts
+        self._fetcher = PartFetcher(cache, parts)
+        self._kept = ExitStack()
+        self._kept_bytes = 0
+        # below zero, where no device has its number
+        self._name = -1 - int(hashlib.sha256(f"{cache.folder.folder}/{cache.digest}".encode()).hexdigest()[:15], 16)
+
+    def keep(self, file: PackFile) -> Path:
+        """Bring a file, which stays as long as the pack is open; returns where it is."""
+        lease = self._leased(file)
+        self._kept.callback(lease.close)
+        self._kept_bytes += in_blocks(file.bytes)
+        return lease.path
+
+    def key(self, number: int) -> Key:
+        """As PartSupply."""
+        return self._name, number
+
+    def where(self, number: int) -> str:
+        """The URL of a part."""
+        return self._cache.source.where(self._parts[number])
+
+    def lease(self, number: int) -> PartLease:
+        """As PartSupply; raises as PartCache.lease."""
+        self._fetcher.start_watching()
+        return self._leased(self._parts[number])
+
+    def _leased(self, file: PackFile) -> PartLease:
+        return self._cache.lease(file, close_idle=partial(open_readers.close_idle, only_done_with=False))
+
+    @property
+    def holds_all(self) -> bool:
+        """As PartSupply."""
+        limit = self._cache.folder.limit_bytes
+        return limit is None or self._kept_bytes + sum(in_blocks(part.bytes) for part in self._parts) <= limit
+
+    def fetch_ahead(self, parts: Sequence[int]) -> None:
+        """As PartSupply. Parts behind those that there is room for are given up: they are needed last."""
+        ends = accumulate(in_blocks(self._parts[number].bytes) for number in parts)
+        limit = self._cache.folder.limit_bytes
+        if limit is not None:
+            room = limit - self._kept_bytes
+            self.give_up([number for number, end in zip(parts, ends, strict=True) if end > room])
+        self._fetcher.want(parts)
+
+    def give_up(self, parts: Sequence[int]) -> None:
+        """As PartSupply."""
+        self._fetcher.give_up(parts)
+
+    def close(self) -> None:
+        """As PartSupply."""
+        self._fetcher.close()
+        self._kept.close()
+
+
+def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, verify: str = "first") -> Pack:
+    """The open pack. pack: the one that `location.find` has found before, for a process that is to open the same.
+
+    Raises StoreError, StorageError, UnsafePath, InvalidRequest and CorruptPack.
+    """
+    folder = CacheFolder(location.cache, limit_bytes=location.limit_bytes)
+    pack = pack or location.find()
+    source = _StoreSource(location.store, pack)
+    cache = PartCache(folder, pack.digest, source, location.options.patience_seconds)
+    head = PackFile(NAME, pack.bytes, pack.digest)
+    with ExitStack() as undo:
+        first = RemoteParts(cache, ())
+        undo.callback(first.close)
+        path = first.keep(head)
+        with failing(path, "read"):
+            manifest = manifests.parse(source.where(head), path.read_bytes())
+        if PartOpener(manifest.format, manifest.schema).is_folder:
+            raise InvalidRequest(
+                f"{location.url}: parts of the format {manifest.format} are folders of files, which are not fetched "
+                "one by one; packer convert packs it again as lmdb, hdf5 or pth"
+            )
+        index = [PackFile(f"{INDEX}/{file.name}", file.bytes, file.sha256) for file in manifest.index]
+        parts = tuple(PackFile(part.name, part.bytes, part.sha256) for part in manifest.parts)
+        cache.check_limit([head, *index], parts)
+        supply = RemoteParts(cache, parts)
+        undo.callback(supply.close)
+        for file in (head, *index):
+            supply.keep(file)
+        opened = Pack(path.parent, verify=verify, supply=supply)
+        undo.pop_all()
+        first.close()
+    return opened

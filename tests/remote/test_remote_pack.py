@@ -1,0 +1,470 @@
+"""Remote packs: read through a cache from a small S3 server, equal to the local pack; what goes wrong is named."""
+
+import gc
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import packer
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StoreError
+from packer.loading.loader import Loader
+from packer.pack import part_readers
+from packer.pack.reader import Pack
+from packer.remote.cache_folder import in_blocks
+from packer.remote.remote_pack import RemoteParts, open_remote, remote_location
+from tests.support.built_packs import make_pack, record, values
+from tests.support.object_server import Fault, ObjectServer
+from tests.support.stored_files import Watch, ended, in_processes
+
+URL = "s3://b/set/x.pack"
+PARTS = 6
+FORMATS = ("lmdb", "hdf5", "pth")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A local pack of several parts."""
+    folder = tmp_path / "x.pack"
+    make_pack(folder, 90, format=getattr(request, "param", "pth"), parts=PARTS)
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    folder = tmp_path / "nvme"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def server(folder: Path, object_server: ObjectServer) -> ObjectServer:
+    """A server that has the pack."""
+    object_server.put_folder(folder, "set/x.pack/")
+    return object_server
+
+
+@pytest.fixture
+def pack(server: ObjectServer, cache: Path) -> Iterator[Pack]:
+    opened = opened_pack(cache)
+    yield opened
+    opened.close()
+
+
+def opened_pack(cache: Path, *, limit: int | None = None, patience: float | None = 20, verify: str = "first") -> Pack:
+    location = remote_location(URL, cache=cache, cache_limit=limit, patience=patience)
+    assert location is not None
+    return open_remote(location, verify=verify)
+
+
+def read(pack: Pack, index: int) -> dict[str, bytes]:
+    with pack.record(index, pack.schema.names) as found:
+        return {name: bytes(value) for name, value in found.items()}
+
+
+def part_requests(server: ObjectServer) -> dict[str, int]:
+    found = {key.rpartition("/")[2]: count for (name, key), count in server.requests.items() if name == "GET"}
+    return {name: count for name, count in found.items() if name.startswith("part-")}
+
+
+def room_for(folder: Path, parts: int) -> int:
+    """A limit that holds what an open pack keeps, and so many parts."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    of_parts = sorted(in_blocks(path.stat().st_size) for path in files if path.name.startswith("part-"))
+    kept = sum(in_blocks(path.stat().st_size) for path in files if not path.name.startswith("part-"))
+    return kept + parts * of_parts[-1]
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("folder", FORMATS, indirect=True)
+def test_records_are_those_of_the_local_pack_and_each_part_is_fetched_once(
+    folder: Path, pack: Pack, server: ObjectServer
+) -> None:
+    assert part_requests(server) == {}  # nothing but the manifest and the index when it is opened
+    assert [read(pack, index) for index in range(len(pack))] == values(folder)
+    assert part_requests(server) == {part.name: 1 for part in pack.manifest.parts}
+    assert [read(pack, index) for index in range(len(pack))] == values(folder)
+    assert sum(part_requests(server).values()) == PARTS
+
+
+def test_only_the_parts_that_are_read_are_fetched(pack: Pack, server: ObjectServer) -> None:
+    read(pack, 0)
+    read(pack, 89)
+    assert part_requests(server) == {"part-00000.pth": 1, "part-00005.pth": 1}
+
+
+def test_several_records_at_once_are_right_where_only_one_part_fits(
+    folder: Path, server: ObjectServer, cache: Path
+) -> None:
+    """Who waits for a part lets go of the others: two threads would wait for each other otherwise."""
+    pack = opened_pack(cache, limit=room_for(folder, 1))
+    rng = np.random.default_rng(0)
+    wrong: list[object] = []
+
+    def reader() -> None:
+        for _ in range(5):
+            indices = rng.integers(0, 90, 8).tolist()
+            with pack.records(indices, ["key", "blob"]) as found:
+                for index, each in zip(indices, found, strict=True):
+                    if bytes(each["key"]) != record(index)["key"] or bytes(each["blob"]) != record(index)["blob"]:
+                        wrong.append(index)
+
+    with Watch(pack_bytes(pack)) as used:
+        threads = [threading.Thread(target=reader) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert used.most <= room_for(folder, 1)
+    pack.close()
+
+
+def pack_bytes(pack: Pack) -> Any:
+    assert isinstance(pack.supply, RemoteParts)
+    return pack.supply._cache.folder.used_bytes
+
+
+def test_two_packs_of_one_url_in_a_process_share_readers(pack: Pack, cache: Path, server: ObjectServer) -> None:
+    other = opened_pack(cache)
+    read(pack, 0)
+    read(other, 0)
+    assert len(part_readers.open_readers) == 1
+    pack.close()
+    assert read(other, 1)["key"] == b"sample-00001"  # its reader was opened for the first
+    other.close()
+    assert len(part_readers.open_readers) == 0
+
+
+def test_processes_on_one_machine_fetch_each_part_once(server: ObjectServer, cache: Path, folder: Path) -> None:
+    expected = values(folder)
+
+    def reader(number: int) -> None:
+        pack = opened_pack(cache)
+        order = np.random.default_rng(number).permutation(len(pack)).tolist()
+        assert all(read(pack, index) == expected[index] for index in order)
+        pack.close()
+
+    assert ended(in_processes(4, reader)) == [0] * 4
+    assert part_requests(server) == {f"part-{number:05d}.pth": 1 for number in range(PARTS)}
+
+
+def test_a_second_run_fetches_no_part(pack: Pack, cache: Path, server: ObjectServer) -> None:
+    for index in range(90):
+        read(pack, index)
+    pack.close()
+    server.requests.clear()
+    again = opened_pack(cache)
+    assert [read(again, index)["key"] for index in range(90)] == [record(index)["key"] for index in range(90)]
+    assert {key for _, key in server.requests} == {"set/x.pack/packer.json"}
+    again.close()
+
+
+def test_readers_that_only_stay_open_make_room_for_another_process(
+    folder: Path, server: ObjectServer, cache: Path
+) -> None:
+    limit = room_for(folder, 2)
+    idle = opened_pack(cache, limit=limit)
+    read(idle, 0)
+    read(idle, 20)
+    assert len(part_readers.open_readers) == 2  # the cache is full, and both are mapped
+
+    def reader(_: int) -> None:
+        pack = opened_pack(cache, limit=limit)
+        assert read(pack, 89) == record(89)
+        pack.close()
+
+    assert ended(in_processes(1, reader)) == [0]
+    assert read(idle, 0) == record(0)
+    idle.close()
+
+
+def test_verify_open_hashes_what_lies_in_the_cache(pack: Pack, cache: Path, server: ObjectServer) -> None:
+    read(pack, 0)
+    pack.close()
+    (part,) = cache.rglob("part-00000.pth")
+    data = bytearray(part.read_bytes())
+    data[-1] ^= 1
+    part.write_bytes(data)
+    again = opened_pack(cache, verify="open")
+    with pytest.raises(CorruptPack, match=r"part-00000.pth: damaged part: sha256"):
+        read(again, 0)
+    again.close()
+
+
+def test_parts_are_fetched_in_the_background_in_the_order_given(pack: Pack, server: ObjectServer) -> None:
+    assert pack.supply is not None
+    pack.supply.fetch_ahead([4, 2, 0])
+    while sum(part_requests(server).values()) < 3:
+        time.sleep(0.002)
+    assert list(part_requests(server)) == ["part-00004.pth", "part-00002.pth", "part-00000.pth"]
+    read(pack, 0)
+    assert part_requests(server)["part-00000.pth"] == 1
+
+
+def test_a_data_set_that_nobody_holds_ends_its_threads(server: ObjectServer, cache: Path) -> None:
+    dataset = packer.open(URL, cache=cache)
+    dataset[0]
+    assert dataset.fetch_ahead() is not None
+    names = {thread.name for thread in threading.enumerate()}
+    assert {"packer-remote-watch", "packer-remote-fetch"} <= names
+    del dataset
+    gc.collect()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-remote")]
+
+
+def test_a_closed_pack_leaves_no_thread_and_no_lock(pack: Pack, server: ObjectServer, cache: Path) -> None:
+    read(pack, 0)
+    assert pack.supply is not None
+    pack.supply.fetch_ahead([1])
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-remote")]
+    pack.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-remote")]
+    other = opened_pack(cache, limit=1 << 40)
+    folder = pack_folder(other)
+    other.close()
+    with folder.accounts():
+        assert folder.evict(1 << 40) > 0
+    assert not list(cache.rglob("part-*"))
+
+
+def pack_folder(pack: Pack) -> Any:
+    assert isinstance(pack.supply, RemoteParts)
+    return pack.supply._cache.folder
+
+
+def test_a_killed_reader_leaves_whole_files_alone(folder: Path, server: ObjectServer, cache: Path) -> None:
+    server.delay_seconds = 0.01
+
+    def reader(_: int) -> None:
+        pack = opened_pack(cache)
+        for index in range(90):
+            read(pack, index)
+
+    for pause in (0.05, 0.2, 0.3, 0.4):
+        (pid,) = in_processes(1, reader)
+        time.sleep(pause)
+        os.kill(pid, signal.SIGKILL)
+        ended([pid])
+        for path in cache.rglob("*"):
+            if path.is_file() and path.name != "locks" and not path.name.startswith("made-by-packer"):
+                below = path.relative_to(next(cache.iterdir())).parts[1:]
+                assert path.read_bytes() == folder.joinpath(*below).read_bytes(), path
+
+
+# ---- what goes wrong
+
+
+def test_a_flipped_byte_is_fetched_again(server: ObjectServer, pack: Pack) -> None:
+    server.faults.append(Fault("flip", key="part-00001.pth", times=1))
+    assert read(pack, 20) == record(20)
+    assert part_requests(server)["part-00001.pth"] == 2
+
+
+def test_a_byte_that_stays_flipped_is_refused(server: ObjectServer, pack: Pack) -> None:
+    server.faults.append(Fault("flip", key="part-00001.pth"))
+    with pytest.raises(
+        CorruptPack, match=rf"{URL}/part-00001.pth: damaged where it is stored: sha256 .*ETag"
+    ) as caught:
+        read(pack, 20)
+    assert pack.manifest.parts[1].sha256[:16] in str(caught.value)
+    assert read(pack, 0) == record(0)  # others are read nevertheless
+
+
+def test_a_pack_that_was_replaced_is_noticed(server: ObjectServer, pack: Pack, tmp_path: Path, cache: Path) -> None:
+    assert read(pack, 0) == record(0)
+    make_pack(tmp_path / "other", [record(number, blob=b"%d" % number) for number in range(90)], format="pth", parts=6)
+    server.put_folder(tmp_path / "other", "set/x.pack/")
+    assert read(pack, 1) == record(1)  # which is here
+    with pytest.raises(ObjectChanged, match=rf"{URL}: the pack was replaced since it was opened: .*open it again"):
+        read(pack, 89)
+    again = opened_pack(cache)
+    assert read(again, 89)["blob"] == b"89"
+    again.close()
+
+
+def test_a_part_that_is_missing_is_named(server: ObjectServer, pack: Pack) -> None:
+    del server.objects["set/x.pack/part-00003.pth"]
+    with pytest.raises(CorruptPack, match=rf"{URL}/part-00003.pth: missing, or of another size"):
+        read(pack, 50)
+
+
+def test_an_outage_is_waited_for(server: ObjectServer, pack: Pack) -> None:
+    server.faults.append(Fault("503", key="part-00000.pth", times=3))
+    assert read(pack, 0) == record(0)
+
+
+def test_an_outage_that_lasts_is_an_error_with_url_and_attempts(server: ObjectServer, cache: Path) -> None:
+    pack = opened_pack(cache, patience=1)
+    server.faults += [Fault("503", method=method, key="part-00000.pth") for method in ("GET", "HEAD")]
+    with pytest.raises(StoreError, match=rf"{URL}/part-00000.pth: .*attempts in"):
+        read(pack, 0)
+    assert read(pack, 89) == record(89)
+    pack.close()
+
+
+def test_what_is_no_pack_is_refused(server: ObjectServer, cache: Path) -> None:
+    for url in ("s3://b/set", f"{URL}/index"):
+        with pytest.raises(InvalidRequest, match=rf"{url}: not a pack: there is no {url}/packer.json"):
+            packer.open(url, cache=cache)
+
+
+def test_a_damaged_manifest_is_refused_by_its_url(server: ObjectServer, cache: Path) -> None:
+    key = "set/x.pack/packer.json"
+    server.put(key, server.objects[key].data.replace(b"sample", b"simple"))
+    with pytest.raises(CorruptPack, match=rf"{URL}/packer.json: damaged"):
+        packer.open(URL, cache=cache)
+
+
+@pytest.mark.parametrize("folder", ["bmp"], indirect=True)
+def test_parts_that_are_folders_are_refused(server: ObjectServer, cache: Path) -> None:
+    with pytest.raises(InvalidRequest, match=rf"{URL}: parts of the format bmp are folders of files"):
+        packer.open(URL, cache=cache)
+
+
+def test_a_limit_below_one_part_is_refused(server: ObjectServer, cache: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"cache_limit=8192: the index and the largest part of the pack take"):
+        packer.open(URL, cache=cache, cache_limit="8K")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give cache=, a folder with room"),
+        ({"cache": "C", "cache_limit": "many"}, "'many': expected a size such as 256M"),
+        ({"cache": "C", "cache_limit": 0}, "cache_limit=0: expected bytes"),
+        ({"cache": "C", "cache_limit": True}, "cache_limit=True: expected bytes"),
+        ({"cache": "C", "patience": -1.0}, "patience_seconds=-1.0: expected seconds"),
+        ({"cache": "C", "stage": "auto"}, "stage= is for packs on a disk"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    server: ObjectServer, cache: Path, options: dict[str, Any], message: str
+) -> None:
+    given = {name: cache if value == "C" else value for name, value in options.items()}
+    with pytest.raises(InvalidRequest, match=message):
+        packer.open(URL, **given)
+
+
+@pytest.mark.parametrize("options", [{"cache": "x"}, {"cache_limit": 5}, {"patience": 1.0}])
+def test_options_of_urls_are_refused_for_folders(folder: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=rf"{next(iter(options))}=: .* it is for URLs"):
+        packer.open(folder, **options)
+
+
+# ---- data sets and loaders
+
+
+def batches(loader: Any) -> list[Any]:
+    return [batch["blob"] + batch["label"].tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("folder", FORMATS, indirect=True)
+def test_a_loader_gives_the_batches_of_the_local_pack(
+    folder: Path, server: ObjectServer, cache: Path, workers: int
+) -> None:
+    limit = room_for(folder, 3)
+    local = packer.open(folder)
+    for shuffle in (False, True):
+        with (
+            packer.open(URL, cache=cache, cache_limit=limit) as dataset,
+            Loader(dataset, 8, shuffle=shuffle, seed=3, num_workers=workers) as loader,
+            Loader(local, 8, shuffle=shuffle, seed=3) as expected,
+        ):
+            assert type(dataset) is type(local)
+            for _ in range(2):
+                assert batches(loader) == batches(expected)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_stock_data_loader_reads_it_with_workers(
+    folder: Path, server: ObjectServer, cache: Path, context: str
+) -> None:
+    dataset = packer.open(URL, fields=["blob", "label"], cache=cache)
+    dataset[0]
+    loader = DataLoader(dataset, 9, num_workers=2, multiprocessing_context=context)
+    found = [blob for batch in loader for blob in batch["blob"]]
+    assert found == [record(number)["blob"] for number in range(90)]
+    assert sum(part_requests(server).values()) == PARTS
+    dataset.close()
+
+
+def test_a_pickled_data_set_opens_the_same_pack(
+    server: ObjectServer, cache: Path, folder: Path, tmp_path: Path
+) -> None:
+    dataset = packer.open(URL, cache=cache)
+    expected = dataset[7]["blob"]
+    text = pickle.dumps(dataset)
+    dataset.close()
+    make_pack(tmp_path / "other", [record(number, blob=b"other") for number in range(90)], format="pth", parts=6)
+    server.put_folder(tmp_path / "other", "set/x.pack/")
+    again = pickle.loads(text)
+    assert isinstance(again, PackDataset)
+    assert again[7]["blob"] == expected
+    with pytest.raises(ObjectChanged, match="open it again"):
+        again[89]
+    again.close()
+
+
+def test_a_pass_tells_the_supply_what_it_reads_next_and_what_no_more(
+    folder: Path, server: ObjectServer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[list[int]] = []
+    given_up: list[int] = []
+    monkeypatch.setattr(RemoteParts, "fetch_ahead", lambda self, parts: wanted.append(list(parts)))
+    monkeypatch.setattr(RemoteParts, "give_up", lambda self, parts: given_up.extend(parts))
+    dataset = packer.open(URL, cache=cache, cache_limit=room_for(folder, 3))
+    with Loader(torch.utils.data.Subset(dataset, range(89, -1, -1)), 15) as loader:
+        for number, _ in enumerate(loader):
+            assert given_up == list(range(5, 5 - number, -1))
+        assert wanted == [[5, 4, 3, 2, 1, 0]]
+        state = loader.state_dict()
+    wanted.clear()
+    with Loader(dataset, 15, rank=1, world_size=2) as loader:
+        loader.load_state_dict({**state, **loader.state_dict(), "epoch": 1, "step": 1})
+        next(iter(loader))
+    assert wanted == [[2, 3, 4, 5]]
+    dataset.close()
+
+
+def test_parts_behind_a_pass_make_room_for_those_that_come(folder: Path, server: ObjectServer, cache: Path) -> None:
+    """In the order of the pack each part is fetched once an epoch, though only half of them fit at a time."""
+    dataset = packer.open(URL, cache=cache, cache_limit=room_for(folder, 3))
+    with Loader(dataset, 5, threads=1) as loader:
+        for batch in loader:
+            assert len(batch["blob"]) == 5
+            time.sleep(0.005)
+    assert part_requests(server) == {f"part-{number:05d}.pth": 1 for number in range(PARTS)}
+    dataset.close()
+
+
+def test_the_page_on_remote_packs_runs(folder: Path, object_server: ObjectServer, cache: Path) -> None:
+    page = (Path(packer.__file__).parent.parent / "docs/howto/remote.md").read_text()
+    code = page.partition("## Train from a remote pack")[2].partition("```python")[2].partition("```")[0]
+    object_server.put_folder(folder, "photos.pack/")
+    names: dict[str, Any] = {}
+    exec(code.replace("/nvme/packer", str(cache)), names)
+    assert names["batch"]["blob"]
+    names["dataset"].close()
+
+
+def test_a_drawing_needs_a_pack_on_a_disk(server: ObjectServer, cache: Path) -> None:
+    dataset = packer.open(URL, cache=cache)
+    assert URL in repr(dataset)
+    assert URL in dataset._repr_html_()
+    with pytest.raises(InvalidRequest, match="samples are drawn of packs on a disk"):
+        dataset.show(0)
+    dataset.close()
