@@ -101,16 +101,32 @@ class PartSchedule:
     """The parts that a pass reads, in its order: their supply is told which are needed next, and which no more."""
 
     def __init__(self, supply: PartSupply, numbers: npt.NDArray[np.int64]) -> None:
-        """numbers: the part of each sample, in the order of the pass."""
+        """numbers: the part of each sample, in the order of the pass.
+
+        Raises InvalidRequest where the parts that are read at a time do not fit into the supply's room.
+        """
+        self._supply = supply
+        self._count = len(numbers)
         parts, first = np.unique(numbers, return_index=True)
+        _, from_end = np.unique(numbers[::-1], return_index=True)
+        last = self._count - 1 - from_end
+        sizes = np.asarray(supply.part_bytes, np.int64)[parts]
+        room = supply.room_bytes
+        if room is not None and (needed := _most_at_once(first, last, sizes)) > room:
+            raise InvalidRequest(
+                f"{supply.url}: this order of samples reads from {needed:,} bytes of parts at a time, and the cache "
+                f"holds {room:,} of them, so that each part would be fetched many times; raise cache_limit, or choose "
+                "an order that reads from fewer parts at a time"
+            )
         supply.fetch_ahead(parts[np.argsort(first)].tolist())
-        parts, from_end = np.unique(numbers[::-1], return_index=True)
-        last = len(numbers) - 1 - from_end
         order = np.argsort(last)
         self._last = last[order]  # position of each part's last sample, ascending
         self._parts = parts[order]
-        self._supply = supply
-        self._done = len(parts) if supply.holds_all else 0  # nothing has to make room then
+        self._done = len(parts) if room is None or sizes.sum() <= room else 0  # nothing has to make room then
+
+    def is_over(self, count: int) -> bool:
+        """Whether so many samples are all of the pass."""
+        return count >= self._count
 
     def advance(self, count: int) -> None:
         """So many samples of the pass have been made."""
@@ -118,6 +134,14 @@ class PartSchedule:
         if done > self._done:
             self._supply.give_up(self._parts[self._done : done].tolist())
             self._done = done
+
+
+def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
+    """The most bytes of parts that a position of a pass lies between the first and the last sample of."""
+    begun, ended = np.argsort(first), np.argsort(last)
+    done = np.searchsorted(last[ended], first[begun])
+    there = np.cumsum(sizes[begun]) - np.concatenate(([0], np.cumsum(sizes[ended])))[done]
+    return int(there.max(initial=0))
 
 
 class PackDataset(Dataset[Any]):
@@ -481,6 +505,7 @@ class PackDataset(Dataset[Any]):
         """Begin to bring what these samples, or all, lie in, in the order in which they are first read.
 
         Returns at once; packer.Loader calls it with each epoch's order. None for a pack on a disk, where all is there.
+        Raises InvalidRequest where cache_limit does not hold the parts that are read from at a time.
         """
         if self._location is None:
             return None

@@ -177,6 +177,7 @@ class Loader:
         self._stream: Source | None = None
         self._parts: PartSchedule | None = None  # of the newest pass over a pack behind a URL
         self._made = 0  # batches of it
+        self._followed: Steps | None = None
         self._end_stream: Callable[[], object] = _nothing
         self._passes: weakref.WeakSet[_Epoch] = weakref.WeakSet()  # that have threads of their own
 
@@ -235,15 +236,18 @@ class Loader:
     def _source(self, epoch: int, step: int) -> Source:
         """The source of batches: threads or workers that make them, and a transfer to a device where one is wanted."""
         steps = self.order.begin(epoch, step, self._state.before)
-        upcoming = steps.upcoming() if isinstance(self._pack, PackDataset) and self._pack.is_remote else None
+        self._follow(steps)
         made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
-        if upcoming is not None and isinstance(self._pack, PackDataset):
-            subset = unwrapped(self.dataset)[1]
-            self._parts = self._pack.fetch_ahead(upcoming if subset is None else subset[upcoming])
-            self._made = 0
         if self._transfer is None:
             return made
         return TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop)
+
+    def _follow(self, steps: Steps | None) -> None:
+        """Begin to bring what these steps read of a pack behind a URL, up to the end of a pass."""
+        self._parts, self._followed, self._made = None, steps, 0
+        if steps is not None and isinstance(self._pack, PackDataset) and self._pack.is_remote:
+            subset, upcoming = unwrapped(self.dataset)[1], steps.upcoming()
+            self._parts = self._pack.fetch_ahead(upcoming if subset is None else subset[upcoming])
 
     def _engine(self, steps: Steps) -> ThreadEngine:
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
@@ -256,13 +260,15 @@ class Loader:
 
     def _advance(self, pass_number: int) -> None:
         """Count a batch that an iterator has returned."""
+        if self._parts is not None and (pass_number == self._pass_number or self.order.steps_per_epoch is not None):
+            self._parts.advance(self._made * self.order.batch_size)  # one less: the last batches may be smaller
+            self._made += 1
+            if self.order.steps_per_epoch is not None and self._parts.is_over(self._made * self.order.batch_size):
+                self._follow(self._followed)
         if self.order.steps_per_epoch is not None:
             self._state = replace(self._state, taken=self._state.taken + 1)
         if pass_number != self._pass_number:
             return
-        if self._parts is not None and self.order.steps_per_epoch is None:
-            self._parts.advance(self._made * self.order.batch_size)  # one less: the last batches may be smaller
-            self._made += 1
         self._state = replace(self._state, step=self._state.step + 1)
         if self._state.step >= self._steps:
             self._begin_epoch(self.epoch + 1)

@@ -45,6 +45,10 @@ def _gathering() -> ModuleType:
 class PartSupply(Protocol):
     """Brings the parts of a pack that need not be there yet, such as those of a pack behind a URL."""
 
+    @property
+    def url(self) -> str:
+        """Where the pack is, for messages."""
+
     def key(self, number: int) -> Key:
         """The identity of a part in the process's table of readers, the same wherever and whenever it is brought."""
 
@@ -55,8 +59,12 @@ class PartSupply(Protocol):
         """A part, brought where it is not there; it stays until the lease is closed. May take long, and raise."""
 
     @property
-    def holds_all(self) -> bool:
-        """Whether there is room for all parts at once."""
+    def room_bytes(self) -> int | None:
+        """How many bytes of parts can be there at once; None where that is not limited."""
+
+    @property
+    def part_bytes(self) -> Sequence[int]:
+        """How many of these each part takes."""
 
     def fetch_ahead(self, parts: Sequence[int]) -> None:
         """Bring these parts in the background, in this order, as long as there is room; in place of those before."""

@@ -34,8 +34,8 @@ class FileFetched(NamedTuple):
 class PartSource(Protocol):
     """Where the files of a pack come from."""
 
-    def where(self, file: PackFile) -> str:
-        """A file's URL, for messages."""
+    def where(self, file: PackFile | None) -> str:
+        """A file's URL, or the pack's, for messages."""
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float) -> FileFetched:
         """Write a file into an open one, from its beginning; raises StoreError, StorageError."""

@@ -111,8 +111,8 @@ class _StoreSource:
     store: Store
     pack: StoredPack
 
-    def where(self, file: PackFile) -> str:
-        return str(self.store.url / file.name)
+    def where(self, file: PackFile | None) -> str:
+        return str(self.store.url / file.name if file is not None else self.store.url)
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float) -> FileFetched:
         options = replace(self.store.options, patience_seconds=patience_seconds)
@@ -155,6 +155,11 @@ class RemoteParts:
         self._kept_bytes += in_blocks(file.bytes)
         return lease.path
 
+    @property
+    def url(self) -> str:
+        """As PartSupply."""
+        return self._cache.source.where(None)
+
     def key(self, number: int) -> Key:
         """As PartSupply."""
         return self._name, number
@@ -172,17 +177,21 @@ class RemoteParts:
         return self._cache.lease(file, close_idle=partial(open_readers.close_idle, only_done_with=False))
 
     @property
-    def holds_all(self) -> bool:
+    def room_bytes(self) -> int | None:
         """As PartSupply."""
         limit = self._cache.folder.limit_bytes
-        return limit is None or self._kept_bytes + sum(in_blocks(part.bytes) for part in self._parts) <= limit
+        return None if limit is None else limit - self._kept_bytes
+
+    @property
+    def part_bytes(self) -> Sequence[int]:
+        """As PartSupply."""
+        return [in_blocks(part.bytes) for part in self._parts]
 
     def fetch_ahead(self, parts: Sequence[int]) -> None:
         """As PartSupply. Parts behind those that there is room for are given up: they are needed last."""
-        ends = accumulate(in_blocks(self._parts[number].bytes) for number in parts)
-        limit = self._cache.folder.limit_bytes
-        if limit is not None:
-            room = limit - self._kept_bytes
+        room = self.room_bytes
+        if room is not None:
+            ends = accumulate(in_blocks(self._parts[number].bytes) for number in parts)
             self.give_up([number for number, end in zip(parts, ends, strict=True) if end > room])
         self._fetcher.want(parts)
 

@@ -376,9 +376,9 @@ def batches(loader: Any) -> list[Any]:
 def test_a_loader_gives_the_batches_of_the_local_pack(
     folder: Path, server: ObjectServer, cache: Path, workers: int
 ) -> None:
-    limit = room_for(folder, 3)
     local = packer.open(folder)
     for shuffle in (False, True):
+        limit = room_for(folder, PARTS if shuffle else 3)
         with (
             packer.open(URL, cache=cache, cache_limit=limit) as dataset,
             Loader(dataset, 8, shuffle=shuffle, seed=3, num_workers=workers) as loader,
@@ -437,6 +437,36 @@ def test_a_pass_tells_the_supply_what_it_reads_next_and_what_no_more(
         loader.load_state_dict({**state, **loader.state_dict(), "epoch": 1, "step": 1})
         next(iter(loader))
     assert wanted == [[2, 3, 4, 5]]
+    dataset.close()
+
+
+def test_an_order_that_reads_from_more_parts_than_fit_is_refused(
+    folder: Path, server: ObjectServer, cache: Path
+) -> None:
+    """Each sample of a full shuffle would fetch a part again."""
+    with packer.open(URL, cache=cache, cache_limit=room_for(folder, PARTS - 2)) as dataset:
+        with (
+            Loader(dataset, 8, shuffle=True) as loader,
+            pytest.raises(
+                InvalidRequest, match=rf"{URL}: this order of samples reads from .* at a time, and the cache"
+            ),
+        ):
+            next(iter(loader))
+        with Loader(dataset, 8) as loader:  # from one at a time
+            assert len(batches(loader)) == 12
+
+
+def test_an_endless_stream_goes_on_to_tell_what_it_reads(
+    folder: Path, server: ObjectServer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[list[int]] = []
+    monkeypatch.setattr(RemoteParts, "fetch_ahead", lambda self, parts: wanted.append(list(parts)))
+    dataset = packer.open(URL, cache=cache, cache_limit=room_for(folder, 3))
+    with Loader(dataset, 15, steps_per_epoch=4) as loader:
+        for _ in range(4):
+            assert len(list(loader)) == 4
+    assert wanted[0] == list(range(PARTS))
+    assert len(wanted) == 3  # 240 samples are two passes and the beginning of a third
     dataset.close()
 
 

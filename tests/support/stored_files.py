@@ -38,8 +38,8 @@ class FileSource:
     seconds: float = 0.0
     damaged: tuple[tuple[str, int], ...] = ()
 
-    def where(self, file: PackFile) -> str:
-        return f"s3://b/x.pack/{file.name}"
+    def where(self, file: PackFile | None) -> str:
+        return f"s3://b/x.pack/{file.name}" if file is not None else "s3://b/x.pack"
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float) -> FileFetched:
         with self.log.open("a") as log:
