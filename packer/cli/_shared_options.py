@@ -14,6 +14,7 @@ from packer.errors import InvalidRequest
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
+from packer.stores.url import is_url, path_or_url
 from packer.system.size_text import parse_size as size_text_bytes
 
 
@@ -37,6 +38,13 @@ class NamedPath(click.Path):
         if not os.fspath(value):
             self.fail("an empty text is no path; give a folder, or . for the current one", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class PathOrURL(NamedPath):
+    """As NamedPath, or the URL of an object store, such as s3://bucket/photos."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there

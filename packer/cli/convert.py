@@ -11,6 +11,7 @@ from packer import formats, sources
 from packer.cli._shared_options import (
     Group,
     NamedPath,
+    PathOrURL,
     RegistryName,
     examples,
     left_out,
@@ -21,9 +22,11 @@ from packer.cli._shared_options import (
     size_text,
 )
 from packer.conversion import engines
+from packer.errors import InvalidRequest
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
+from packer.stores.url import URLPath
 
 if TYPE_CHECKING:
     from packer.conversion.convert import ConversionSummary, DryRun
@@ -72,8 +75,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
         "packer convert photos/ photos.h5 --dry-run",
     ),
 )
-@click.argument("source", type=NamedPath())
-@click.argument("pack", type=NamedPath())
+@click.argument("source", type=PathOrURL())
+@click.argument("pack", type=PathOrURL())
 @click.option(
     "--to",
     type=RegistryName(formats.registry),
@@ -359,6 +362,12 @@ PLACE = (Group.MAKE_A_PACK, 0)
     metavar="DIR",
     help="Of --engine ray: a folder on each machine's own disk, where parts are built before they are copied.",
 )
+@click.option(
+    "--scratch",
+    type=NamedPath(),
+    metavar="DIR",
+    help="Of a PACK at a URL: a folder of this machine where it is built before it is uploaded.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
 @click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
@@ -373,12 +382,14 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     from packer.geometry import Resize  # as above
 
     quiet, dry_run = (options.pop(name) for name in ("as_json", "dry_run"))
-    where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch")}
+    where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     options["codecs"] = dict(options["codecs"])
     notes: list[str] = []
     on_note = notes.append if quiet else _note
+    if dry_run and isinstance(pack, URLPath):
+        raise InvalidRequest(f"{pack}: --dry-run says what a pack in a folder would be; give one")
     if dry_run:
         request = ConversionRequest(source, pack, **options)
         _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
@@ -415,8 +426,11 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
-    made = manifests.read(pack)
     name = repr(str(pack))
+    if isinstance(pack, URLPath):
+        yield f'open it:  import packer; dataset = packer.open({name}, cache="DIR", cache_limit="100GB")'
+        return
+    made = manifests.read(pack)
     wanted = f"{made.format.replace('-', '')}dataset"
     if preset is not None:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"

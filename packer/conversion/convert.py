@@ -47,6 +47,7 @@ from packer.schema import Field, Schema
 from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
+from packer.stores.url import URLPath, path_or_url
 from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
@@ -158,6 +159,7 @@ def convert(
     engine: str = "local",
     address: str | None = None,
     nodes_scratch: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
     overwrite: bool = False,
     restart: bool = False,
     progress: ProgressCallback | bool | None = None,
@@ -166,8 +168,9 @@ def convert(
     """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`, complete or not
     at all.
 
-    source: a folder, a pack, a table such as train.csv, another tool's file such as data.tfrecord, or a Source object,
-    which then has its options, sidecars and splits already. to: the format; None for what the name of the pack says
+    source: a folder, also behind a URL such as "s3://bucket/photos", a pack, a table such as train.csv, another tool's
+    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. to: the
+    format; None for what the name of the pack says
     (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
     such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
     such as {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or a share of 0 to 1.
@@ -183,7 +186,9 @@ def convert(
     table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the
     pack does not depend on it. engine: what builds the parts, "local" or "ray", a cluster whose machines see source and
     pack under the same paths; address: of the cluster, None for what Ray finds; nodes_scratch: a folder on the disk of
-    each machine, where parts are built before they are copied. overwrite: replace a pack that is there.
+    each machine, where parts are built before they are copied. scratch: of a pack at a URL, such as
+    "s3://bucket/photos.pack", a folder of this machine where it is built before it is uploaded. overwrite: replace a
+    pack that is there.
     restart: throw unfinished work of an earlier run away. progress: called with a
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
@@ -195,9 +200,10 @@ def convert(
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
+    target = path_or_url(pack)
     request = ConversionRequest(
-        source=Path(source) if isinstance(source, str | PathLike) else source,
-        pack=Path(pack),
+        source=path_or_url(source) if isinstance(source, str | PathLike) else source,
+        pack=target,
         to=to,
         kind=kind,
         preset=preset,
@@ -259,25 +265,83 @@ def convert(
         note(line)
 
     started = time.monotonic()
-    scratch = None if nodes_scratch is None else Path(nodes_scratch)
-    builds: Engine = engines.load(engine).Engine(EngineOptions(address, scratch, threads))
-    plan = request.plan(take)
-    with ProgressBar(quiet=progress is not True) as bar:
-        counter = ProgressCounter(len(plan.source), bar if isinstance(progress, bool) else progress)
-        summary = _build(
-            plan,
-            request.pack,
-            started=started,
-            threads=threads,
-            engine=builds,
-            overwrite=overwrite,
-            restart=restart,
-            progress=counter.add,
-            earlier=counter.add_resumed,
-        )
+    nodes = None if nodes_scratch is None else Path(nodes_scratch)
+    builds: Engine = engines.load(engine).Engine(EngineOptions(address, nodes, threads))
+    wanted = _Wanted(request, builds, threads, started, progress)
+    if isinstance(target, URLPath):
+        summary = _published(wanted, target, None if scratch is None else Path(scratch), take)
+    elif scratch is not None:
+        raise InvalidRequest(f"{target}: --scratch is for a pack at a URL; a folder is built beside its place")
+    else:
+        summary = wanted.build(request.plan(take), target, overwrite=overwrite)
     for line in summary.notes:
         note(line)
     return replace(summary, notes=(*notes, *summary.notes))
+
+
+def _published(
+    wanted: "_Wanted", path: URLPath, scratch: Path | None, note: Callable[[str], object]
+) -> ConversionSummary:
+    """Build a pack in the scratch folder, unless an earlier run has, and publish it."""
+    from packer.conversion.store_target import StoreTarget  # the client of the stores, which folders do without
+
+    target = StoreTarget.of(path, scratch=scratch, overwrite=wanted.request.overwrite)
+    with target.opened() as publication:
+        publication.check()
+        # what an earlier run has built there makes way where it is another pack
+        request = replace(wanted.request, pack=publication.folder, overwrite=publication.is_built)
+        plan = request.plan(note)
+        target.check_format(plan.options.to)
+        if publication.has(plan):
+            note(f"{target.url}: built by an earlier run; only what is missing there is uploaded")
+            summary = _summary(manifests.read(publication.folder), plan, wanted.started)
+        else:
+            summary = wanted.build(plan, publication.folder, overwrite=request.overwrite)
+        publication.publish()
+    return replace(summary, seconds=time.monotonic() - wanted.started)
+
+
+def _summary(manifest: Manifest, plan: Plan, started: float) -> ConversionSummary:
+    """Of a pack that an earlier run has built."""
+    return ConversionSummary(
+        samples=manifest.samples,
+        parts=len(manifest.parts),
+        bytes_in=plan.source_bytes,
+        bytes_out=_pack_bytes(manifest),
+        seconds=time.monotonic() - started,
+        pack_id=manifest.pack_id,
+        resumed_samples=manifest.samples,
+        skipped=manifest.skipped,
+        incomplete=manifest.incomplete,
+        notes=tuple(plan.extras.notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A conversion, and how it is run."""
+
+    request: "ConversionRequest"
+    engine: Engine
+    threads: int | None
+    started: float
+    progress: ProgressCallback | bool | None
+
+    def build(self, plan: Plan, target: Path, *, overwrite: bool) -> ConversionSummary:
+        """Build the planned pack at `target`, telling `progress` of it."""
+        with ProgressBar(quiet=self.progress is not True) as bar:
+            counter = ProgressCounter(len(plan.source), bar if isinstance(self.progress, bool) else self.progress)
+            return _build(
+                plan,
+                target,
+                started=self.started,
+                threads=self.threads,
+                engine=self.engine,
+                overwrite=overwrite,
+                restart=self.request.restart,
+                progress=counter.add,
+                earlier=counter.add_resumed,
+            )
 
 
 def convert_source(
@@ -331,7 +395,7 @@ def _build(
     root = _place_of(plan.source)
     with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
         _check_still_free(root, target, overwrite=overwrite)  # another run may have ended while this one planned
-        wanted = threads or (1 if plan.only_copies else usable_cores())
+        wanted = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
         job = PackBuilder(
             plan,
             target,
@@ -522,6 +586,8 @@ class ConversionRequest:
         place = self.source if isinstance(self.source, Path) else None
         if isinstance(self.source, Source):
             place = _place_of(self.source)
+        if isinstance(place, URLPath):
+            place = None  # what is there its listing tells, and no folder of this machine lies in it
         if place is not None:
             check_source(place)
         check_target(place, self.pack, overwrite=self.overwrite)
@@ -604,7 +670,7 @@ def _asked_of(source: Source) -> Mapping[str, Any]:
 
 def _place_of(source: Source) -> Path | None:
     """The folder or file of a source; None for a Python object, which lies nowhere."""
-    return source.named if source.is_on_disk else None
+    return source.named if source.is_on_disk and source.folder.is_local else None
 
 
 def _unheard(line: str) -> None:

@@ -140,7 +140,8 @@ def _copy_file(source: Path, target: Path) -> None:
 @contextmanager
 def _attempt_folder(place: Workplace, task: Task, node: str) -> Iterator[FolderHandle]:
     """The try's folder, new, in the work folder of this very plan; raises InvalidRequest where that is not seen."""
-    root = place.plan.source.folder.root if place.plan.source.is_on_disk else None
+    source = place.plan.source
+    root = source.folder.root if source.is_on_disk and source.folder.is_local else None
     for path in (place.work / PLAN, root):
         if path is not None and not path.exists():
             raise InvalidRequest(f"{path}: not there; every machine must see the source and the folder of the pack")

@@ -18,6 +18,7 @@ from packer.sources._parse import folder_layout
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
+from packer.stores.url import URLPath
 
 if TYPE_CHECKING:
     from packer.sources._extend.mask_colours import MaskColours
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _OURS = {"ignore_suffixes", "known_classes", "own_splits"}  # options of a source that no user types
 _NAMED = 5  # sources in a message
+_PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there"
 _EXTENSIONS = ("sidecars", "mask_colours", "unknown_colours", "splits", "split_seed", "split_by")
 _TYPED = {"roles": "role"}  # options that are typed several times
 
@@ -95,13 +97,29 @@ class SourceSpec:
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
+        if isinstance(root, URLPath):
+            return self._open_url(root)
         check_source(root)
+        return self._open(root, root)
+
+    def _open_url(self, root: URLPath) -> tuple[Source, str]:
+        """The source of what lies below a URL."""
+        if self.kind == manifests.PACK_KIND:
+            raise InvalidRequest(f"{root}: {_PACK_AT_URL}")
+        tree = open_tree(root)
+        if tree.contents is not None and manifests.NAME in tree.contents.names:
+            raise InvalidRequest(f"{root}: is a pack; {_PACK_AT_URL}")
+        return self._open(root, tree)
+
+    def _open(self, root: Path, listed: Path | FileTree) -> tuple[Source, str]:
+        """listed: the root itself, or what lies below its URL."""
         splits, colours = self._parsed_splits, self._parsed_colours
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
-        place: Path | FileTree = root
-        if self.kind == "auto":  # an archive is listed once
+        place = listed
+        if self.kind == "auto" and isinstance(place, Path):  # an archive is listed once
             place = _detection.archive_for_sure(root) or root
+        if self.kind == "auto":
             kind, found = self._detect(place)
         else:
             kind, found = self.kind, f"read as {self.kind}"
@@ -113,6 +131,8 @@ class SourceSpec:
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
         self._check_records(module.Source, root)
+        if module.Source.holds_records and isinstance(listed, FileTree):
+            raise InvalidRequest(f"{root}: {found}: files of many records are read from a disk; download them first")
         if root.is_file() and not (module.Source.holds_records or module.Source.takes_files):
             place = open_tree(place)
         options = self._options(module.Source, kind, place)
@@ -181,6 +201,9 @@ class SourceSpec:
 
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
+        if isinstance(root, URLPath):
+            kind = self.kind if self.kind != "auto" else self._detect(open_tree(root))[0]
+            return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
         if not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
             return self
         kind = self.kind if self.kind != "auto" else self._detect(root)[0]

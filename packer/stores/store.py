@@ -210,6 +210,8 @@ def _error(url: StoreURL, operation: str, answer: Mapping[str, Any]) -> StorageE
         return StorageError(f"{where}: {operation}: the file on this machine: {cause}; see its disk")
     if "169.254.169.254" in cause:  # whom the client asks for credentials where no variable has any
         return StoreError(f"{where}: {operation}: no credentials: {cause}; {_CREDENTIALS}")
+    if kind == "refused" and "invalid path" in cause:
+        return StoreError(f"{where}: {operation}: refused: {cause}: a name that the client does not take; rename it")
     if kind == "refused":
         return StoreError(f"{where}: {operation}: refused: {cause}; see the URL, region and endpoint")
     hint = "see the network and the store, then run again"

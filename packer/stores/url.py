@@ -6,6 +6,7 @@ A URL is never part of what a pack says of itself: it comes from who calls, on t
 import re
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path, PosixPath
 
 from packer.errors import InvalidRequest, printable
 
@@ -76,3 +77,20 @@ def parse(text: str) -> StoreURL:
     if any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in key):
         raise InvalidRequest(f"{shown}: expected a key of printable characters")
     return StoreURL(scheme, bucket, key)
+
+
+class URLPath(PosixPath):
+    """A URL where packer takes the path of a source or a target: it joins and prints as one, and leads to no file."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    @property
+    def url(self) -> StoreURL:
+        """The URL that it is; raises InvalidRequest."""
+        return parse(str(self))
+
+
+def path_or_url(text: str | PathLike[str]) -> Path:
+    """The path of this text, a URLPath where it is a URL; raises InvalidRequest for one that names no place."""
+    return URLPath(str(parse(str(text)))) if is_url(text) else Path(text)

@@ -107,7 +107,8 @@ def test_nothing_below_a_url_is_an_empty_listing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 8 * MEBIBYTE - 1, 8 * MEBIBYTE, 30 * MEBIBYTE + 7])
-def test_an_object_comes_into_a_file_hashed(store: Store, object_server: ObjectServer, file: int, size: int) -> None:
+def test_an_object_comes_into_a_file_hashed(object_server: ObjectServer, file: int, size: int) -> None:
+    store = Store(parse("s3://b/x"))  # whose connections may stall for as long as those of a busy machine do
     data = os.urandom(size)
     object_server.put("x/part", data)
     etag = object_server.objects["x/part"].etag

@@ -82,10 +82,10 @@ class Found:
             return ""
         return name
 
-    def settle(self, path: Path) -> str:
+    def settle(self, path: Path, *, takes_root: bool = True) -> str:
         """Sort by name and add the folders that files imply; returns the folder that is the root, empty for none.
 
-        Raises BadInput naming what cannot be taken.
+        takes_root: whether one folder that holds everything may be it. Raises BadInput naming what cannot be taken.
         """
         for name in self.names:
             at = name.rfind("/")
@@ -97,10 +97,11 @@ class Found:
         if self.culprits:
             more = f" and {len(self.culprits) - _SHOWN} more" if len(self.culprits) > _SHOWN else ""
             raise BadInput(
-                f"{printable(str(path))}: holds what cannot be taken from an archive: "
-                f"{', '.join(self.culprits[:_SHOWN])}{more}; unpack it and give the folder, or make it again without"
+                f"{printable(str(path))}: holds what cannot be taken from {'an archive' if takes_root else 'a store'}: "
+                f"{', '.join(self.culprits[:_SHOWN])}{more}; "
+                + ("unpack it and give the folder, or make it again without" if takes_root else "take these out")
             )
-        root = self._take_root(_stem(path.name))
+        root = self._take_root(_stem(path.name)) if takes_root else ""
         order = sorted(range(len(self.names)), key=self.names.__getitem__)
         self.rows = order
         self.names = [self.names[row] for row in order]

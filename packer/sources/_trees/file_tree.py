@@ -32,6 +32,12 @@ class FileTree(ABC):
 
     root: Path
     follow_links: bool = False
+    reads_at_once: int = 1  # of files, by as many threads, where each read waits for an answer rather than a disk
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on a disk that `root` leads to."""
+        return True
 
     @abstractmethod
     def read(self, name: str) -> bytes:

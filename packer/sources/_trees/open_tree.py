@@ -1,4 +1,4 @@
-"""Open tree: a folder, a tar or a zip as a tree of files; the first bytes of a file say which archive it is."""
+"""Open tree: a folder, a tar, a zip or a URL as a tree of files; the first bytes of a file say which archive it is."""
 
 from pathlib import Path
 
@@ -6,12 +6,13 @@ from packer.errors import InvalidRequest
 from packer.errors import printable as shown
 from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._trees.file_tree import FileTree
+from packer.stores.url import URLPath
 
 _START_BYTES = 512  # a header of tar
 
 
 def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files: bool = False) -> FileTree:
-    """The files below a folder or in an archive; a tree is given back as it is.
+    """The files below a folder or a URL, or in an archive; a tree is given back as it is.
 
     takes_files: whether a file that is no archive may be the root, as of `Source.takes_files`: then the tree is the
     folder that it lies in.
@@ -20,6 +21,10 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
     """
     if isinstance(root, FileTree):
         return root
+    if isinstance(root, URLPath):
+        from packer.sources._trees.store_tree import StoreTree  # the client of the stores, which folders do without
+
+        return StoreTree(root)
     if not root.is_file():
         return SourceRoot(root, follow_links)
     tree = open_archive(root)

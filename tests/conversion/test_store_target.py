@@ -1,0 +1,223 @@
+"""Packs at URLs: built in a scratch folder, uploaded, complete only with packer.json, whatever ends the run."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from packer import formats
+from packer.conversion.convert import convert
+from packer.errors import InvalidRequest, PackExists, StoreError
+from packer.pack import manifest as manifests
+from tests.support import source_trees
+from tests.support.child_processes import fork
+from tests.support.object_server import Fault, ObjectServer
+
+URL = "s3://b/packs/photos.pack"
+SUFFIX = formats.load("lmdb").SUFFIX
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of pictures."""
+    for number in range(12):
+        source_trees.write(tmp_path / "photos", {f"{number % 3}/{number}.png": source_trees.picture(number)})
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "photos"
+
+
+def stored(server: ObjectServer) -> dict[str, bytes]:
+    """What is there below the pack's URL, by relative name."""
+    front = "packs/photos.pack/"
+    return {key.removeprefix(front): found.data for key, found in server.objects.items() if key.startswith(front)}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The files of a pack on disk, by relative name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("to", ["lmdb", "hdf5", "pth"])
+def test_what_is_stored_is_the_pack_of_a_folder(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, to: str
+) -> None:
+    convert(photos, tmp_path / "local.pack", to=to, part_bytes=20_000)
+    summary = convert(photos, URL, to=to, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert stored(object_server) == files(tmp_path / "local.pack")
+    assert summary.parts > 1
+    assert summary.pack_id == manifests.read(tmp_path / "local.pack").pack_id
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert not object_server.uploads
+    last = [key for method, key in object_server.requests if method == "PUT" and ".partial" not in key][-1]
+    assert last.endswith("/packer.json")
+
+
+def test_a_pack_that_is_there_is_kept(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    convert(photos, URL, scratch=tmp_path / "scratch")
+    before = stored(object_server)
+    for again in (photos, photos / "0"):
+        with pytest.raises(PackExists, match=r"s3://b/packs/photos\.pack: already there"):
+            convert(again, URL, scratch=tmp_path / "scratch")
+    with pytest.raises(InvalidRequest, match="--overwrite is for folders"):
+        convert(photos, URL, scratch=tmp_path / "scratch", overwrite=True)
+    assert stored(object_server) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "says"),
+    [
+        (URL, {}, "give --scratch"),
+        (URL, {"scratch": "missing"}, "no such folder"),
+        (URL, {"scratch": "scratch", "to": "bmp"}, "say --to lmdb"),
+        ("s3://b", {"scratch": "scratch"}, "whole bucket"),
+        ("https://host/x.pack", {"scratch": "scratch"}, "cannot be written"),
+        ("out.pack", {"scratch": "scratch"}, "for a pack at a URL"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    tmp_path: Path,
+    photos: Path,
+    object_server: ObjectServer,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    options: dict[str, str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest, match=says):
+        convert(photos, target, **options)  # type: ignore[arg-type]
+    assert not object_server.objects
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    object_server.ignores_conditions = True
+    with pytest.raises(InvalidRequest, match=r"overwrites what is there .*\(If-None-Match\)"):
+        convert(photos, URL, scratch=tmp_path / "scratch")
+    assert not object_server.objects
+
+
+@pytest.mark.parametrize("kind", ["503", "lost"])
+def test_an_answer_that_was_lost_changes_nothing(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, kind: str
+) -> None:
+    object_server.faults = [
+        Fault(kind, "PUT", "/packer.json", times=1),
+        Fault(kind, "PUT", "/plan.json", times=1),
+        Fault(kind, "PUT", f"/part-00000{SUFFIX}", times=1),
+    ]
+    convert(photos, tmp_path / "local.pack")
+    convert(photos, URL, scratch=tmp_path / "scratch")
+    assert stored(object_server) == files(tmp_path / "local.pack")
+    assert [fault.times for fault in object_server.faults] == [0, 0, 0]
+
+
+def test_an_upload_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    object_server.faults = [Fault("403", "PUT", f"/part-00001{SUFFIX}")]
+    with pytest.raises(StoreError, match=f"part-00001{SUFFIX}: upload: not allowed"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert "packer.json" not in stored(object_server)
+    object_server.faults = []
+    object_server.requests.clear()
+    notes: list[str] = []
+    summary = convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch", on_note=notes.append)
+    assert summary.resumed_samples == 12
+    assert any("only what is missing" in note for note in notes)
+    assert object_server.count("PUT", f"/part-00000{SUFFIX}") == 0
+    assert object_server.count("PUT", f"/part-00001{SUFFIX}") == 1
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_another_plan_on_the_same_url_is_refused(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    object_server.faults = [Fault("403", "PUT", "/packer.json")]
+    with pytest.raises(StoreError):
+        convert(photos, URL, scratch=tmp_path / "scratch")
+    object_server.faults = []
+    (tmp_path / "other").mkdir()
+    before = stored(object_server)
+    with pytest.raises(InvalidRequest, match=r"another pack is being published there"):
+        convert(photos, URL, resize=16, scratch=tmp_path / "other")
+    assert stored(object_server) == before
+    with pytest.raises(InvalidRequest, match=r"another pack is being published there"):
+        convert(photos, URL, resize=16, scratch=tmp_path / "scratch")  # makes way for what is asked now
+    assert stored(object_server) == before
+
+
+def test_of_two_machines_with_one_plan_both_end_well(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    errors: list[BaseException] = []
+
+    def run(name: str) -> None:
+        (tmp_path / name).mkdir()
+        try:
+            convert(photos, URL, scratch=tmp_path / name)
+        except PackExists as error:  # the other one was done before this one began
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) <= 1
+    convert(photos, tmp_path / "local.pack")
+    assert {name: data for name, data in stored(object_server).items() if ".partial" not in name} == files(
+        tmp_path / "local.pack"
+    )
+
+
+@pytest.mark.parametrize("moment", [pytest.param(at, marks=[pytest.mark.full] if at % 5 else []) for at in range(20)])
+def test_a_kill_loses_nothing(tmp_path: Path, photos: Path, object_server: ObjectServer, moment: int) -> None:
+    """At 20 moments that are spread over the requests of a run."""
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    expected = files(tmp_path / "local.pack")
+    reached = threading.Event()
+    count = 2 + 2 * moment
+    seen = iter(range(count))
+    object_server.delay_seconds = 0.01
+
+    def is_there() -> bool:
+        if next(seen, None) is None:
+            reached.set()
+        return False
+
+    object_server.faults = [Fault("503", method, chance=is_there) for method in ("PUT", "GET", "HEAD", "POST")]
+    running = fork()
+    if not running:
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+        os._exit(0)
+    until = time.monotonic() + 60
+    while not reached.wait(0.01) and os.waitpid(running, os.WNOHANG) == (0, 0):  # where it does not end before
+        assert time.monotonic() < until
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(running, signal.SIGKILL)
+        os.waitpid(running, 0)
+    time.sleep(0.1)  # requests that were under way
+    object_server.faults, object_server.delay_seconds = [], 0.0
+    there = stored(object_server)
+    if "packer.json" in there:  # complete, or it would not be there
+        assert {name: there[name] for name in expected} == expected
+    try:
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    except PackExists:  # it was done, but for the scratch folder
+        assert "packer.json" in there
+    after = stored(object_server)
+    assert {name: data for name, data in after.items() if not name.startswith(".partial/probe")} == expected
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_run_that_was_killed_behind_the_manifest_cleans_up(
+    tmp_path: Path, photos: Path, object_server: ObjectServer
+) -> None:
+    object_server.faults = [Fault("403", "POST", "")]  # what removes objects
+    with pytest.raises(StoreError, match="remove: not allowed"):
+        convert(photos, URL, scratch=tmp_path / "scratch")
+    # the probe is removed first: nothing has been built then, and the pack is not there
+    assert "packer.json" not in stored(object_server)
+    object_server.faults = []
+    convert(photos, URL, scratch=tmp_path / "scratch")
+    assert not any(name.startswith(".partial") for name in stored(object_server) if "probe" not in name)
