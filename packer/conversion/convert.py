@@ -425,7 +425,7 @@ def _build(
         resumed_samples=resumed,
         skipped=manifest.skipped,
         incomplete=manifest.incomplete,
-        notes=(*plan.extras.notes, *found, *orientations),
+        notes=(*plan.extras.notes, *found, *orientations, *engine.notes),
     )
 
 

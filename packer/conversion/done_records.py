@@ -105,7 +105,7 @@ class DoneRecords:
         if not self._is_replaced(every):
             # not there after a power loss on a disk that lies
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
-            for attempt in self._attempts():
+            for attempt in self.attempts():
                 self.adopt(attempt, parts, fingerprint)
         self.sweep()
 
@@ -184,7 +184,7 @@ class DoneRecords:
                 folder.sync()
         for name in (PACK, PIECES):
             self._keep(name, self.finished)
-        if self._attempts():
+        if self.attempts():
             self._keep(ATTEMPTS, ())
 
     def _keep(self, name: str, kept: Container[str]) -> bool:
@@ -202,7 +202,8 @@ class DoneRecords:
         self.work.sync()
         self.work.clear()
 
-    def _attempts(self) -> list[str]:
+    def attempts(self) -> list[str]:
+        """The tries that have begun, sorted."""
         if self.work.status(ATTEMPTS) is None:
             return []
         with self.work.folder(ATTEMPTS) as attempts:

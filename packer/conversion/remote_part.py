@@ -9,63 +9,38 @@ there is the same part, or unfinished and removed.
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from packer import __version__
 from packer.conversion.build_part import FinishedPart, PartSpec, build_part
+from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
 from packer.conversion.done_records import ATTEMPTS, PACK, PIECES, PLAN, RECORD, put, read_json
 from packer.conversion.plan import Plan
-from packer.errors import InvalidRequest, Locked, PackerError, StorageError
+from packer.errors import InvalidRequest, Locked, PackerError, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
 from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
 
 NODE = "node"
-_PACKAGES = ("numpy", "opencv-python", "lmdb", "h5py", "torch", "simplejpeg", "PyTurboJPEG")
 _SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
-
-
-def versions() -> dict[str, str]:
-    """Of what decides a pack's bytes on this machine."""
-    from packer.images.backends import strict_jpeg  # what nobody asks does not decode a picture
-
-    found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    found["JPEG"] = strict_jpeg.describe(strict_jpeg.library())
-    return found
-
-
-def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise InvalidRequest where another machine has other versions than the one that converts."""
-    differing = [
-        f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
-    ]
-    if differing:
-        raise InvalidRequest(
-            f"{node}: has {'; '.join(differing)}: a pack could have other bytes; install the same there"
-        )
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What is the same for all parts of a conversion, sent to each machine once. work: the work folder."""
+    """What is the same for all parts of a conversion, sent to each machine once.
+
+    work: the work folder. versions: of the machine that converts.
+    """
 
     plan: Plan
     work: Path
     threads: int
     scratch: Path | None
-    versions: Mapping[str, str] = field(default_factory=versions)
+    versions: Mapping[str, str]
 
 
 class Task(NamedTuple):
@@ -89,7 +64,7 @@ def build_remotely(place: Workplace, task: Task) -> Outcome:
     """Build a part in its try's folder."""
     node = platform.node()
     try:
-        check_versions(node, place.versions, versions())
+        check_versions(node, place.versions, build_versions(pixels=compares_pixels(place.versions)))
         with _attempt_folder(place, task, node) as folder:
             if place.scratch is None:
                 return _built(place, task, node, folder, folder)
@@ -156,11 +131,12 @@ def _attempt_folder(place: Workplace, task: Task, node: str) -> Iterator[FolderH
 
 @contextmanager
 def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
-    """A folder on this machine's own disk, empty again afterwards; what killed tries have left there goes."""
+    """A folder on this machine's own disk, empty again afterwards; what killed tries have left there goes, unless it is
+    another user's or in use."""
     with failing(above, "list the folder"):
         left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
     for path in left:
-        with suppress(Locked), work_folder(path, _SCRATCH) as old:
+        with suppress(Locked, UnsafePath, StorageError), work_folder(path, _SCRATCH) as old:
             old.clear()
     with work_folder(above / f".packer-{attempt}", _SCRATCH) as scratch:
         try:

@@ -28,6 +28,7 @@ _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCHANGE = 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _DESCRIPTORS = "/proc/self/fd"
+_REMOVALS = 100  # of a folder into which another process still writes
 _ASIDE = ".old"  # after a name: where `swap` puts what was there, on a system without an atomic exchange
 
 
@@ -286,12 +287,20 @@ def _remove(folder: int, name: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM):  # the latter is what POSIX has for a folder
             raise
-        try:
-            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-        except NotADirectoryError:
-            raise error from None
-        _empty(inner)
-        os.rmdir(name, dir_fd=folder)
+        for _ in range(_REMOVALS):
+            try:
+                inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            except NotADirectoryError:
+                raise error from None
+            try:
+                _empty(inner)
+                os.rmdir(name, dir_fd=folder)
+                return
+            except OSError as found:
+                if found.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # the latter is what some systems say
+                    raise
+                failed = found
+        raise failed from None
 
 
 def _empty(here: int) -> None:

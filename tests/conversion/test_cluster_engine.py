@@ -7,10 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import h5py
 import pytest
 
 from packer import formats
+from packer.conversion.build_part import FinishedPart
+from packer.conversion.build_versions import build_versions
 from packer.conversion.convert import convert_source
+from packer.conversion.done_records import DoneRecords
 from packer.conversion.engines import _cluster_engine
 from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
 from packer.conversion.engines.base import EngineOptions
@@ -30,6 +35,7 @@ class Here(Cluster):
     def __init__(self, fate: Fate) -> None:
         self.fate = fate
         self.tasks: list[Task] = []
+        self.dropped: list[Task] = []
         self.most = 0
 
     def connect(self, place: Workplace) -> None:
@@ -42,6 +48,9 @@ class Here(Cluster):
     def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
         self.most = max(self.most, len(handles))
         return {handles[-1]: self.fate(self.place, handles[-1])}, 2
+
+    def drop(self, handle: Any) -> None:
+        self.dropped.append(handle)
 
     def close(self) -> None:
         self.place = None  # type: ignore[assignment]
@@ -88,10 +97,18 @@ def test_the_pack_is_that_of_one_machine(tmp_path: Path, root: Path, format: str
     assert engine.cluster.most <= 4  # twice what it builds at once
 
 
+def unfinished(place: Workplace, task: Task) -> None:
+    """A try that is killed before its record is written."""
+    assert build_remotely(place, task).finished
+    (place.work / "attempts" / task.attempt / "record.json").unlink()
+
+
 def test_a_part_that_is_lost_four_times_is_named_with_the_machines(tmp_path: Path, root: Path) -> None:
     def fate(place: Workplace, task: Task) -> Outcome | Lost:
-        found = build_remotely(place, task)
-        return Lost("WorkerCrashedError: out of memory") if task.number == 1 else found
+        if task.number != 1:
+            return build_remotely(place, task)
+        unfinished(place, task)
+        return Lost("WorkerCrashedError: out of memory")
 
     with pytest.raises(
         StorageError, match=r"part-00001\.lmdb: 4 tries to build it were lost: .*, process \d+: Worker"
@@ -102,6 +119,92 @@ def test_a_part_that_is_lost_four_times_is_named_with_the_machines(tmp_path: Pat
     packed(root, tmp_path / "one", part_bytes=2000)
     assert digest(tmp_path / "a") == digest(tmp_path / "one")
     assert summary.resumed_samples >= 2
+
+
+def test_a_part_that_was_complete_when_its_machine_was_lost_is_not_built_again(tmp_path: Path, root: Path) -> None:
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        assert build_remotely(place, task).finished
+        return Lost("NodeDiedError: gone")
+
+    engine = engine_of(fate)
+    summary = convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine)
+    assert isinstance(engine.cluster, Here)
+    assert len(engine.cluster.tasks) == summary.parts
+    assert summary.notes == ()
+    packed(root, tmp_path / "one", part_bytes=2000)
+    assert digest(tmp_path / "a") == digest(tmp_path / "one")
+
+
+def test_a_machine_whose_disk_fails_does_not_end_the_conversion(tmp_path: Path, root: Path) -> None:
+    """Its scratch folder may be full where another machine's is not."""
+    turns = iter(range(1000))
+
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        if next(turns) in (0, 3):
+            return Outcome("n7", False, [], ("StorageError", "n7: /disk/x: write: no space left on device"))
+        return build_remotely(place, task)
+
+    summary = convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of(fate))
+    assert [note.partition(": part-")[0] for note in summary.notes] == [
+        "tries that were lost, whose parts were built again"
+    ]
+    assert "n7: /disk/x: write: no space left on device; and 1 more" in summary.notes[0]
+    packed(root, tmp_path / "one", part_bytes=2000)
+    assert digest(tmp_path / "a") == digest(tmp_path / "one")
+
+
+def test_a_try_that_hangs_is_given_up(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun, others end, and it never does: its part is built by another try, and what it leaves is removed."""
+    monkeypatch.setattr(_cluster_engine, "_LEAST_LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr(_cluster_engine, "_LIMIT", 2.0)
+    engine, hung = engine_of(), list[Task]()
+    cluster = engine.cluster
+    assert isinstance(cluster, Here)
+
+    def wait(handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
+        if not hung:
+            hung.append(handles[0])
+            unfinished(cluster.place, hung[0])
+            return {}, 2
+        able = [handle for handle in handles if handle is not hung[0]]
+        return {handle: build_remotely(cluster.place, handle) for handle in able[-1:]}, 2
+
+    monkeypatch.setattr(cluster, "wait", wait)
+    summary = convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine)
+    assert cluster.dropped == hung
+    assert "not done after" in summary.notes[0]
+    packed(root, tmp_path / "one", part_bytes=2000)
+    assert digest(tmp_path / "a") == digest(tmp_path / "one")
+    assert sorted(os.listdir(tmp_path)) == ["a", "in", "one"]
+
+
+def test_what_another_machine_wrote_is_waited_for_until_it_is_seen(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS shows a machine for a while what it knew before."""
+    real, unseen = DoneRecords.adopt, [None] * 2
+
+    def adopt(self: DoneRecords, *given: Any) -> FinishedPart | None:
+        return unseen.pop() if unseen else real(self, *given)
+
+    monkeypatch.setattr(DoneRecords, "adopt", adopt)
+    convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of())
+    packed(root, tmp_path / "one", part_bytes=2000)
+    assert digest(tmp_path / "a") == digest(tmp_path / "one")
+    monkeypatch.setattr(_cluster_engine, "_SEEN_SECONDS", 0.0)
+    monkeypatch.setattr(DoneRecords, "adopt", lambda self, *given: None)
+    with pytest.raises(StorageError, match=r"attempts/part-0000\d-\w+: the part that was built there is not seen here"):
+        convert_source(opened(root), tmp_path / "b", ConversionOptions(part_bytes=2000), engine=engine_of())
+
+
+def test_what_others_left_on_a_machines_disk_is_let_be(tmp_path: Path, root: Path) -> None:
+    """A folder of that name that packer did not make there: a copy, or another user's."""
+    left = tmp_path / "disk/.packer-part-00000-0123"
+    left.mkdir(parents=True)
+    (left / "notes.txt").write_text("mine")
+    engine = engine_of(nodes_scratch=tmp_path / "disk")
+    convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine)
+    assert [path.name for path in left.iterdir()] == ["notes.txt"]
 
 
 def test_what_a_killed_driver_had_built_is_taken_up(tmp_path: Path, root: Path) -> None:
@@ -175,6 +278,30 @@ def test_other_versions_are_refused_on_the_machine_that_has_them(tmp_path: Path,
 
     with pytest.raises(InvalidRequest, match=r"has numpy \d.*, here 9\.9: a pack could have other bytes"):
         convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of(fate))
+
+
+def test_a_machine_that_computes_other_pixels_is_refused(tmp_path: Path, root: Path) -> None:
+    """OpenCV computes with what the processor has; where bytes are kept, nobody computes any."""
+    seen = list[bool]()
+
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        seen.append("pixels" in place.versions)
+        other = {name: "0" if name == "pixels" else said for name, said in place.versions.items()}
+        return build_remotely(replace(place, versions=other), task)
+
+    convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of(fate))
+    assert set(seen) == {False}
+    small = ConversionOptions(part_bytes=2000, resize="20")
+    with pytest.raises(InvalidRequest, match=r"has pixels [0-9a-f]{8}, here 0: .* one kind of processor"):
+        convert_source(opened(root), tmp_path / "b", small, engine=engine_of(fate))
+
+
+def test_versions_are_those_of_the_libraries() -> None:
+    found = build_versions(pixels=True)
+    assert {"packer", "Python", "machine", "numpy", "torch", "OpenCV", "LMDB", "HDF5", "h5py", "JPEG"} <= set(found)
+    assert found["OpenCV"] == cv2.__version__
+    assert found["HDF5"] == h5py.version.hdf5_version
+    assert found == build_versions(pixels=True)
 
 
 def test_a_cluster_without_machines_is_waited_for_and_given_up(

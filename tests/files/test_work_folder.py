@@ -1,5 +1,6 @@
 """Work folders: whose they are, what may lie in them, what is removed; and nothing behind a link."""
 
+import errno
 import os
 import shutil
 import stat
@@ -227,6 +228,37 @@ def test_a_folder_that_is_moved_away_while_it_is_emptied_is_an_error(
         with pytest.raises(StorageError, match="was moved meanwhile"):
             folder.remove("tree")
     (victim / "inner").rmdir()
+
+
+def test_a_folder_that_another_process_writes_into_while_it_is_emptied_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that nobody could end, say, writes on for a while."""
+    (tmp_path / "tree/inner").mkdir(parents=True)
+    real, late = os.rmdir, ["inner", "tree", "inner"]
+
+    def filled(name: str, *, dir_fd: int) -> None:
+        if name in late:
+            late.remove(name)
+            os.close(os.open("late", os.O_CREAT, dir_fd=os.open(name, os.O_RDONLY, dir_fd=dir_fd)))
+        real(name, dir_fd=dir_fd)
+
+    with FolderHandle.at(tmp_path) as folder, monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", filled)
+        folder.remove("tree")
+    assert (os.listdir(tmp_path), late) == ([], [])
+
+
+def test_a_folder_that_is_never_empty_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tree").mkdir()
+
+    def full(name: str, *, dir_fd: int) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with FolderHandle.at(tmp_path) as folder, monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", full)
+        with pytest.raises(StorageError, match="not empty"):
+            folder.remove("tree")
 
 
 # ---- swapped while it is open

@@ -53,11 +53,12 @@ class Job(Protocol):
 
 
 class Engine(ABC):
-    """Made for one conversion."""
+    """Made for one conversion. notes: lines on what befell it that are worth knowing."""
 
     def __init__(self, options: EngineOptions) -> None:
         """Raises InvalidRequest for options that the engine does not have."""
         self.options = options
+        self.notes: list[str] = []
 
     @abstractmethod
     def build(self, job: Job, numbers: Iterator[int]) -> None:

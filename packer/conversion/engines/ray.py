@@ -5,15 +5,17 @@ Ray itself tries nothing again (max_retries=0): its own count has exceptions, su
 
 import signal
 import threading
+from functools import lru_cache
 from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
 from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely, check_versions, versions
+from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import InvalidRequest
 
 _ANSWER_SECONDS = 120.0  # for a machine to say its versions, which starts a process there
@@ -26,11 +28,13 @@ class _RayCluster(Cluster):
         self._under_way: set[Any] = set()
 
     def connect(self, place: Workplace) -> None:
+        if self._address.startswith("ray://"):
+            raise InvalidRequest(f"--address {self._address}: run the command on a machine of the cluster, with auto")
         if not ray.is_initialized():
             handler = signal.getsignal(signal.SIGTERM)
             try:
                 ray.init(address=self._address, log_to_driver=False)
-            except (ConnectionError, ValueError) as error:
+            except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
                 raise InvalidRequest(f"--address {self._address}: no Ray cluster answers there: {reason}") from error
             finally:
@@ -42,20 +46,18 @@ class _RayCluster(Cluster):
             raise InvalidRequest(f"--address {self._address}: no machine of the cluster has {place.threads} CPUs")
         self._compare(place)
         self._place = ray.put(place)
-        self._remote = ray.remote(build_remotely).options(
-            num_cpus=place.threads, max_retries=0, scheduling_strategy="SPREAD"
-        )
+        self._remote = ray.remote(_build).options(num_cpus=place.threads, max_retries=0, scheduling_strategy="SPREAD")
 
     def _compare(self, place: Workplace) -> None:
         """Ask every machine that there is; one that comes later is asked before it builds its first part."""
         asked = {
-            ray.remote(versions)
+            ray.remote(build_versions)
             .options(
                 num_cpus=0,
                 max_retries=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
             )
-            .remote(): str(node["NodeManagerHostname"])
+            .remote(pixels=compares_pixels(place.versions)): str(node["NodeManagerHostname"])
             for node in ray.nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= place.threads
         }
@@ -66,20 +68,27 @@ class _RayCluster(Cluster):
                 raise InvalidRequest(f"{node}: cannot say its versions: {error.cause}; install packer there") from error
             except GetTimeoutError as error:
                 raise InvalidRequest(f"{node}: has not said its versions for {_ANSWER_SECONDS:.0f} s") from error
+            except RayError:  # it is gone by now
+                continue
             check_versions(node, place.versions, found)
 
     def _slots(self) -> int:
         return sum(int(node["Resources"].get("CPU", 0)) // self._threads for node in ray.nodes() if node["Alive"])
 
     def submit(self, task: Task) -> Any:
-        handle = self._remote.remote(self._place, task)
+        handle = self._remote.remote([self._place], task)  # in a list, Ray does not unpack it for each task anew
         self._under_way.add(handle)
         return handle
 
     def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
-        ready, _ = ray.wait(handles, num_returns=1, timeout=seconds)
+        ray.wait(handles, num_returns=1, timeout=seconds)
+        ready, _ = ray.wait(handles, num_returns=len(handles), timeout=0)
         self._under_way -= set(ready)
         return {handle: _outcome(handle) for handle in ready}, self._slots()
+
+    def drop(self, handle: Any) -> None:
+        self._under_way.discard(handle)
+        ray.cancel(handle, force=True)
 
     def close(self) -> None:
         for handle in self._under_way:
@@ -87,6 +96,17 @@ class _RayCluster(Cluster):
         self._under_way.clear()
         if self._is_own:
             ray.shutdown()
+
+
+def _build(place: list[Any], task: Task) -> Outcome:
+    return build_remotely(_unpacked(place[0]), task)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(handle: Any) -> Workplace:
+    """Once in each process: what a million samples are takes longer to unpack than a part to build."""
+    found: Workplace = ray.get(handle)
+    return found
 
 
 def _outcome(handle: Any) -> Outcome | Lost:

@@ -1,0 +1,89 @@
+"""Build versions: of all that decides a pack's bytes on one machine, so that another one with others is refused.
+
+Packages by their names are not enough: one may be built against another library of C, and OpenCV computes pixels with
+what the processor has. So libraries are asked themselves, and where pixels are computed, a small picture is.
+"""
+
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from packer import __version__
+from packer.errors import InvalidRequest
+
+_PACKAGES = ("numpy", "torch", "simplejpeg", "PyTurboJPEG")  # torch is not imported for this: it takes seconds
+_MODULES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "OpenCV": ("cv2", lambda cv2: str(cv2.__version__)),
+    "LMDB": ("lmdb", lambda lmdb: ".".join(map(str, lmdb.version()))),
+    "lmdb": ("lmdb", lambda lmdb: str(lmdb.__version__)),
+    "HDF5": ("h5py", lambda h5py: str(h5py.version.hdf5_version)),
+    "h5py": ("h5py", lambda h5py: str(h5py.version.version)),
+}
+_ABSENT = "not installed"
+_PIXELS = "pixels"
+
+
+def build_versions(*, pixels: bool) -> dict[str, str]:
+    """Of this machine. pixels: whether any are computed, so that they are compared too."""
+    from packer.images.backends import strict_jpeg  # what nobody asks does not decode a picture
+
+    found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = _ABSENT
+    for name, (module, ask) in _MODULES.items():
+        try:
+            found[name] = ask(import_module(module))
+        except ImportError:
+            found[name] = _ABSENT
+    found["JPEG"] = strict_jpeg.describe(strict_jpeg.library())
+    if pixels:
+        found[_PIXELS] = _pixels()
+    return found
+
+
+def compares_pixels(versions: Mapping[str, str]) -> bool:
+    """Whether the machine that has these versions computed a picture."""
+    return _PIXELS in versions
+
+
+def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise InvalidRequest where another machine has other versions than the one that converts."""
+    differing = [
+        f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
+    ]
+    if differing:
+        raise InvalidRequest(
+            f"{node}: has {'; '.join(differing)}: a pack could have other bytes; install the same there"
+            + (
+                ", or convert on machines with one kind of processor"
+                if found.get(_PIXELS) != expected.get(_PIXELS)
+                else ""
+            )
+        )
+
+
+def _pixels() -> str:
+    """What the processor makes of a small picture: made smaller, larger, turned, and encoded."""
+    import cv2  # only whoever computes pixels
+
+    rows, columns, channels = np.indices((93, 131, 3))
+    picture = ((rows * 37 + columns * 101 + channels * 59 + rows * columns) % 256).astype(np.uint8)
+    turned = cv2.getRotationMatrix2D((60.5, 40.25), 33.0, 1.3)
+    made = [cv2.resize(picture, (61, 47), interpolation=how) for how in (cv2.INTER_AREA, cv2.INTER_LINEAR)]
+    made.append(cv2.resize(picture, (201, 147), interpolation=cv2.INTER_CUBIC))
+    made.append(cv2.warpAffine(picture, turned, (131, 93), flags=cv2.INTER_LINEAR))
+    made += [cv2.imencode(suffix, picture)[1] for suffix in (".jpg", ".png")]
+    made.append(cv2.imdecode(made[-2], cv2.IMREAD_COLOR))
+    total = 0
+    for each in made:
+        total = crc32(np.ascontiguousarray(each), total)
+    return f"{total:08x}"
