@@ -26,6 +26,7 @@ _DISTRIBUTIONS = {
     "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
     "pillow_heif": "pillow-heif",
     "pyarrow": "packer[legacy]",
+    "ray": "packer[ray]",
     "turbojpeg": '"PyTurboJPEG<2"',
 }
 _NOT_MEMBERS = ("base",)

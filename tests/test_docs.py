@@ -1,6 +1,7 @@
 """The documentation is complete, and its examples run."""
 
 import inspect
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import pytest
 import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
+from packer.pack import manifest as manifests
 from tests.support import source_trees, warm_python
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
@@ -223,3 +225,18 @@ def test_pinned_versions_are_within_the_floors() -> None:
         assert number(pinned[name]) >= number(floor), name
         assert number(floor) >= number(wanted.get(name, "0")), name
     assert "PyTurboJPEG >= 1.8.2, < 2" in config["options"]["install_requires"]
+
+
+def test_the_page_on_clusters_begins_on_one_machine(tmp_path: Path) -> None:
+    page = (ROOT / "docs/howto/cluster.md").read_text()
+    assert "](docs/howto/cluster.md)" in README
+    assert runs(page[: page.index("## Ray on")], tmp_path) == 2
+
+
+def test_the_page_on_clusters_has_the_bound_of_the_manifest() -> None:
+    """How many parts a pack can have: more are refused, and one less is not."""
+    (said,) = re.findall(r"([\d,]+) parts \| values", (ROOT / "docs/howto/cluster.md").read_text())
+    most = int(said.replace(",", ""))
+    part = {"bytes": 1 << 31, "name": "part-00000.lmdb", "samples": 21475, "sha256": "0" * 64}
+    assert manifests.excess(json.dumps({"parts": [part] * most}).encode()) is None
+    assert "values, expected" in str(manifests.excess(json.dumps({"parts": [part] * (most + 1)}).encode()))

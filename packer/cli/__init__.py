@@ -126,7 +126,7 @@ def _code() -> int:
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
         # click 8.1 raises Abort without a cause
         cause = error if isinstance(error, Interrupted) else error.__cause__ or error.__context__
-        echo(f"packer: {cause or 'interrupted'}; the same command goes on after what is finished", err=True)
+        echo(f"packer: {str(cause or '') or 'interrupted'}; the same command goes on after what is finished", err=True)
         return cause.exit_code if isinstance(cause, Interrupted) else 130
     except BrokenPipeError:
         _drop_output()

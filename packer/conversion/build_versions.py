@@ -85,5 +85,5 @@ def _pixels() -> str:
     made.append(cv2.imdecode(made[-2], cv2.IMREAD_COLOR))
     total = 0
     for each in made:
-        total = crc32(np.ascontiguousarray(each), total)
+        total = crc32(np.ascontiguousarray(each).tobytes(), total)
     return f"{total:08x}"

@@ -21,7 +21,7 @@ from pathlib import Path
 import cv2, numpy as np, ray
 from ray.cluster_utils import Cluster
 import packer
-from packer.conversion import remote_part
+from packer.conversion.build_versions import build_versions
 from packer.conversion.engines import _cluster_engine
 from packer.errors import PackerError
 
@@ -126,12 +126,29 @@ summary = same("driver")
 said["driver resumed"] = summary.resumed_samples >= sum(part["samples"] for part in done) > 0
 said["driver kept"] = all((root / "driver" / part["name"]).stat().st_ino == parts[part["name"]] for part in done)
 
-_cluster_engine.Workplace = lambda *given: remote_part.Workplace(*given, {**remote_part.versions(), "numpy": "9.9"})
+_cluster_engine.build_versions = lambda *, pixels: {**build_versions(pixels=pixels), "numpy": "9.9"}
 try:
     same("versions")
 except PackerError as error:
     said["versions"] = f"{type(error).__name__}: {error}"
-_cluster_engine.Workplace = remote_part.Workplace
+_cluster_engine.build_versions = build_versions
+
+said["nobody"] = []
+for address in ("127.0.0.1:9", "ray://127.0.0.1:10001"):  # the process is connected to another one already
+    words = ["-m", "packer", "convert", root / "in", root / "nobody", "--engine", "ray", "--address", address]
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
+    said["nobody"].append([done.returncode, done.stderr.strip().splitlines()[-1]])
+
+interrupted = subprocess.Popen(
+    [sys.executable, "-m", "packer", "convert", root / "in", root / "stop", *words[5:8], cluster.address],
+    stderr=subprocess.PIPE,
+    text=True,
+)
+while not list((root / ".stop.partial").glob("attempts/*/node")):
+    assert interrupted.poll() is None
+    time.sleep(0.01)
+interrupted.send_signal(signal.SIGINT)
+said["interrupted"] = [interrupted.communicate()[1].strip().splitlines()[-1], interrupted.returncode]
 
 (root / "in/c0/0004.png").write_bytes(b"\x89PNG")
 texts = []
@@ -160,7 +177,18 @@ def test_the_pack_is_that_of_one_machine_whatever_is_killed(said: dict[str, Any]
     assert (said["plain"], said["scratch"], said["disk"]) == (True, True, [])
     assert (said["crash"], said["crashes"]) == (True, 3)
     assert (said["death"], said["deaths"]) == (True, 1)
-    assert said["left"] == ["crash", "death", "disk", "driver", "in", "never", "one", "plain", "scratch"]
+    assert said["left"] == [
+        ".stop.partial",
+        "crash",
+        "death",
+        "disk",
+        "driver",
+        "in",
+        "never",
+        "one",
+        "plain",
+        "scratch",
+    ]
 
 
 def test_a_part_whose_workers_all_crash_is_named_and_the_others_are_kept(said: dict[str, Any]) -> None:
@@ -177,6 +205,18 @@ def test_a_killed_driver_loses_no_finished_part(said: dict[str, Any]) -> None:
 def test_other_versions_are_refused_before_anything_is_built(said: dict[str, Any]) -> None:
     assert said["versions"].startswith("InvalidRequest: ")
     assert "here 9.9: a pack could have other bytes" in said["versions"]
+
+
+def test_an_address_where_no_cluster_is_ends_at_once_and_says_so(said: dict[str, Any]) -> None:
+    (silent, silent_text), (client, client_text) = said["nobody"]
+    assert (silent, client) == (2, 2)
+    assert "--address 127.0.0.1:9: no Ray cluster answers there: " in silent_text
+    assert "ray://127.0.0.1:10001: run the command on a machine of the cluster" in client_text
+
+
+def test_an_interrupt_ends_it_as_anywhere(said: dict[str, Any]) -> None:
+    text, code = said["interrupted"]
+    assert (text, code) == ("packer: interrupted; the same command goes on after what is finished", 130)
 
 
 def test_bad_samples_are_told_as_on_one_machine(said: dict[str, Any]) -> None:

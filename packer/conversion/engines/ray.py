@@ -4,6 +4,7 @@ Ray itself tries nothing again (max_retries=0): its own count has exceptions, su
 """
 
 import signal
+import socket
 import threading
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from packer.conversion.engines.base import EngineOptions
 from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import InvalidRequest
 
+_PORT_SECONDS = 20.0
 _ANSWER_SECONDS = 120.0  # for a machine to say its versions, which starts a process there
 
 
@@ -31,6 +33,7 @@ class _RayCluster(Cluster):
         if self._address.startswith("ray://"):
             raise InvalidRequest(f"--address {self._address}: run the command on a machine of the cluster, with auto")
         if not ray.is_initialized():
+            _check_port(self._address)
             handler = signal.getsignal(signal.SIGTERM)
             try:
                 ray.init(address=self._address, log_to_driver=False)
@@ -96,6 +99,17 @@ class _RayCluster(Cluster):
         self._under_way.clear()
         if self._is_own:
             ray.shutdown()
+
+
+def _check_port(address: str) -> None:
+    """Raise InvalidRequest where nobody listens at a HOST:PORT, which Ray itself waits minutes for."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PORT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InvalidRequest(f"--address {address}: no Ray cluster answers there: {error}") from error
 
 
 def _build(place: list[Any], task: Task) -> Outcome:
