@@ -15,7 +15,7 @@ from packer.errors import PackerError
 from packer.pack.part_readers import open_readers
 from packer.remote.part_cache import PackFile, PartCache
 
-_LOOK_S = 0.1  # how often it is asked whether others wait for room
+_LOOK_S = 0.1  # how often it is asked what was given up, and whether others wait for room
 _AGAIN_S = 0.2  # until there may be room for another part
 _AFTER_FAILURE_S = 5.0
 _JOIN_S = 1.0  # for a thread that is not in the middle of a download
@@ -36,7 +36,7 @@ class PartFetcher:
         self._threads: dict[str, threading.Thread] = {}
 
     def start_watching(self) -> None:
-        """Close idle readers from now on when another process waits for room."""
+        """Close readers of parts that were given up from now on, and idle ones while another process waits for room."""
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int]) -> None:
@@ -79,13 +79,13 @@ class PartFetcher:
                 thread.join(_JOIN_S)
 
     def _watch(self) -> None:
-        is_pressed = False
+        was_waited_for = False
         while not self._stopped:
             with suppress(PackerError):
                 is_waited_for = self._cache.folder.is_waited_for()
-                if is_waited_for:  # first what is behind the readers, then all that they do not read just now
-                    open_readers.close_idle(only_done_with=not is_pressed)
-                is_pressed = is_waited_for
+                # what is behind a pass, so that it can make room; where that was not enough, all that is not read now
+                open_readers.close_idle(only_done_with=not (is_waited_for and was_waited_for))
+                was_waited_for = is_waited_for
             with self._changed:
                 if not self._stopped:
                     self._changed.wait(_LOOK_S)

@@ -21,7 +21,7 @@ from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StoreError
 from packer.loading.loader import Loader
 from packer.pack import part_readers
 from packer.pack.reader import Pack
-from packer.remote.cache_folder import in_blocks
+from packer.remote.cache_folder import CachedName, in_blocks
 from packer.remote.remote_pack import RemoteParts, open_remote, remote_location
 from tests.support.built_packs import make_pack, record, values
 from tests.support.object_server import Fault, ObjectServer
@@ -189,6 +189,22 @@ def test_readers_that_only_stay_open_make_room_for_another_process(
     assert ended(in_processes(1, reader)) == [0]
     assert read(idle, 0) == record(0)
     idle.close()
+
+
+def test_readers_of_parts_that_were_given_up_are_closed(pack: Pack) -> None:
+    """Also by another process, such as the one whose Loader has workers."""
+    read(pack, 0)
+    read(pack, 20)
+    assert pack.supply is not None
+    ended(in_processes(1, lambda _: pack_folder(pack).give_up(CachedName(pack_digest(pack), "part-00000.pth"))))
+    while len(part_readers.open_readers) > 1:
+        time.sleep(0.005)
+    assert part_readers.open_readers.is_open(pack.supply.key(1))
+
+
+def pack_digest(pack: Pack) -> str:
+    assert isinstance(pack.supply, RemoteParts)
+    return pack.supply._cache.digest
 
 
 def test_verify_open_hashes_what_lies_in_the_cache(pack: Pack, cache: Path, server: ObjectServer) -> None:
