@@ -21,6 +21,9 @@ PLACE = (Group.READ_IT_FASTER, 0)
 @click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
 @click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")
 @click.option("--parts", metavar="0-9,12", help="Only these parts; data sets read the others where they are.")
+@click.option(
+    "--as", "codec", metavar="CODEC", help="The pictures in another codec, such as ycc420: decoded once, now."
+)
 @click.option("--warm", "action", flag_value="warm", help="Copy nothing: read the parts into the page cache.")
 @click.option("--release", "action", flag_value="release", help="Remove the copy, unless a data set reads it.")
 @click.option("--list", "action", flag_value="list", help="List all copies.")
@@ -29,11 +32,13 @@ PLACE = (Group.READ_IT_FASTER, 0)
 def command(pack: Path | None, *, action: str | None, as_json: bool, **options: Any) -> None:
     """Copy PACK into memory, once per machine, whoever asks; prints the folder to open.
 
-    Data sets use the copy with stage="auto". Where it does not fit, the page cache is warmed instead, which is said;
-    with --to DIR it is an error then.
+    Data sets use the copy with stage="auto", and one that --as made with stage_as="ycc420" besides. Where it does not
+    fit, the page cache is warmed instead, which is said; with --to DIR or --as it is an error then.
     """
     if pack is None and action != "list":
         raise click.UsageError("Missing argument 'PACK'.")
+    if options["codec"] is not None and (options["parts"] is not None or action in ("warm", "list")):
+        raise click.UsageError("--as goes with neither --parts, --warm nor --list: such a copy is whole or not there.")
     if options["force"] and action != "release":
         raise click.UsageError("--force goes with --release.")
     run = {"list": _list, "release": _release}.get(action or "", _stage)
@@ -42,7 +47,14 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
     from packer.pack import manifest as manifests  # keeps `packer --help` light
-    from packer.staging.stager import Hooks, StageOptions, stage_or_warm, warmed
+    from packer.staging.stager import Hooks, Staged, StageOptions, stage_or_warm, warmed
+
+    def staged(hooks: Hooks) -> Staged:
+        if given["codec"] is None:
+            return (warmed if warm else stage_or_warm)(pack, options, hooks)
+        from packer.staging.recoded_copy import stage_recoded  # only this reads packs as sources
+
+        return stage_recoded(pack, given["codec"], options, hooks)
 
     options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
     manifest = manifests.read(pack)
@@ -50,20 +62,20 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
     with ProgressBar(quiet=as_json) as bar:
         counter = ProgressCounter(samples, bar)
         hooks = Hooks(lambda: echo("waiting for another process that stages ...", err=True), counter.add)
-        done = (warmed if warm else stage_or_warm)(pack, options, hooks)
-    total = len(manifest.parts)
+        done = staged(hooks)
+    total = len(manifest.parts) if given["codec"] is None else done.parts
     if as_json:
         print_json({**vars(done), "path": str(done.path), "total_parts": total})
         return
     for line in filter(None, (done.reason, *done.notes)):
         echo(line, err=True)
-    size = {"copied": done.copied_bytes, "warmed": done.resident_bytes}.get(done.how)
+    size = {"copied": done.copied_bytes, "recoded": done.copied_bytes, "warmed": done.resident_bytes}.get(done.how)
     shown = f", {size_text(size)}{' in the page cache' if done.how == 'warmed' else ''}" if size is not None else ""
     echo(f"{done.how}: {done.parts} of {total} parts{shown}", err=True)
     hand_over([str(done.path)])
 
 
-def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> None:
+def _release(pack: Path, *, as_json: bool, to: str, force: bool, codec: str | None, **_: Any) -> None:
     from packer.staging.staged_copies import copies_of
     from packer.staging.user_folder import UserFolder
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
@@ -72,7 +84,7 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, **_: Any) -> No
     size = count = 0
     if place.is_there():
         with place.locked(lambda: echo("waiting for another process that stages ...", err=True)):
-            for copy in copies_of(place, pack):
+            for copy in copies_of(place, pack, codec):
                 size += copy.remove(force=force)
                 count += 1
     if as_json:
@@ -93,7 +105,8 @@ def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
     for copy in found:
         parts = "whole" if copy["whole"] else f"{copy['parts']} parts"
         use = ", in use" if copy["in_use"] else ""
-        echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{use}, of {copy['origin'] or 'unknown'}")
+        codec = f", as {copy['codec']}" if copy["codec"] else ""
+        echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{codec}{use}, of {copy['origin'] or 'unknown'}")
 
 
 def _parts(text: str | None) -> tuple[int, ...] | None:

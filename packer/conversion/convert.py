@@ -38,7 +38,7 @@ from packer.files.progress_bar import ProgressBar
 from packer.files.safe_paths import folded
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.terminal_output import shell_word
-from packer.files.work_folder import work_folder
+from packer.files.work_folder import beside, work_folder
 from packer.formats.base import Order
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
@@ -393,7 +393,7 @@ def _build(
     started: by time.monotonic. earlier: told, instead of progress, of samples that an earlier run did.
     """
     root = _place_of(plan.source)
-    with work_folder(target.with_name(f".{target.name}.partial"), NAMES) as work:
+    with work_folder(beside(target), NAMES) as work:
         _check_still_free(root, target, overwrite=overwrite)  # another run may have ended while this one planned
         wanted = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
         job = PackBuilder(
@@ -644,7 +644,7 @@ class ConversionRequest:
         if (plan.links and plan.options.on_error == "raise") or plan.unread:
             refused = plan.refusal(plan.links)
         try:  # the work folder is made as the real run makes it, and removed again
-            with work_folder(self.pack.with_name(f".{self.pack.name}.partial"), NAMES) as work:
+            with work_folder(beside(self.pack), NAMES) as work:
                 job = PackBuilder(plan, self.pack, work, threads=1, progress=lambda samples, size: None, estimate=size)
                 job.rehearse(restart=self.restart)
         except PackerError as error:

@@ -109,6 +109,11 @@ class DoneRecords:
                 self.adopt(attempt, parts, fingerprint)
         self.sweep()
 
+    def is_of(self, fingerprint: str) -> bool:
+        """Whether the work that lies here is of that plan; True where there is none."""
+        plan = self._plan()
+        return plan is None or plan.get("fingerprint") == fingerprint
+
     def _compare(
         self, plan: dict[str, Any], fingerprint: str, options: Mapping[str, Any], no_resume: str | None
     ) -> None:

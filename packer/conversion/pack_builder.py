@@ -332,10 +332,10 @@ class Estimate:
     parts: tuple[int, ...]
 
 
-def estimate(plan: Plan) -> Estimate:
-    """Kept bytes are known; what is encoded anew is judged from at most 16 samples spread over the source."""
+def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
+    """Kept bytes are known; what is encoded anew is judged from these samples, None for 16 spread over the source."""
     samples = len(plan.source)
-    ratio = 1.0 if plan.keeps_bytes else _ratio(plan)
+    ratio = 1.0 if plan.keeps_bytes else _ratio(plan, plan.source.probes() if probes is None else probes)
     writer = formats.load(plan.options.to).Writer
     payloads = [int(plan.sizes[part.start : part.stop].sum() * ratio) for part in plan.parts]
     pictures = sum(field.kind in PIXEL_KINDS for field in plan.schema)  # the values that are large
@@ -348,9 +348,9 @@ def estimate(plan: Plan) -> Estimate:
     return Estimate(samples, plan.source_bytes, pack_bytes, writer.scratch_bytes(max(payloads)), parts)
 
 
-def _ratio(plan: Plan) -> float:
+def _ratio(plan: Plan, probes: Sequence[int]) -> float:
     encoder = encoder_of(plan)
-    results = [encoder(index) for index in plan.source.probes()]
+    results = [encoder(index) for index in probes]
     encoded = [result for result in results if isinstance(result, Encoded)]
     read = sum(result.source_bytes for result in encoded)
     return sum(len(value) for result in encoded for value in result.record.values()) / read if read else 1.0

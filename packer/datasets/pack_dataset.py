@@ -232,6 +232,7 @@ class PackDataset(Dataset[Any]):
         dct: DCT = "accurate",
         verify: VerifyMode = "first",
         stage: str | PathLike[str] | None = None,
+        stage_as: str | None = None,
         boxes: BoxRule | None = None,
         cache: str | PathLike[str] | None = None,
         cache_limit: int | str | None = None,
@@ -248,7 +249,8 @@ class PackDataset(Dataset[Any]):
         names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
         libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
         process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
-        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named.
+        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named. stage_as: read
+        the copy that `packer stage --as` made there, such as "ycc420"; its pixels differ, so nobody gets it unasked.
         boxes: what becomes of boxes that reach out of the picture that is returned: packer.geometry.BoxRule cuts or
         drops them, with the rows of all fields that belong to them; None leaves them as they are.
         Of a URL alone: cache: a folder on a disk of this machine, into which each part is fetched once when it is
@@ -281,7 +283,7 @@ class PackDataset(Dataset[Any]):
                     "to super().__init__, or set it behind that"
                 )
         self._location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
-        if self._location is not None and stage is not None:
+        if self._location is not None and (stage is not None or stage_as is not None):
             raise InvalidRequest(f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept")
         self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
         self.path: Path | StoreURL = self._location.url if self._location is not None else Path(path).absolute()
@@ -297,6 +299,7 @@ class PackDataset(Dataset[Any]):
         self._dct = dct
         self._verify = verify
         self._stage = os.fspath(stage) if stage is not None else None
+        self._stage_as = stage_as
         self._box_rule = boxes
         self._sample_decoder_or_none: SampleDecoder | None = None
         self._indices: npt.NDArray[np.int64] | None = None
@@ -364,7 +367,7 @@ class PackDataset(Dataset[Any]):
         folder = Path(str(self.path))
         if self._stage is not None:  # nothing is copied for a data set that does not read it
             self._check_format(manifests.read(folder).format)
-        return open_staged(folder, stage=self._stage, verify=self._verify)
+        return open_staged(folder, stage=self._stage, codec=self._stage_as, verify=self._verify)
 
     def _check_format(self, found: str) -> None:
         if self.format not in (None, found):
@@ -607,9 +610,11 @@ class PackDataset(Dataset[Any]):
     def __repr__(self) -> str:
         split = f", split={self.split!r}" if self.split else ""
         fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
-        size = sum(part.bytes for part in self.sample_decoder().pack.manifest.parts) / 1e6
+        pack = self.sample_decoder().pack
+        size = sum(part.bytes for part in pack.manifest.parts) / 1e6
+        copy = f"; read as {self._stage_as} from {pack.folder}" if self._stage_as is not None else ""
         return printable(
-            f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields})"
+            f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields}{copy})"
         )
 
     def _repr_html_(self) -> str:
@@ -743,6 +748,7 @@ def open_pack(
     dct: DCT = "accurate",
     verify: VerifyMode = "first",
     stage: str | PathLike[str] | None = None,
+    stage_as: str | None = None,
     boxes: BoxRule | None = None,
     cache: str | PathLike[str] | None = None,
     cache_limit: int | str | None = None,
@@ -763,6 +769,7 @@ def open_pack(
         dct=dct,
         verify=verify,
         stage=stage,
+        stage_as=stage_as,
         boxes=boxes,
         cache=cache,
         cache_limit=cache_limit,

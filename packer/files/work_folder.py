@@ -77,6 +77,11 @@ class WorkFolder(FolderHandle):
             self.remove(name)
 
 
+def beside(target: Path) -> Path:
+    """Where the work folder of a command lies that builds what will be `target`."""
+    return target.with_name(f".{target.name}.partial")
+
+
 @contextmanager
 def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None = None) -> Iterator[WorkFolder]:
     """Hold the lock of a work folder, which is made where it is not there, and removed at the end where it is empty.

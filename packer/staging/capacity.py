@@ -37,24 +37,26 @@ DEFAULT = SpaceKept(
 )  # DataLoader's batches: 8 workers, 2 each, of 128 float32 images of 224x224 are 1.2 GB
 
 
-def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machine) -> None:
+_ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm the page cache (--warm)"
+
+
+def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machine, *, advice: str = _ADVICE) -> None:
     """Raise StorageError where a copy does not fit into the file system of `base` beside what is kept.
 
-    keep: None for DEFAULT of the machine's memory and of the file system that DataLoader's batches lie in.
+    keep: None for DEFAULT of the machine's memory and of the file system that DataLoader's batches lie in. advice: what
+    became of it, and what to do.
     """
     for limit, kept in _limits(base, keep, machine):
         needed = need.bytes + need.files * _INODE_BYTES
         if needed > limit.free_bytes - kept:
             raise StorageError(
                 f"{base}: the pack does not fit: it takes {needed:,} bytes; {limit.name} has {limit.free_bytes:,} of "
-                f"{limit.total_bytes:,} bytes free, of which {kept:,} stay free for others (--keep); nothing was "
-                "written; copy some parts (--parts), keep less, or warm the page cache (--warm)"
+                f"{limit.total_bytes:,} bytes free, of which {kept:,} stay free for others (--keep); {advice}"
             )
     files = free_files(base)
     if files is not None and need.files > files:
         raise StorageError(
-            f"{base}: the pack does not fit: it has {need.files:,} files, {files:,} more can be made there; "
-            "nothing was written; copy some parts (--parts), or warm the page cache (--warm)"
+            f"{base}: the pack does not fit: it has {need.files:,} files, {files:,} more can be made there; {advice}"
         )
 
 

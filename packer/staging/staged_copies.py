@@ -16,16 +16,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from packer.errors import CorruptPack, Locked, StorageError, UnsafePath, printable
+from packer import codecs
+from packer.conversion.done_records import DONE, NAMES
+from packer.errors import CorruptPack, InvalidRequest, Locked, StorageError, UnsafePath, printable
 from packer.files.digest import part_bytes
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
+from packer.files.terminal_output import shell_word
+from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import EXTRAS, INDEX, Manifest
 from packer.pack.part_readers import PartOpener
 from packer.pack.reader import Pack
 from packer.pack.unlisted_files import PACK_NAMES
-from packer.staging.user_folder import UserFolder
+from packer.staging.user_folder import CODEC, UserFolder, copy_name
 from packer.system.machine_limits import Machine
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -101,17 +105,25 @@ class StagedFile:
 
 
 class StagedCopy:
-    """The copy of one pack, whole, in part, or not there."""
+    """The copy of one pack, whole, in part, or not there.
 
-    def __init__(self, place: UserFolder, digest: str) -> None:
+    digest: of the pack. codec: that its pictures are in, in a copy that is a pack of its own; None for the very pack.
+    partial: where that one is made.
+    """
+
+    def __init__(self, place: UserFolder, digest: str, codec: str | None = None) -> None:
+        name = copy_name(digest, codec)
         self.place = place
-        self.folder = place.folder / digest
-        self._origin = place.folder / f"{digest}{_ORIGIN}"
+        self.digest = digest
+        self.codec = codec
+        self.folder = place.folder / name
+        self.partial = beside(self.folder)
+        self._origin = place.folder / f"{name}{_ORIGIN}"
 
     @classmethod
-    def of(cls, place: UserFolder, manifest: Manifest) -> "StagedCopy":
-        """The copy of the pack with that manifest: with the sha256 of its packer.json as name."""
-        return cls(place, hashlib.sha256(manifest.to_bytes()).hexdigest())
+    def of(cls, place: UserFolder, manifest: Manifest, codec: str | None = None) -> "StagedCopy":
+        """The copy of the pack with that manifest: the sha256 of its packer.json is in its name."""
+        return cls(place, hashlib.sha256(manifest.to_bytes()).hexdigest(), codec)
 
     def missing(self, manifest: Manifest, numbers: Sequence[int]) -> list[StagedFile]:
         """What still has to be copied so that these parts are there; for the last of all parts, all the rest too."""
@@ -151,6 +163,10 @@ class StagedCopy:
     def begin(self, origin: Path) -> None:
         """Make the folder where it is not there, and note where the pack lies; only under the place's lock."""
         self._opened().close()
+        self.note_origin(origin)
+
+    def note_origin(self, origin: Path) -> None:
+        """Note where the pack lies; only under the place's lock."""
         self.place.work.write_file(_ORIGIN, os.fsencode(origin))
         self.place.work.replace(_ORIGIN, self.place.held, self._origin.name)
 
@@ -166,6 +182,20 @@ class StagedCopy:
         with suppress(StorageError):
             self.place.held.remove_empty_folder(self.folder.name)
             self.place.held.remove(self._origin.name)
+
+    def remove_partial(self) -> int:
+        """Remove what an unfinished making has left, and return its bytes; only under the place's lock.
+
+        Raises UnsafePath where something lies in it that packer did not make.
+        """
+        size = 0
+        if os.path.lexists(self.partial):
+            size = part_bytes(self.partial)
+            with work_folder(self.partial, NAMES) as work:
+                work.clear()
+        if not os.path.lexists(self.folder):
+            self.place.held.remove(self._origin.name)
+        return size
 
     def add(self, file: StagedFile, copied: str) -> None:
         """Put what was copied and checked in its place; copied: its name in .work."""
@@ -198,10 +228,13 @@ class StagedCopy:
         UnsafePath where something lies in it that is of no pack.
         """
         name = self.folder.name
+        made = self.remove_partial()
         with unread(self.folder) as is_free:
             if not is_free and not force:
                 raise Locked(f"{self.folder}: a data set reads this copy; wait for it to end, or --force")
-            size = part_bytes(self.folder)
+            if self.place.held.status(name) is None:
+                return made
+            size = made + part_bytes(self.folder)
             with self._opened() as folder:
                 for inner in folder.names():
                     if not re.fullmatch(PACK_NAMES, inner):
@@ -218,14 +251,20 @@ class StagedCopy:
         return Path(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
-        """Path, origin, bytes, whether it is whole, parts, and whether it is in use, for `packer stage --list`."""
-        with failing(self.folder, "list the folder"):
-            names = os.listdir(self.folder)
+        """Path, origin, codec, bytes, whether it is whole, parts, and whether it is in use, for `packer stage --list`.
+
+        Of one in the making, parts are those that are finished.
+        """
+        there = [path for path in (self.folder, self.partial) if os.path.lexists(path)]
+        listed = self.folder if self.folder in there else self.partial / DONE
+        with failing(listed, "list the folder"):
+            names = os.listdir(listed) if os.path.lexists(listed) else []
         with unread(self.folder) as is_free:
             return {
                 "path": str(self.folder),
                 "origin": os.fsdecode(self.origin() or ""),
-                "bytes": part_bytes(self.folder),
+                "codec": self.codec,
+                "bytes": sum(part_bytes(path) for path in there),
                 "whole": manifests.NAME in names,
                 "parts": len(set(names) - {INDEX, EXTRAS, manifests.NAME}),
                 "in_use": not is_free,
@@ -240,27 +279,36 @@ def parts_of(manifest: Manifest) -> list[StagedFile]:
 
 def copies(place: UserFolder) -> Iterator[StagedCopy]:
     """All copies in a place."""
-    for digest in place.digests():
-        yield StagedCopy(place, digest)
+    for digest, codec in place.copies():
+        yield StagedCopy(place, digest, codec)
 
 
-def copies_of(place: UserFolder, pack: Path) -> list[StagedCopy]:
-    """The copies of the pack at `pack`, of one that was there before, or the copy with that path itself."""
+def copies_of(place: UserFolder, pack: Path, codec: str | None = None) -> list[StagedCopy]:
+    """The copies of the pack at `pack`, of one that was there before, or the copy with that path itself.
+
+    codec: only those that were made in it; None for all.
+    """
     where = pack.resolve()
-    own = StagedCopy.of(place, manifests.read(pack)).folder if (pack / manifests.NAME).exists() else None
-    return [copy for copy in copies(place) if copy.folder in (own, where) or copy.origin() == where]
+    own = StagedCopy.of(place, manifests.read(pack)).digest if (pack / manifests.NAME).exists() else None
+    every = (copy for copy in copies(place) if codec in (None, copy.codec))
+    return [copy for copy in every if copy.digest == own or where in (copy.folder, copy.origin())]
 
 
 # ---- reading a staged pack
 
 
-def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pack:
+def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, verify: str = "first") -> Pack:
     """An open pack. stage: "auto" or a folder that was given to `packer stage --to`; None for no copy.
+
+    codec: open the copy that was made with --as, whose pictures are in it: a pack of its own. Its pixels are not those
+    of the pack, so neither is read in the place of the other: where it is not there, InvalidRequest is raised.
 
     The copy is that of this very pack: it is found by the sha256 of packer.json, in a folder that only this user can
     write to. As long as the pack is open it holds a lease on the copy. Where that folder is not this user's own, as
     when another one made it, "auto" warns and reads the pack itself; else UnsafePath is raised. Raises as Pack does.
     """
+    if codec is not None:
+        return _open_recoded(folder, stage, codec, verify)
     if stage is None or (stage == "auto" and not Machine().shared_memory.is_dir()):
         return Pack(folder, verify=verify)
     manifest = manifests.read(folder)
@@ -283,4 +331,40 @@ def open_staged(folder: Path, *, stage: str | None, verify: str = "first") -> Pa
     if pack.manifest != manifest:
         pack.close()
         raise CorruptPack(f"{folder}: another pack took its place while it was opened; open it again")
+    return pack
+
+
+def check_codec(codec: str) -> None:
+    """Raise InvalidRequest where that is no codec that a copy could be named by."""
+    if not re.fullmatch(CODEC, codec):
+        raise InvalidRequest(f"{codec!r}: expected a codec of pictures, such as ycc420")
+    codecs.check(codec)
+
+
+def _open_recoded(folder: Path, stage: str | None, codec: str, verify: str) -> Pack:
+    check_codec(codec)
+    if stage is None:
+        raise InvalidRequest(
+            f'{folder}: stage_as={codec!r} is for a staged copy; say where it is: stage="auto", or the folder that '
+            "--to named"
+        )
+    manifest = manifests.read(folder)
+    place = UserFolder.of(stage, Machine())
+    copy = StagedCopy.of(place, manifest, codec)
+    descriptor = take(copy.folder) if place.is_there() else None
+    if descriptor is None:
+        to = "" if stage == "auto" else f" --to {shell_word(stage)}"
+        raise InvalidRequest(
+            f"{folder}: no copy of it as {codec} in {place.folder}, and its own pixels are others; make one: "
+            f"packer stage {shell_word(str(folder))} --as {codec}{to}"
+        )
+    try:
+        pack = Pack(copy.folder, verify=verify, on_close=partial(os.close, descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    source = pack.manifest.options.get("source")
+    if not isinstance(source, dict) or source.get("pack_id") != manifest.pack_id:
+        pack.close()
+        raise CorruptPack(f"{copy.folder}: not made of {folder}; release it (packer stage --release), and stage again")
     return pack

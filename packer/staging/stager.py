@@ -123,8 +123,9 @@ class StageOptions:
 class Staged:
     """What was done. path: the folder to open: the copy where it is whole, else the pack.
 
-    how: "copied", "there" (somebody did it before), "in memory" (the pack itself is) or "warmed". parts: how many are
-    staged now. reason: why it is not a copy. resident_bytes: of a warmed pack, None where the system does not tell.
+    how: "copied", "recoded" (see recoded_copy.py), "there" (somebody did it before), "in memory" (the pack itself is)
+    or "warmed". parts: how many are staged now. reason: why it is not a copy. resident_bytes: of a warmed pack, None
+    where the system does not tell.
     """
 
     path: Path
@@ -200,7 +201,7 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     if not place.is_there():  # so that a refusal does not even make the folder
         work.check(copy.missing(manifest, chosen))
     with place.locked(hooks.waiting):
-        notes = _remove_replaced(copy, pack.resolve())
+        notes = remove_replaced(copy, pack.resolve())
         files = copy.missing(manifest, chosen)
         if files:
             work.check(files)
@@ -213,10 +214,11 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
 def _result(pack: Path, copy: StagedCopy, manifest: Manifest, options: StageOptions) -> Staged:
     whole = not copy.missing(manifest, range(len(manifest.parts)))
     count = sum(part.name in copy.found(manifest) for part in manifest.parts)
-    return Staged(copy.folder if whole else pack, "there", count, notes=tuple(_warnings(copy.place.base, options)))
+    return Staged(copy.folder if whole else pack, "there", count, notes=tuple(warnings(copy.place.base, options)))
 
 
-def _warnings(base: Path, options: StageOptions) -> list[str]:
+def warnings(base: Path, options: StageOptions) -> list[str]:
+    """What may surprise of a place: that it is no memory, or may be swapped."""
     mount = options.machine.mount(base)
     if mount is None or not mount.in_memory:
         return [f"{base}: lies on {mount.kind if mount else 'a file system of unknown kind'}, not in memory"]
@@ -225,11 +227,11 @@ def _warnings(base: Path, options: StageOptions) -> list[str]:
     return []
 
 
-def _remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
+def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
     """Remove copies of what was at the same path before the pack was made anew; says what was done."""
     notes = []
     for other in copies(copy.place):
-        if other.folder != copy.folder and other.origin() == origin:
+        if other.digest != copy.digest and other.origin() == origin:
             try:
                 notes.append(f"{other.folder}: removed, {other.remove():,} bytes: a copy of what the pack was before")
             except Locked:

@@ -1,6 +1,7 @@
 """User folder: the folder of one user that holds staged copies or a cache, of nobody else and behind no link."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, WorkFolder, check_marker, work_folder
 from packer.system.machine_limits import Machine
 
+CODEC = r"[a-z0-9_]+(?::[a-z0-9_]+)?"  # of a copy that is made in another one, in its name
 _WORK = ".work"
 _NAMES = {ANYTHING: ANYTHING}  # copies, and what is none is left alone: what goes is named, copy by copy
 
@@ -124,14 +126,24 @@ class UserFolder:
             with suppress(Locked), self.locked(None):
                 pass
 
-    def digests(self) -> list[str]:
-        """The names of all copies, sorted."""
+    def copies(self) -> list[tuple[str, str | None]]:
+        """Digest and codec of all copies, as `copy_name` takes them, also of those in the making, sorted."""
         if not self.is_there():
             return []
         with failing(self.folder, "list the folder"):
-            return sorted(name for name in os.listdir(self.folder) if is_digest(name))
+            found = {_COPY.fullmatch(name) for name in os.listdir(self.folder)}
+        names = {(match["digest"], match["codec"]) for match in found if match and _is_copy(match)}
+        return sorted(names, key=lambda name: copy_name(*name))
 
 
-def is_digest(name: str) -> bool:
-    """Whether a name is that of a copy."""
-    return len(name) == 64 and set(name) <= set("0123456789abcdef")
+_COPY = re.compile(rf"(?P<dot>\.)?(?P<digest>[0-9a-f]{{64}})(-(?P<codec>{CODEC}))?(?P<partial>\.partial)?")
+
+
+def _is_copy(match: re.Match[str]) -> bool:
+    """Whether a name is that of a copy, or of one in the making, which is always in another codec."""
+    return bool(match["dot"]) == bool(match["partial"]) and bool(match["codec"] or not match["dot"])
+
+
+def copy_name(digest: str, codec: str | None) -> str:
+    """The name of a copy: of the pack whose packer.json has that sha256, as it is, or with its pictures in a codec."""
+    return digest if codec is None else f"{digest}-{codec}"

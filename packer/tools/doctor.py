@@ -225,7 +225,7 @@ def staged(machine: Machine) -> Finding:
     """Copies that `packer stage` made."""
     try:
         place = UserFolder(machine.shared_memory)
-        count = len(place.digests())
+        count = len(place.copies())
     except InvalidRequest as error:
         return Finding("staged", "cannot be looked at", str(error))
     return Finding(

@@ -1,0 +1,428 @@
+"""Copies of packs with their pictures in another codec: what is in them, who gets them, and what stops their making."""
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import packer
+from packer import formats
+from packer.cli import registry
+from packer.conversion import build_part, plan
+from packer.errors import BadInputs, CorruptPack, InvalidRequest, Locked, StorageError
+from packer.files import work_folder
+from packer.pack import manifest as manifests
+from packer.pack.verification import problems
+from packer.schema import KEY
+from packer.staging import capacity, recoded_copy
+from packer.staging.capacity import SpaceKept
+from packer.staging.recoded_copy import stage_recoded
+from packer.staging.staged_copies import StagedCopy, copies, copies_of
+from packer.staging.stager import Hooks, Staged, StageOptions, stage
+from packer.staging.user_folder import UserFolder
+from packer.system.machine_limits import Machine
+from tests.support import built_packs, fault_injection, source_trees
+from tests.support.command_line import run
+from tests.support.command_runs import load_everything
+from tests.support.conversions import digest, packed
+from tests.support.small_disks import mounted, resize
+from tests.support.source_trees import photos
+
+needs_strace = pytest.mark.skipif(
+    bool(fault_injection.why_no_strace()), reason=fault_injection.why_no_strace() or "strace works"
+)
+CODEC = "ycc420"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A folder to stage into."""
+    folder = tmp_path / "base"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """A pack of twelve pictures in some parts."""
+    packed(photos(tmp_path / "in", 12), tmp_path / "a.pack", part_bytes=9000)
+    assert [part.samples for part in manifests.read(tmp_path / "a.pack").parts] == [5, 5, 2]
+    return tmp_path / "a.pack"
+
+
+def options(base: Path) -> StageOptions:
+    """Into that folder, nothing kept for others."""
+    return StageOptions(str(base), keep=SpaceKept())
+
+
+def staged(pack: Path, base: Path, codec: str = CODEC, **hooks: Any) -> Staged:
+    """Stage with the pictures in a codec."""
+    return stage_recoded(pack, codec, options(base), Hooks(**hooks))
+
+
+def copied(pack: Path, base: Path, codec: str | None = CODEC) -> StagedCopy:
+    """The copy of a pack, which need not be there."""
+    return StagedCopy.of(UserFolder(base), manifests.read(pack), codec)
+
+
+def converted(pack: Path, target: Path, codec: str = CODEC) -> Path:
+    """The same by `packer convert`."""
+    images = [field.name for field in manifests.read(pack).schema if field.kind == "image"]
+    form = manifests.read(pack).format
+    packer.convert(pack, target, to=form, codecs=dict.fromkeys(images, codec), order="stored")
+    return target
+
+
+# ---- what is in it
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("format", formats.names())
+def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, base: Path, format: str) -> None:
+    pack = tmp_path / "a"
+    packed(photos(tmp_path / "in", 9), pack, to=format, part_bytes=9000)
+    first = staged(pack, base)
+    assert (first.how, first.path) == ("recoded", copied(pack, base).folder)
+    assert first.parts == len(manifests.read(first.path).parts) > 1
+    assert first.copied_bytes == sum(path.stat().st_size for path in first.path.rglob("*") if path.is_file())
+    assert built_packs.values(first.path) == built_packs.values(converted(pack, tmp_path / "b"))
+    assert list(problems(first.path, depth="data")) == []
+    before = built_packs.snapshot(base)
+    again = staged(pack, base)
+    assert (again.how, again.path, again.parts, again.copied_bytes) == ("there", first.path, first.parts, 0)
+    assert built_packs.snapshot(base) == before
+    assert sorted(os.listdir(first.path.parent))[:2] == [first.path.name, f"{first.path.name}.origin"]
+
+
+@pytest.mark.parametrize("size", [None, "40", "48x32"])
+def test_all_but_pictures_stays_to_the_bit(tmp_path: Path, base: Path, size: str | None) -> None:
+    packed(source_trees.BUILDERS["jacquard"](tmp_path / "in"), tmp_path / "a", kind="jacquard", resize=size)
+    copy = staged(tmp_path / "a", base).path
+    old, new = manifests.read(tmp_path / "a"), manifests.read(copy)
+    images = {field.name for field in old.schema if field.kind == "image"}
+    assert {"depth", "mask"} & {field.kind for field in old.schema}
+    assert [field.codec for field in new.schema if field.name in images] == [CODEC] * len(images)
+    for before, after in zip(built_packs.values(tmp_path / "a"), built_packs.values(copy), strict=True):
+        assert {name for name in after if after[name] != before[name]} == images
+    assert built_packs.values(copy) == built_packs.values(converted(tmp_path / "a", tmp_path / "b"))
+    assert (new.source, new.incomplete, new.extras) == (old.source, old.incomplete, old.extras)
+
+
+def test_what_is_raw_is_recoded_and_what_is_in_the_codec_is_refused(tmp_path: Path, base: Path, pack: Path) -> None:
+    raw = converted(pack, tmp_path / "raw", "raw")
+    assert built_packs.values(staged(raw, base).path) == built_packs.values(converted(raw, tmp_path / "b"))
+    planar = converted(pack, tmp_path / "planar")
+    with pytest.raises(InvalidRequest, match="every picture is ycc420 already"):
+        staged(planar, base)
+    built_packs.make_pack(tmp_path / "none")
+    with pytest.raises(InvalidRequest, match="no field is a picture"):
+        staged(tmp_path / "none", base)
+    with pytest.raises(InvalidRequest, match="keeps the bytes of files"):
+        staged(raw, base, "encoded")
+
+
+# ---- who gets it
+
+
+def test_a_data_set_gets_it_where_it_names_the_codec(
+    tmp_path: Path, base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packer.staging.staged_copies.Machine", lambda: Machine(shared_memory=base))
+    own = [packer.open(pack)[index]["image"] for index in range(12)]
+    with pytest.raises(InvalidRequest, match="packer stage .* --as ycc420$"):
+        packer.open(pack, stage="auto", stage_as=CODEC)
+    staged(pack, base)
+    planes = packer.open(converted(pack, tmp_path / "b"))
+    dataset = packer.open(pack, stage="auto", stage_as=CODEC)
+    found = [dataset[index]["image"] for index in range(12)]
+    assert all(torch.equal(planes[index]["image"], found[index]) for index in range(12))
+    assert not all(torch.equal(*pair) for pair in zip(found, own, strict=True))
+    assert f"read as ycc420 from {copied(pack, base).folder}" in repr(dataset)
+    assert dataset.path == pack
+    for unasked in (packer.open(pack, stage="auto"), packer.open(pack)):
+        assert all(torch.equal(unasked[index]["image"], own[index]) for index in range(12))
+        assert "read as" not in repr(unasked)
+    again = pickle.loads(pickle.dumps(dataset))
+    assert torch.equal(again[11]["image"], found[11])
+    loader = DataLoader(dataset, batch_size=4, num_workers=2)
+    assert torch.equal(torch.cat([batch["image"] for batch in loader]), torch.stack(found))
+    for wrong in ({"stage": None}, {"stage_as": "../.."}, {"stage_as": "raw"}, {"stage": base / "none"}):
+        with pytest.raises(InvalidRequest):
+            packer.open(pack, **{"stage": "auto", "stage_as": CODEC, **wrong})  # type: ignore[arg-type]
+
+
+def test_another_pack_in_the_place_of_the_original_has_no_copy(tmp_path: Path, base: Path, pack: Path) -> None:
+    old = staged(pack, base).path
+    plain = stage(pack, options(base), Hooks()).path
+    shutil.rmtree(pack)
+    packed(photos(tmp_path / "other", 5), pack)
+    with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+        packer.open(pack, stage=base, stage_as=CODEC)
+    done = staged(pack, base)
+    assert sum("removed" in note for note in done.notes) == 2
+    assert (old.exists(), plain.exists()) == (False, False)
+    assert [copy.folder for copy in copies(UserFolder(base))] == [done.path]
+    packed(photos(tmp_path / "third", 4), tmp_path / "third.pack")
+    shutil.copytree(done.path, copied(tmp_path / "third.pack", base).folder)
+    with pytest.raises(CorruptPack, match="not made of"):
+        packer.open(tmp_path / "third.pack", stage=base, stage_as=CODEC)
+
+
+def test_it_is_not_released_under_a_reader(base: Path, pack: Path) -> None:
+    def released(codec: str | None, *, force: bool = False) -> int:
+        place = UserFolder(base)
+        with place.locked(None):
+            return sum(copy.remove(force=force) for copy in copies_of(place, pack, codec))
+
+    size = staged(pack, base).copied_bytes
+    plain = stage(pack, options(base), Hooks())
+    dataset = packer.open(pack, stage=base, stage_as=CODEC)
+    first = dataset[0]["image"]
+    with pytest.raises(Locked, match="--force"):
+        released(CODEC)
+    assert torch.equal(dataset[0]["image"], first)
+    dataset.close()
+    assert released(CODEC) == size
+    assert [copy.folder for copy in copies(UserFolder(base))] == [plain.path]
+    assert staged(pack, base).how == "recoded"
+    dataset = packer.open(pack, stage=base, stage_as=CODEC)
+    assert torch.equal(dataset[0]["image"], first)
+    released(None, force=True)
+    assert torch.equal(dataset[0]["image"], first)
+    assert os.listdir(base) == []
+    with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+        packer.open(pack, stage=base, stage_as=CODEC)
+
+
+def test_a_copy_that_is_cut_is_made_again(base: Path, pack: Path) -> None:
+    copy = staged(pack, base).path
+    clean = digest(copy)
+    with (copy / "part-00001.lmdb").open("r+b") as file:
+        file.truncate(4096)
+    with pytest.raises(CorruptPack, match="part is cut"):
+        packer.open(pack, stage=base, stage_as=CODEC)
+    assert staged(pack, base).how == "recoded"
+    assert digest(copy) == clean
+
+
+# ---- what stops its making
+
+
+class _Stop(KeyboardInterrupt):
+    """Ctrl-C."""
+
+
+def stopped(pack: Path, base: Path, samples: int) -> None:
+    """A staging that is interrupted after so many samples."""
+    done = 0
+
+    def progress(count: int, _: int) -> None:
+        nonlocal done
+        done += count
+        if done >= samples:
+            raise _Stop
+
+    with pytest.raises(_Stop):
+        staged(pack, base, progress=progress)
+
+
+def test_an_interrupted_one_goes_on_part_by_part(
+    tmp_path: Path, base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = digest(staged(pack, base).path)
+    shutil.rmtree(base / f"packer-{os.geteuid()}")
+    stopped(pack, base, 9)
+    (copy,) = copies(UserFolder(base))
+    assert (copy.codec, copy.origin(), copy.folder.exists()) == (CODEC, pack, False)
+    described = copy.describe()
+    assert described["whole"] is False
+    assert described["parts"] == 1
+    assert described["bytes"] > 0
+    written = []
+    original = build_part.write_part
+
+    def counted(*given: Any, **named: Any) -> Any:
+        written.append(given[1])
+        return original(*given, **named)
+
+    monkeypatch.setattr("packer.conversion.engines.local.write_part", counted)
+    done = staged(pack, base)
+    assert written == [1, 2]
+    assert digest(done.path) == clean
+    left = [path.name for path in done.path.parent.iterdir() if not path.name.startswith("made-by-")]
+    assert sorted(left) == [done.path.name, f"{done.path.name}.origin"]
+
+
+def test_what_another_packer_has_begun_is_begun_anew(base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "__version__", "0.0.9")
+        stopped(pack, base, 9)
+    assert staged(pack, base).how == "recoded"
+
+
+def test_an_interrupted_one_is_released(base: Path, pack: Path) -> None:
+    stopped(pack, base, 9)
+    assert "0 parts" not in run("stage", "--list", "--to", base).stdout
+    assert json.loads(run("stage", pack, "--release", "--to", base, "--json").stdout)["released"] == 1
+    assert os.listdir(base) == []
+    stopped(pack, base, 9)
+    packed_anew = manifests.read(pack)
+    shutil.rmtree(pack)
+    packed(photos(pack.with_name("other"), 5), pack)
+    assert manifests.read(pack) != packed_anew
+    done = staged(pack, base)
+    assert [copy.folder for copy in copies(UserFolder(base))] == [done.path]
+    assert not [name for name in os.listdir(done.path.parent) if name.startswith(".")]
+
+
+def test_one_that_was_killed_before_its_last_step_is_tidied(base: Path, pack: Path) -> None:
+    stopped(pack, base, 9)
+    partial = copied(pack, base).partial
+    kept = partial.with_name("kept")
+    partial.rename(kept)
+    done = staged(pack, base)
+    kept.rename(partial)
+    assert (staged(pack, base).how, partial.exists()) == ("there", False)
+    assert copied(pack, base).origin() == pack
+    assert list(problems(done.path)) == []
+
+
+def test_a_damaged_pack_is_not_staged(base: Path, pack: Path) -> None:
+    part = pack / manifests.read(pack).parts[1].name
+    at = part.read_bytes().index(b"\xff\xd8\xff")
+    built_packs.flip(part, at + 700)
+    with pytest.raises(BadInputs, match="damaged record"):
+        staged(pack, base)
+    assert os.listdir(base) == []
+
+
+def test_room_is_looked_for_before_and_on_the_way(base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match="the pack does not fit.*nothing was written"):
+        stage_recoded(pack, CODEC, StageOptions(str(base), keep=SpaceKept(bytes=1 << 60)), Hooks())
+    assert os.listdir(base) == []
+    asked: list[int] = []
+    original = capacity.check
+
+    def less(place: Path, need: capacity.SpaceNeeded, *given: Any, advice: str) -> None:
+        asked.append(need.bytes)
+        keep = SpaceKept(bytes=1 << 60) if len(asked) == 4 else SpaceKept()
+        original(place, need, keep, given[1], advice=advice)
+
+    monkeypatch.setattr(recoded_copy.capacity, "check", less)
+    with pytest.raises(StorageError, match="not staged as ycc420.*what was made of it was removed again"):
+        staged(pack, base)
+    assert os.listdir(base) == []
+    assert len(asked) == 4  # before the folder is made, before anything is written, after 5 samples, after 10
+    assert asked[0] == asked[1] > asked[2] > asked[3]
+
+
+def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
+    tmp_path: Path, base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed(photos(tmp_path / "other", 5), tmp_path / "b.pack")
+    opened = recoded_copy.PackSource
+    monkeypatch.setattr(recoded_copy, "PackSource", lambda _: opened(tmp_path / "b.pack"))
+    with pytest.raises(CorruptPack, match="another pack took its place"):
+        staged(pack, base)
+    assert os.listdir(base) == []
+
+
+def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
+    packed(photos(tmp_path / "in", 60, height=120, width=160), tmp_path / "a.pack", part_bytes=40_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words: list[str | Path] = ["stage", tmp_path / "a.pack", "--to", disk, "--keep", "0", "--as", CODEC]
+
+    def others_take_it() -> None:
+        fault_injection.in_one_thread()
+        capacity.check = lambda *_, **__: None
+        recoded_copy.convert_source.__globals__["PackBuilder"].check_space = lambda _: None
+
+    def work() -> dict[str, Any]:
+        resize(disk, 1 << 20)
+        refused = fault_injection.run(words, tmp_path)
+        refused_left = os.listdir(disk)
+        full = fault_injection.run(words, tmp_path, prepare=others_take_it)
+        full_left = os.listdir(disk)
+        resize(disk, 4 << 20)
+        done = fault_injection.run(words, tmp_path)
+        return {
+            "refused": [refused.code, "nothing was written" in refused.text, refused_left],
+            "full": [full.code, "not staged as ycc420" in full.text, full_left],
+            "done": [done.code, len(list(copies(UserFolder(disk))))],
+        }
+
+    outcome = mounted(disk, work)
+    assert outcome.value == {"refused": [4, True, []], "full": [4, True, []], "done": [0, 1]}, outcome
+
+
+# ---- killed
+
+
+@pytest.mark.usefixtures("one_marker")
+@needs_strace
+@pytest.mark.parametrize("moments", [6, pytest.param(50, marks=pytest.mark.full)])
+def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, base: Path, pack: Path, moments: int) -> None:
+    load_everything()
+    registry.load("stage")
+    words: list[str | Path] = ["stage", pack, "--to", base, "--keep", "0", "--as", CODEC]
+    clean = digest(staged(pack, base).path)
+    shutil.rmtree(base / f"packer-{os.geteuid()}")
+    calls = fault_injection.calls(words, tmp_path)
+    assert len(calls) >= 50
+    for number in range(moments):
+        call = calls[len(calls) * number // moments]
+        shutil.rmtree(base / f"packer-{os.geteuid()}", ignore_errors=True)
+        ended = fault_injection.run(words, tmp_path, fault=fault_injection.Fault(call, "signal=KILL"))
+        assert (ended.code, ended.signal) == (None, 9), (call, ended)
+        copy = copied(pack, base)
+        if copy.folder.exists():
+            assert digest(copy.folder) == clean, call
+        else:
+            with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+                packer.open(pack, stage=base, stage_as=CODEC)
+        again = fault_injection.run(words, tmp_path)
+        assert again.code == 0, (call, again)
+        assert digest(copy.folder) == clean, call
+        left = [copy.folder.name, f"{copy.folder.name}.origin", "made-by-packer-0"]
+        assert sorted(os.listdir(copy.place.folder)) == left, call
+
+
+@pytest.fixture
+def one_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markers of one name, here and in forked children: strace finds the call that makes one by its path."""
+    monkeypatch.setattr(work_folder, "marker_name", lambda folder: "made-by-packer-0")
+
+
+# ---- the command
+
+
+def test_the_command_says_what_it_did(base: Path, pack: Path) -> None:
+    to = ["--to", base, "--keep", "0", "--as", CODEC]
+    first = run("stage", pack, *to)
+    assert (first.returncode, first.stdout) == (0, f"{copied(pack, base).folder}\n")
+    assert "recoded: " in first.stderr
+    data = json.loads(run("stage", pack, *to, "--json").stdout)
+    assert (data["how"], data["copied_bytes"], data["path"]) == ("there", 0, first.stdout[:-1])
+    (listed,) = json.loads(run("stage", "--list", "--to", base, "--json").stdout)
+    assert (listed["origin"], listed["codec"], listed["whole"]) == (str(pack), CODEC, True)
+    assert f"whole, as ycc420, of {pack}" in run("stage", "--list", "--to", base).stdout
+    assert json.loads(run("stage", pack, "--release", "--as", "raw", "--to", base, "--json").stdout)["released"] == 0
+    assert json.loads(run("stage", pack, "--release", "--as", CODEC, "--to", base, "--json").stdout)["released"] == 1
+    assert os.listdir(base) == []
+    for words in (["--parts", "0"], ["--warm"], ["--list"]):
+        wrong = run("stage", pack, *to, *words)
+        assert (wrong.returncode, "--as goes with neither" in wrong.stderr) == (2, True)
+    unknown = run("stage", pack, "--to", base, "--as", "none")
+    assert (unknown.returncode, "unknown codec" in unknown.stderr) == (2, True)
+
+
+def test_the_order_of_samples_stays(base: Path, pack: Path) -> None:
+    keys = [record[KEY] for record in built_packs.values(pack)]
+    assert [record[KEY] for record in built_packs.values(staged(pack, base).path)] == keys
