@@ -22,6 +22,7 @@ from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept
+from packer.staging.recoded_copy import stage_recoded
 from packer.staging.staged_copies import StagedCopy, copies, copies_of, open_staged
 from packer.staging.stager import Hooks, Staged, StageOptions, stage, stage_or_warm, warmed
 from packer.staging.user_folder import UserFolder
@@ -622,12 +623,14 @@ def test_residency_is_not_told_of_files_of_others(tmp_path: Path, monkeypatch: p
 def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     packed(photos(tmp_path / "in", 6), tmp_path / "photos.pack")
     page = (Path(__file__).parents[2] / "docs/staging.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 2
+    stage_recoded(tmp_path / "photos.pack", "ycc420", StageOptions(str(base), keep=NOTHING), Hooks())
     # what others on this machine staged is theirs: a shared memory of the test's own
     here = "from pathlib import Path; from packer.system.machine_limits import Machine; "
     here += "from packer.staging import staged_copies"
     here += f"; staged_copies.Machine = lambda: Machine(shared_memory=Path({str(base)!r}))"
-    warm_python.run(f"{here}\n{block}", strict=True, folder=tmp_path)
+    warm_python.run("\n".join([here, *blocks]), strict=True, folder=tmp_path)
 
 
 def test_errors_are_packer_s_own(tmp_path: Path, base: Path) -> None:
