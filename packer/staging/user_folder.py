@@ -144,6 +144,11 @@ def _is_copy(match: re.Match[str]) -> bool:
     return bool(match["dot"]) == bool(match["partial"]) and bool(match["codec"] or not match["dot"])
 
 
+def is_digest(name: str) -> bool:
+    """Whether a name is a sha256 in hex, as those of copies begin with."""
+    return len(name) == 64 and set(name) <= set("0123456789abcdef")
+
+
 def copy_name(digest: str, codec: str | None) -> str:
     """The name of a copy: of the pack whose packer.json has that sha256, as it is, or with its pictures in a codec."""
     return digest if codec is None else f"{digest}-{codec}"
