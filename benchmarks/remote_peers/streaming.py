@@ -1,0 +1,67 @@
+"""MosaicML Streaming: MDS shards in the store, StreamingDataset with a local folder, its StreamingDataLoader."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.harness import stacking
+from benchmarks.harness.pictures import Decode, Picture, files
+from benchmarks.harness.remote_job import RemoteJob
+from benchmarks.peers.streaming import library as library
+
+DOES = "MDSWriter to s3://; StreamingDataset(shuffle=True, cache_limit=), StreamingDataLoader with worker processes"
+PACKAGES = ("mosaicml-streaming", "boto3", "opencv-python", "torch")
+HASH = "xxh64"
+SYSTEM = ()
+VARIANTS = ("", HASH)
+
+
+def prepare(job: RemoteJob) -> None:
+    names = files(job.images)
+    columns = {"image": "bytes", "number": "int"}
+    how = {"columns": columns, "size_limit": job.part_bytes, "hashes": [HASH]}
+    with library().MDSWriter(out=job.url, **how) as writer:
+        for number, name in enumerate(names):
+            writer.write({"image": Path(name).read_bytes(), "number": number})
+
+
+class Stream:
+    """The loader of a job. variant HASH: validate_hash, which is off by default."""
+
+    def __init__(self, job: RemoteJob) -> None:
+        import torch
+
+        streaming, decode = library(), Decode(job.task)
+
+        class Stored(streaming.StreamingDataset):  # type: ignore[misc,name-defined]
+            def __getitem__(self, at: int) -> Any:
+                sample = super().__getitem__(at)
+                return torch.from_numpy(decode(sample["image"])), sample["number"]
+
+        streaming.base.util.clean_stale_shared_memory()
+        data = Stored(
+            remote=job.url,
+            local=str(job.cache),
+            shuffle=True,
+            batch_size=job.batch_size,
+            cache_limit=job.cache_limit or None,
+            validate_hash=job.variant or None,
+        )
+        self._loader = streaming.StreamingDataLoader(data, **stacking.loader_options(job.task))
+
+    def epoch(self) -> Iterator[tuple[Picture, npt.NDArray[np.int64]]]:
+        for pictures, numbers in self._loader:
+            yield pictures.numpy(), np.asarray(numbers)
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._loader.state_dict()
+        return found
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._loader.load_state_dict(state)
+
+
+opened = Stream
