@@ -37,9 +37,9 @@ def requirements(name: str) -> Path:
     return PEERS / f"{name}.txt"
 
 
-def make(name: str, peer: Any, folder: Path) -> Environment:
-    """Make or reuse the environment of a peer under `folder`; raises NotInstalled."""
-    pins = requirements(name)
+def make(name: str, peer: Any, folder: Path, *, pins: Path | None = None) -> Environment:
+    """Make or reuse the environment of a peer under `folder`; raises NotInstalled. pins: of what is no peer."""
+    pins = pins or requirements(name)
     if not pins.exists():
         return Environment(Path(sys.executable), dict(os.environ))
     place = folder / name

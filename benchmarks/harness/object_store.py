@@ -13,6 +13,7 @@ from benchmarks.harness.environments import Environment
 
 BUCKET = "bench"
 SYSTEM = ()
+PINS = Path(__file__).parent / "seaweedfs.txt"
 _PORTS = ("s3.port", "master.port", "volume.port", "filer.port", "admin.port", "s3.port.iceberg", "s3.port.lance")
 _WAIT_S = 60.0
 CLIENT = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}

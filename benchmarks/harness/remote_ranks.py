@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -124,7 +125,11 @@ class Ranks:
 
 
 class CacheWatch:
-    """A thread that adds up what a folder takes on the disk, files without a name too, and keeps the most."""
+    """A thread that adds up what a folder takes on the disk, files without a name too, and keeps the most.
+
+    What two looks in a row have both seen was there at one instant between them: that is counted, and nothing that
+    came while another went. So it is never too much.
+    """
 
     def __init__(self, folder: Path, mark: str) -> None:
         self._folder, self._mark, self._peak = folder, mark, 0
@@ -139,27 +144,34 @@ class CacheWatch:
         return self._peak
 
     def _watch(self) -> None:
-        turn, processes = 0, []
+        turn, processes, before = 0, [], {}
         while not self._ended.wait(_PERIOD_S):
             if turn % 20 == 0:
                 processes = marked(self._mark)
             turn += 1
-            blocks = {}
-            for path in self._folder.rglob("*"):
-                with suppress(OSError):
-                    status = path.lstat()
-                    if path.is_file():
-                        blocks[status.st_ino] = status.st_blocks
-            for process in processes:
-                with suppress(OSError):
-                    for name in os.listdir(f"/proc/{process}/fd"):
-                        with suppress(OSError):
-                            link = f"/proc/{process}/fd/{name}"
-                            target = os.readlink(link)
-                            if target.startswith(str(self._folder)) and target.endswith(" (deleted)"):
-                                status = os.stat(link)
-                                blocks[status.st_ino] = status.st_blocks
-            self._peak = max(self._peak, 512 * sum(blocks.values()))
+            now = self._blocks(processes)
+            both = before.keys() & now.keys()
+            self._peak = max(self._peak, 512 * sum(min(before[inode], now[inode]) for inode in both))
+            before = now
+
+    def _blocks(self, processes: list[int]) -> dict[int, int]:
+        """Blocks of each file, by its inode."""
+        found = {}
+        for path in self._folder.rglob("*"):
+            with suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    found[status.st_ino] = status.st_blocks
+        for process in processes:
+            with suppress(OSError):
+                for name in os.listdir(f"/proc/{process}/fd"):
+                    with suppress(OSError):
+                        link = f"/proc/{process}/fd/{name}"
+                        target = os.readlink(link)
+                        if target.startswith(str(self._folder)) and target.endswith(" (deleted)"):
+                            status = os.stat(link)
+                            found[status.st_ino] = status.st_blocks
+        return found
 
 
 def marked(mark: str) -> list[int]:
