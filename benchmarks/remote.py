@@ -31,14 +31,17 @@ from benchmarks.harness.job import Job  # noqa: E402
 from benchmarks.harness.object_store import BUCKET, SeaweedFS, client_variables  # noqa: E402
 from benchmarks.harness.pictures import Decode, files  # noqa: E402
 from benchmarks.harness.remote_job import RemoteJob  # noqa: E402
-from benchmarks.harness.remote_ranks import Outcome, Ranks  # noqa: E402
+from benchmarks.harness.remote_ranks import HANGS, Outcome, Ranks  # noqa: E402
 from benchmarks.harness.s3_proxy import Faults, Flip, Proxy  # noqa: E402
 from packer.system.machine_description import machine  # noqa: E402
 
 PEERS = ("packer", "litdata", "streaming")
+VARIANTS = ("xxh64",)  # of all peers, beside their defaults
 LIMITED = 200_000_000  # bits a second
 SHARE = 0.05
 GLOBAL_BATCH = 96  # of 2 ranks and of 3
+WHERE = ("sent", "stored", "cached")
+_HANGS_S = 90.0
 
 
 class Bench:
@@ -140,7 +143,7 @@ class Bench:
             if (path.stat().st_size != whole[path.name] if path.name in whole else kind(path) not in self.clean_names)
         )
         self.proxy.begin(Faults())
-        after = self.ranks.play(replace(self.job, digests=True), timeout=120)
+        after = self.ranks.play(replace(self.job, digests=True), timeout=_HANGS_S)
         found = {"files": len(files_left), "names": files_left[:20], "processes": done.left, "shared": done.shared}
         self.note("kill", found | {"after": self.delivered(after, digests)})
         remove_shared(done.shared)
@@ -164,23 +167,34 @@ class Bench:
         found |= {"missing": missing, "again": len(numbers) - len(counts), "once": is_once(numbers, self.count)}
         self.note("resume", found)
 
-    def flip(self, seed: int, digests: list[int]) -> None:
-        """A byte of one part always arrives with another value."""
+    def flip(self, where: str, seed: int, digests: list[int]) -> None:
+        """A byte of one part has another value: "sent": in every answer; "stored": in the store; "cached": on this
+        machine, after an epoch that fetched it.
+        """
         chosen = random.Random(seed)
         key = chosen.choice(sorted(self.parts))
         at = chosen.randrange(self.sizes[key] // 10, self.sizes[key] * 9 // 10)
         for variant in self.peer.VARIANTS:
             self.fresh()
-            self.proxy.begin(Faults(flip=Flip(key, at)))
-            done = self.ranks.play(replace(self.job, digests=True, variant=variant), timeout=120)
-            found = {"variant": variant, "key": key, "at": at, "delivered": self.delivered(done, digests)}
-            self.note("flip", found)
+            self.proxy.begin(Faults(flip=Flip(key, at) if where == "sent" else None))
+            if where == "cached":
+                self.ranks.play(self.job)
+                for path in self.job.cache.rglob(Path(key).name):
+                    path.write_bytes(flipped(path.read_bytes(), at))
+            elif where == "stored":
+                whole = self.store.read(key)
+                self.store.write(key, flipped(whole, at))
+            done = self.ranks.play(replace(self.job, digests=True, variant=variant), timeout=_HANGS_S)
+            if where == "stored":
+                self.store.write(key, whole)
+            found = {"where": where, "variant": variant, "key": key, "at": at}
+            self.note("flip", found | {"delivered": self.delivered(done, digests)})
 
     def faults(self, seed: int, digests: list[int]) -> None:
         """So many requests are answered 503 or cut."""
         self.fresh()
         self.proxy.begin(Faults(share=SHARE, seed=seed))
-        done = self.ranks.play(replace(self.job, digests=True), timeout=200)
+        done = self.ranks.play(replace(self.job, digests=True), timeout=2 * _HANGS_S)
         self.note("faults", {"counts": self.proxy.counts(), "delivered": self.delivered(done, digests)})
 
     def delivered(self, done: Outcome, digests: list[int]) -> dict[str, Any]:
@@ -188,6 +202,11 @@ class Bench:
         numbers, wrong = done.numbers(), done.wrong(digests)
         equal = done.is_whole and not wrong and is_once(numbers, self.count)
         return {"equal": equal, "photos": len(numbers), "wrong": wrong, "failure": done.failure}
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    """The same with one bit of the byte there changed."""
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 
 
 def kind(path: Path) -> str:
@@ -265,16 +284,18 @@ def rows(bench: Bench) -> dict[str, str]:
             "each once" if each["once"] else f"{each['missing']} missing, {each['again']} again {each['failure']}"[:100]
         ),
     )
-    for variant in bench.peer.VARIANTS:
-        chosen = [each for each in found.get("flip", ()) if each["variant"] == variant]
+    for where, variant in itertools.product(WHERE, ("", *VARIANTS)):
+        chosen = [each for each in found.get("flip", ()) if (each["where"], each["variant"]) == (where, variant)]
         errors = sum(bool(each["delivered"]["failure"]) for each in chosen)
-        table[f"flipped byte found{' (' + variant + ')' if variant else ''}"] = f"{errors} of {len(chosen)}"
+        hung = sum(each["delivered"]["failure"].startswith(HANGS) for each in chosen)
+        text = f"{errors} of {len(chosen)}{f', {hung} by hanging' if hung else ''}" if chosen else "-"
+        table[f"flipped byte found, {where}{' (' + variant + ')' if variant else ''}"] = text
     table["503 and cut, 5 %"] = outcomes("faults", lambda each: equal(each["delivered"]))
     table["label variance / full shuffle"] = spread("full", "variance", 2)
     return table
 
 
-MEASURES = ("full", "limited", "ranks", "limit", "kill", "resume", "flip", "faults")
+MEASURES = ("full", "limited", "ranks", "limit", "kill", "resume", "faults", "flip")
 
 
 def measure(benches: list[Bench], args: argparse.Namespace, digests: list[int]) -> None:
@@ -286,8 +307,11 @@ def measure(benches: list[Bench], args: argparse.Namespace, digests: list[int]) 
         "limit": [lambda bench: bench.limit()],
         "kill": [lambda bench, share=share: bench.kill(share, digests) for share in (0.15, 0.4, 0.7)],  # type: ignore[misc]
         "resume": [lambda bench: bench.resume()],
-        "flip": [lambda bench, seed=seed: bench.flip(seed, digests) for seed in range(args.trials)],  # type: ignore[misc]
         "faults": [lambda bench, seed=seed: bench.faults(seed, digests) for seed in range(args.trials)],  # type: ignore[misc]
+        "flip": [
+            lambda bench, where=where, seed=seed: bench.flip(where, seed, digests)  # type: ignore[misc]
+            for where, seed in itertools.product(WHERE, range(args.trials))
+        ],
     }
     for name in args.only.split(","):
         for (number, step), bench in itertools.product(enumerate(plan[name]), benches):
@@ -307,7 +331,9 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="of what is timed; default: 3")
-    parser.add_argument("--trials", type=int, default=5, help="of flipped bytes and of failing requests; default: 5")
+    parser.add_argument(
+        "--trials", type=int, default=3, help="of each flipped byte and of failing requests; default: 3"
+    )
     parser.add_argument("--venvs", type=Path, default=ROOT / ".peers/venvs", help="default: .peers/venvs")
     parser.add_argument("--work", type=Path, default=ROOT / ".peers/remote", help="caches; default: .peers/remote")
     args = parser.parse_args()

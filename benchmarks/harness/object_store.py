@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from benchmarks.harness.environments import Environment
 
@@ -70,6 +70,16 @@ class SeaweedFS:
             return bool(self.sizes("") is not None)
         except OSError:
             return False
+
+    def read(self, key: str) -> bytes:
+        """An object."""
+        with urlopen(f"{self.endpoint}/{BUCKET}/{key}") as answer:
+            data: bytes = answer.read()
+            return data
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object as a tool does that knows nothing of checksums."""
+        urlopen(Request(f"{self.endpoint}/{BUCKET}/{key}", data, method="PUT")).close()
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Bytes of each object whose key begins so, by its key."""

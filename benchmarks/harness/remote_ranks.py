@@ -19,6 +19,7 @@ from benchmarks.harness.environments import Environment
 from benchmarks.harness.remote_job import RemoteJob
 
 ROOT = Path(__file__).parents[2]
+HANGS = "did not end"
 _MARK = "PACKER_BENCH_RUN"
 _PERIOD_S = 0.01
 _GONE_S = 15.0
@@ -109,17 +110,19 @@ class Ranks:
             if any(codes):
                 end = min(end, time.monotonic() + 60)  # the others are given time to notice
             if time.monotonic() > end:
-                failure = f"did not end within {timeout:.0f} s" if not any(codes) else ""
+                failure = f"{HANGS} within {timeout:.0f} s" if not any(codes) else ""
                 break
             time.sleep(_PERIOD_S)
         _kill(processes)
         left = len(_gone(mark))
         peak = watch.stop() if watch is not None else 0
+        failures = []
         for process, log in zip(processes, logs, strict=True):
             if process.returncode and kill_when is None:
                 lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-                if process.returncode > 0 or not failure:
-                    failure = failure or f"exit code {process.returncode}: " + " / ".join(lines[-_SHOWN:])
+                failures.append(f"exit code {process.returncode}: " + " / ".join(lines[-_SHOWN:]))
+        if failures:
+            failure = "; ".join([failure, *failures[:1]]) if failure else failures[0]
         found = [json.loads(output.read_text()) if output.exists() else {} for output in outputs]
         return Outcome(found, failure, peak, left, sorted(_names(_SHARED) - before))
 
