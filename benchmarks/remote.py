@@ -102,9 +102,7 @@ class Bench:
             found |= {"first_batch_s": first["first_batch_seconds"], "once": is_once(done.numbers(), self.count)}
             found |= {"epoch_1": counts[0] / first["seconds"], "epoch_2": counts[1] / second["seconds"]}
             found["bytes"] = self.proxy.counts()["bytes"] / self.bytes
-            found["variance"] = statistics.mean(
-                variance_ratio(each["batches"], self.labels, self.args.batch_size) for each in rank["epochs"]
-            )
+            found["variance"] = statistics.mean(self.variance(done, epoch) for epoch in (0, 1))
             self.clean_names |= {kind(path) for path in self.job.cache.rglob("*")}
         self.note(measure, found)
 
@@ -127,7 +125,13 @@ class Bench:
         limit = self.bytes // 4
         done = self.ranks.play(replace(self.job, cache_limit=limit), watched=True)
         found = {"failure": done.failure, "peak": done.peak / limit, "bytes": self.proxy.counts()["bytes"] / self.bytes}
+        if done.is_whole:
+            found["variance"] = self.variance(done)
         self.note("limit", found | {"once": is_once(done.numbers(), self.count)})
+
+    def variance(self, done: Outcome, epoch: int = 0) -> float:
+        """Label variance of an epoch of one rank."""
+        return variance_ratio(done.found[0]["epochs"][epoch]["batches"], self.labels, self.args.batch_size)
 
     def kill(self, share: float, digests: list[int]) -> None:
         """SIGKILL to all processes when so much was sent: what stays, and what an epoch in this cache then delivers."""
@@ -146,7 +150,6 @@ class Bench:
         after = self.ranks.play(replace(self.job, digests=True), timeout=_HANGS_S)
         found = {"files": len(files_left), "names": files_left[:20], "processes": done.left, "shared": done.shared}
         self.note("kill", found | {"after": self.delivered(after, digests)})
-        remove_shared(done.shared)
 
     def resume(self) -> None:
         """Two ranks stop in the middle of an epoch; three go on: each photo once."""
@@ -231,12 +234,6 @@ def variance_ratio(batches: list[list[int]], labels: list[str], size: int) -> fl
     return float(found / expected)
 
 
-def remove_shared(names: Iterable[str]) -> None:
-    """Segments of shared memory of processes that were killed."""
-    for name in names:
-        Path("/dev/shm", name).unlink(missing_ok=True)
-
-
 def reference(images: Path) -> list[int]:
     """A crc32 of the pixels of each photo."""
     decode = Decode(Job("full", images, images))
@@ -274,6 +271,7 @@ def rows(bench: Bench) -> dict[str, str]:
     table["2 ranks: each photo once"] = outcomes("two_ranks", lambda each: str(each["once"]))
     table["peak of the cache / limit"] = spread("limit", "peak", 3)
     table["that epoch: server bytes / data"] = spread("limit", "bytes", 3)
+    table["that epoch: label variance / full shuffle"] = spread("limit", "variance", 2)
     table["files left by SIGKILL"] = spread("kill", "files", 0)
     table["/dev/shm left by SIGKILL"] = outcomes("kill", lambda each: str(len(each["shared"])))
     table["processes left by SIGKILL"] = spread("kill", "processes", 0)

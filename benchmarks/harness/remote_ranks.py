@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -25,6 +26,7 @@ _PERIOD_S = 0.01
 _GONE_S = 15.0
 _SHOWN = 2
 _SHARED = Path("/dev/shm")
+_SEGMENT = re.compile("[0-9]{6}_[a-z]")  # of MosaicML Streaming, which may not find it in the next run
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,11 @@ class Ranks:
         if failures:
             failure = "; ".join([failure, *failures[:1]]) if failure else failures[0]
         found = [json.loads(output.read_text()) if output.exists() else {} for output in outputs]
-        return Outcome(found, failure, peak, left, sorted(_names(_SHARED) - before))
+        shared = _stay(_SHARED, before)
+        for name in shared:
+            if _SEGMENT.match(name):
+                (_SHARED / name).unlink(missing_ok=True)
+        return Outcome(found, failure, peak, left, shared)
 
 
 class CacheWatch:
@@ -207,6 +213,14 @@ def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     for process in processes:
         process.wait()
+
+
+def _stay(folder: Path, before: set[str]) -> list[str]:
+    """New names in a folder that stay there for a second; names of semaphores live for microseconds."""
+    found = _names(folder) - before
+    if found:
+        time.sleep(1)
+    return sorted(found & _names(folder))
 
 
 def _names(folder: Path) -> set[str]:

@@ -28,8 +28,18 @@ def prepare(job: RemoteJob) -> None:
             writer.write({"image": Path(name).read_bytes(), "number": number})
 
 
+def block(job: RemoteJob) -> int:
+    """Photos in the shards that half of the cache holds."""
+    names = files(job.images)
+    return len(names) * job.cache_limit // 2 // sum(Path(name).stat().st_size for name in names)
+
+
 class Stream:
-    """The loader of a job. variant HASH: validate_hash, which is off by default."""
+    """The loader of a job. variant HASH: validate_hash, which is off by default.
+
+    With a cache limit samples are shuffled over as many shards as half of it holds: over all shards, which is the
+    default for sets of this size, each was fetched a hundred times.
+    """
 
     def __init__(self, job: RemoteJob) -> None:
         import torch
@@ -49,6 +59,7 @@ class Stream:
             batch_size=job.batch_size,
             cache_limit=job.cache_limit or None,
             validate_hash=job.variant or None,
+            shuffle_block_size=block(job) if job.cache_limit else None,
         )
         self._loader = streaming.StreamingDataLoader(data, **stacking.loader_options(job.task))
 
