@@ -41,7 +41,7 @@ LIMITED = 200_000_000  # bits a second
 SHARE = 0.05
 GLOBAL_BATCH = 96  # of 2 ranks and of 3
 WHERE = ("sent", "stored", "cached")
-_HANGS_S = 90.0
+_HANGS_S = 60.0
 
 
 class Bench:
