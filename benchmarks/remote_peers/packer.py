@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import numpy.typing as npt
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
 from benchmarks.harness.remote_job import RemoteJob
 
-NAME = "packer.json"
-DOES = "packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle=True) with threads"
+DOES = 'packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)
@@ -28,17 +26,8 @@ def library() -> Any:
 
 
 def prepare(job: RemoteJob) -> None:
-    from packer.stores.store import Store
-    from packer.stores.url import parse
-
-    store = Store(parse(job.url))
-    with tempfile.TemporaryDirectory(prefix="packer-bench-") as scratch:
-        pack = Path(scratch) / "photos.pack"
-        command = [sys.executable, "-m", "packer", "convert", str(job.images), str(pack)]
-        subprocess.run([*command, "--part-size", str(job.part_bytes)], check=True)
-        # the manifest last: without it nobody opens the pack
-        for path in sorted((path for path in pack.rglob("*") if path.is_file()), key=lambda path: path.name == NAME):
-            store.upload(path.relative_to(pack).as_posix(), path)
+    command = [sys.executable, "-m", "packer", "convert", str(job.images), job.url]
+    subprocess.run([*command, "--part-size", str(job.part_bytes)], check=True)
 
 
 class Stream:
@@ -54,7 +43,9 @@ class Stream:
             cache=job.cache,
             cache_limit=job.cache_limit or None,
         )
-        self._loader = packer.Loader(data, job.batch_size, shuffle=True, threads=job.workers)
+        # of the parts that the cache holds half are read from at a time; without a limit as many as the Loader says
+        window = max(1, job.cache_limit // job.part_bytes // 2) if job.cache_limit else None
+        self._loader = packer.Loader(data, job.batch_size, shuffle="blocks", window=window, threads=job.workers)
         names = (Path(name).relative_to(job.images).as_posix() for name in files(job.images))
         self._numbers = {name: number for number, name in enumerate(names)}
 
