@@ -1,4 +1,4 @@
-"""packer: a pack in the store, its parts in a cache folder, Loader with blocks shuffled."""
+"""packer: a pack in the store, its parts in a cache folder, Loader with threads."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
 from benchmarks.harness.remote_job import RemoteJob
 
-DOES = 'packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
+DOES = "packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle=True) with threads"
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)
@@ -43,9 +43,7 @@ class Stream:
             cache=job.cache,
             cache_limit=job.cache_limit or None,
         )
-        # of the parts that the cache holds half are read from at a time; without a limit as many as the Loader says
-        window = max(1, job.cache_limit // job.part_bytes // 2) if job.cache_limit else None
-        self._loader = packer.Loader(data, job.batch_size, shuffle="blocks", window=window, threads=job.workers)
+        self._loader = packer.Loader(data, job.batch_size, shuffle=True, threads=job.workers)
         names = (Path(name).relative_to(job.images).as_posix() for name in files(job.images))
         self._numbers = {name: number for number, name in enumerate(names)}
 
