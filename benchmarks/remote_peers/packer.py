@@ -26,7 +26,9 @@ def library() -> Any:
 
 
 def prepare(job: RemoteJob) -> None:
-    command = [sys.executable, "-m", "packer", "convert", str(job.images), job.url]
+    scratch = job.cache.with_name("scratch")
+    scratch.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "packer", "convert", str(job.images), job.url, "--scratch", str(scratch)]
     subprocess.run([*command, "--part-size", str(job.part_bytes)], check=True)
 
 

@@ -92,5 +92,7 @@ class URLPath(PosixPath):
 
 
 def path_or_url(text: str | PathLike[str]) -> Path:
-    """The path of this text, a URLPath where it is a URL; raises InvalidRequest for one that names no place."""
+    """The path of this text, a URLPath where it is a URL or one; raises InvalidRequest for one that names no place."""
+    if isinstance(text, URLPath):
+        return text
     return URLPath(str(parse(str(text)))) if is_url(text) else Path(text)

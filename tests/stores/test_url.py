@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
-from packer.stores.url import SCHEMES, StoreURL, is_url, parse
+from packer.stores.url import SCHEMES, StoreURL, is_url, parse, path_or_url
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,12 @@ def test_names_of_files_are_no_urls(name: str) -> None:
 
 def test_a_path_is_no_url() -> None:
     assert not is_url(Path("s3://b/x"))
+
+
+def test_a_path_that_is_a_url_stays_one_when_it_is_taken_again() -> None:
+    path = path_or_url("s3://b/x")  # as the command line does, and then the function behind it
+    assert path_or_url(path) is path
+    assert path_or_url(Path("s3://b/x")) == Path("s3:/b/x")
 
 
 @given(
