@@ -32,6 +32,7 @@ _PYTHON = Path(__file__).resolve().parent.parent / ".foreign/ray/bin/python"
 _MACHINES = 3
 _STORE = {"object_store_memory": 80 << 20}
 _FORMATS = ("lmdb", "hdf5", "pth")
+_PART_SECONDS = 0.1  # about what one takes
 _Options = Mapping[str, Any]
 
 
@@ -158,37 +159,46 @@ class _Kills:
         self._photos, self._target, self._machines = photos, work / "killed", machines
         self.partial = work / ".killed.partial"
         self._clean: str | None = None
-        self._seconds = 0.0
+        self._parts = 0
+        self._moment = 0.0
 
     def run(self, victim: str, moment: float) -> dict[str, int]:
-        """Kill a victim at that share of the run; the counts of what came of it."""
+        """Kill a victim when that share of the parts is finished, and some ms more; the counts of what came of it."""
         if self._clean is None:
             packer.convert(self._photos, self._target, **self.options)
             self._clean = _digest(self._target)
             self._remove()
             self._convert()  # starts the workers
+            self._parts = len(list(self._target.glob("part-*")))
             self._remove()
-            self._seconds = self._convert()
-            self._remove()
-        found = _VICTIMS[victim](self, moment * self._seconds)
+        self._moment = moment
+        found = _VICTIMS[victim](self)
         found["same"] = int(_digest(self._target) == self._clean)
         self._remove()
         self._machines.replace()
         return found
 
-    def _convert(self) -> float:
-        started = time.monotonic()
+    def _comes(self) -> bool:
+        """Wait for the moment; False where the conversion ended first."""
+        at = self._moment * self._parts
+        while not self._target.exists():
+            if len(self._finished()) >= int(at) and any(self.partial.glob("attempts/*")):
+                time.sleep(at % 1 * _PART_SECONDS)
+                return not self._target.exists()
+            time.sleep(0.002)
+        return False
+
+    def _convert(self) -> None:
         packer.convert(self._photos, self._target, engine="ray", address=self._machines.address, **self.options)
-        return time.monotonic() - started
 
     def _remove(self) -> None:
         shutil.rmtree(self._target)
 
-    def machine(self, after: float) -> dict[str, int]:
+    def machine(self) -> dict[str, int]:
         """The conversion goes on by itself."""
-        return self._disturbed(after, self._machines.kill)
+        return self._disturbed(self._machines.kill)
 
-    def worker(self, after: float) -> dict[str, int]:
+    def worker(self) -> dict[str, int]:
         """One that builds a part just then, or the next one that does."""
 
         def kill() -> None:
@@ -204,16 +214,15 @@ class _Kills:
                 time.sleep(0.001)
             raise ProcessLookupError
 
-        return self._disturbed(after, kill)
+        return self._disturbed(kill)
 
-    def _disturbed(self, after: float, kill: Callable[[], None]) -> dict[str, int]:
+    def _disturbed(self, kill: Callable[[], None]) -> dict[str, int]:
         inodes: dict[str, int] = {}
         killed: list[int] = []
 
         def later() -> None:
-            while not self.partial.exists() and not self._target.exists():
-                time.sleep(0.001)
-            time.sleep(after)
+            if not self._comes():
+                return
             inodes.update(self._finished())
             try:
                 kill()
@@ -227,8 +236,8 @@ class _Kills:
         thread.join()
         return {"killed": len(killed), "finished": len(inodes), "twice": self._twice(inodes)}
 
-    def driver(self, after: float) -> dict[str, int]:
-        """The command, from when its first part begins; then it is run again, here."""
+    def driver(self) -> dict[str, int]:
+        """The command, which is then run again, here."""
         words = [sys.executable, "-m", "packer", "convert", self._photos, self._target, *self.words]
         command = subprocess.Popen(
             [*map(str, words), "--address", self._machines.address],
@@ -236,10 +245,7 @@ class _Kills:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        while command.poll() is None and not any(self.partial.glob("attempts/*/node")):
-            time.sleep(0.001)
-        time.sleep(after)
-        killed = command.poll() is None
+        killed = self._comes()
         command.kill()
         command.wait()
         inodes = self._finished()
@@ -270,7 +276,7 @@ class _Kills:
 
 
 # another one to kill is one more line
-_VICTIMS: Mapping[str, Callable[[_Kills, float], dict[str, int]]] = {
+_VICTIMS: Mapping[str, Callable[[_Kills], dict[str, int]]] = {
     "machine": _Kills.machine,
     "worker": _Kills.worker,
     "driver": _Kills.driver,
