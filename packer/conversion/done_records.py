@@ -262,7 +262,8 @@ def _name_of(part: str) -> str:
 
 
 def put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
-    """Write a file that is whole or not there, synced with its name."""
+    """Write a file that is whole or not there, synced with its name; what a kill left of an earlier one goes."""
+    folder.remove(name + _NEW)
     folder.write_file(name + _NEW, json.dumps(content).encode() + b"\n")
     folder.replace(name + _NEW, folder, name)
 

@@ -226,6 +226,7 @@ def test_what_a_killed_driver_had_built_is_taken_up(tmp_path: Path, root: Path) 
     (half / "pack" / plan.part_name(left[0].number)).rename(
         tmp_path / ".a.partial/pack" / plan.part_name(left[0].number)
     )
+    (tmp_path / f".a.partial/done/part-{left[1].number:05d}.json.new").write_bytes(b'{"par')  # killed as it wrote that
     summary = convert_source(opened(root), tmp_path / "a", options)
     assert summary.resumed_samples == sum(len(plan.parts[task.number]) for task in left)
     packed(root, tmp_path / "one", part_bytes=2000)
