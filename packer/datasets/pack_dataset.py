@@ -513,9 +513,15 @@ class PackDataset(Dataset[Any]):
         if self._location is None:
             return None
         pack = self.sample_decoder().pack
+        return PartSchedule(pack.supply, self.part_numbers(indices)) if pack.supply is not None else None
+
+    def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
+        """The number of the part that each of these samples, or of all, lies in: what shuffles by blocks are made of.
+
+        Raises BadIndex.
+        """
         chosen = np.arange(self._count) if indices is None else indices
-        numbers = pack.part_numbers(self.pack_indices(chosen))
-        return PartSchedule(pack.supply, numbers) if pack.supply is not None else None
+        return self.sample_decoder().pack.part_numbers(self.pack_indices(chosen))
 
     # ---- what is known of all samples without reading any
 

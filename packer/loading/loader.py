@@ -17,6 +17,7 @@ from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Geometry
 from packer.loading import sampling
 from packer.loading.batch_jobs import BatchJobs, unwrapped
+from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetchers import TransferPass
 from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
@@ -91,7 +92,8 @@ class Loader:
         dataset: Dataset[Any],
         batch_size: int = 1,
         *,
-        shuffle: bool = False,
+        shuffle: bool | Literal["blocks"] = False,
+        window: int | None = None,
         sampler: Iterable[int] | None = None,
         seed: int = 0,
         geometry: Geometry | None = None,
@@ -110,6 +112,9 @@ class Loader:
     ) -> None:
         """dataset: a pack's, a Subset of one, or any other with `len` and `[index]`, then called in the threads.
 
+        shuffle: True for a new order of all samples in each epoch, "blocks" for one that reads from few parts at a
+        time, of a pack's data set or a Subset of one. window: from so many, on all ranks together; by default a tenth
+        of them, at least 16 (packer/loading/block_order.py).
         sampler: an iterable of sample indices with a length, in place of shuffle. seed: of order and geometry.
         geometry: in place of the data set's; its random numbers depend on (seed, epoch, sample index) alone.
         transform: called in the threads with each sample, after the data set's own. collate_fn: makes a batch of a list
@@ -137,16 +142,18 @@ class Loader:
             )
         sized: Any = dataset
         rank, world_size = rank_and_world_size(rank, world_size, given_order=sampler is not None)
+        blocks = _blocks(dataset, shuffle, window)
         self.order = Order(
             len(sized),
             batch_size,
-            shuffle,
+            True if isinstance(shuffle, str) else shuffle,
             seed,
             drop_last,
             rank=rank,
             world_size=world_size,
             steps_per_epoch=steps_per_epoch,
             sampler=sampler,
+            blocks=blocks,
         )
         postprocess, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
         self._transfer = transfer_to(wanted, postprocess) if wanted.type != "cpu" or postprocess else None
@@ -333,7 +340,8 @@ class Loader:
             "split": pack.split if pack else None,
             "samples": order.count,
             "batch_size": int(order.batch_size),
-            "shuffle": bool(order.shuffle),
+            "shuffle": "blocks" if order.blocks is not None else bool(order.shuffle),
+            "window": order.blocks.window if order.blocks is not None else None,
             "sampler": type(order.sampler).__name__ if order.sampler is not None else None,
             "seed": int(order.seed),
             "drop_last": bool(order.drop_last),
@@ -348,6 +356,9 @@ class Loader:
     def __repr__(self) -> str:
         made = f"{self.num_workers} workers" if self.num_workers else f"{self.threads} threads"
         chosen = f" ({self._choice})" if self._choice is not None else ""
+        blocks = self.order.blocks
+        if blocks is not None:
+            chosen += f", shuffled in {blocks.lanes} lanes, {min(blocks.window, blocks.parts)} of {blocks.parts} parts"
         return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made}{chosen})"
 
 
@@ -405,6 +416,28 @@ def _check(dataset: Any, threads: int | None, num_workers: int | str, prefetch_b
         raise WrongType(f"dataset: expected a data set, found {dataset!r:.60}; packer.open(...) makes one of a pack")
     if not isinstance(dataset, Sized):
         raise InvalidRequest(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+
+
+def _blocks(dataset: Any, shuffle: object, window: int | None) -> BlockOrder | None:
+    """How a data set is shuffled by blocks; None where that is not asked for. Raises InvalidRequest."""
+    if not isinstance(shuffle, str):
+        if window is not None:
+            raise InvalidRequest(f'window={window!r:.60}: it is of shuffle="blocks"; give that too, or drop window')
+        return None
+    if shuffle != "blocks":
+        raise WrongType(f'shuffle={shuffle!r:.60}: expected True, False or "blocks"')
+    pack, subset = unwrapped(dataset)
+    if not isinstance(pack, PackDataset):
+        raise InvalidRequest(
+            f'shuffle="blocks": {type(pack).__name__} has no parts; expected a pack\'s data set, or a Subset of one'
+        )
+    numbers = pack.part_numbers(subset)
+    if len(numbers) != len(dataset):
+        raise InvalidRequest(
+            f'shuffle="blocks": {type(pack).__name__} says that it has {len(dataset)} samples, and they lie in the '
+            f"parts of a pack as {len(numbers)}; give shuffle=True"
+        )
+    return block_order(numbers, window)
 
 
 def _check_collate(collate_fn: Any, ragged: str) -> None:

@@ -1,8 +1,9 @@
 """Sampling: which samples a batch holds, as a function of seed, epoch and rank.
 
-One pass is one order of all samples; shuffled, it depends on (seed, pass) alone. Ranks take turns: of the positions of
-a pass, rank r of w has r, r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make
-the same number of batches. Where another number of ranks goes on with a pass, they take turns in what is left of it.
+One pass is one order of all samples; shuffled, it depends on (seed, pass) alone, and shuffled by blocks
+(block_order.py) also on the parts that they lie in. Ranks take turns: of the positions of a pass, rank r of w has r,
+r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make the same number of batches.
+Where another number of ranks goes on with a pass, they take turns in what is left of it.
 
 A sampler of the user's whose order follows from `set_epoch`, or never changes, needs no state. One with a generator is
 known by that generator's state before the pass; one of another kind by its own `state_dict`, where it has one.
@@ -21,6 +22,7 @@ import torch
 
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
+from packer.loading.block_order import BlockOrder
 from packer.system.boolean_arguments import check_switches
 
 Indices = npt.NDArray[np.int64]
@@ -48,7 +50,10 @@ Spans = tuple[Span, ...]
 
 @dataclass(frozen=True)
 class Order:
-    """count: samples of the data set. steps_per_epoch: batches of an endless stream, None for epochs of one pass."""
+    """count: samples of the data set. steps_per_epoch: batches of an endless stream, None for epochs of one pass.
+
+    blocks: how they are shuffled, in place of a shuffle that reads from all parts at a time.
+    """
 
     count: int
     batch_size: int
@@ -59,6 +64,7 @@ class Order:
     world_size: int = 1
     steps_per_epoch: int | None = None
     sampler: Any = None
+    blocks: BlockOrder | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "world_size", "steps_per_epoch"):
@@ -145,6 +151,8 @@ class Order:
         gives.
         """
         if self.sampler is None:
+            if self.blocks is not None:
+                return self.blocks.of_pass(int(self.seed), number)
             return shuffled(self.seed, number, self.count) if self.shuffle else np.arange(self.count)
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(number)

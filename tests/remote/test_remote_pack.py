@@ -497,6 +497,20 @@ def test_parts_behind_a_pass_make_room_for_those_that_come(folder: Path, server:
     dataset.close()
 
 
+def test_a_shuffle_by_blocks_needs_room_for_its_window(folder: Path, server: ObjectServer, cache: Path) -> None:
+    dataset = packer.open(URL, cache=cache, cache_limit=room_for(folder, 3))
+    with Loader(dataset, 5, shuffle="blocks", window=2, threads=1) as loader:
+        assert loader.order.blocks is not None
+        assert loader.order.blocks.most_parts == 3
+        for batch in loader:
+            assert len(batch["blob"]) == 5
+            time.sleep(0.005)
+    assert part_requests(server) == {f"part-{number:05d}.pth": 1 for number in range(PARTS)}
+    with Loader(dataset, 5, shuffle="blocks", window=5) as loader, pytest.raises(InvalidRequest, match="cache_limit"):
+        next(iter(loader))
+    dataset.close()
+
+
 def test_the_page_on_remote_packs_runs(folder: Path, object_server: ObjectServer, cache: Path) -> None:
     page = (Path(packer.__file__).parent.parent / "docs/howto/remote.md").read_text()
     code = page.partition("## Train from a remote pack")[2].partition("```python")[2].partition("```")[0]

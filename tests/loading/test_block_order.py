@@ -1,0 +1,311 @@
+"""Shuffling by blocks: each sample once, few parts at a time, lanes of its own for a rank, one order for all ranks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch.utils.data import Dataset, Subset
+
+import packer
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import InvalidRequest, WrongType
+from packer.geometry import draw
+from packer.loading import Loader
+from packer.loading.block_order import BlockOrder, block_order
+from packer.loading.sampling import Order, Span
+from tests.support import marked_packs
+
+Indices = npt.NDArray[np.int64]
+
+PARTS, COUNT = 20, 90
+part_sizes = st.lists(st.integers(0, 12), min_size=1, max_size=150)
+windows = st.none() | st.integers(1, 160)
+seeds = st.integers(-5, 1 << 70)
+
+
+def numbers_of(sizes: list[int]) -> Indices:
+    """The part of each sample."""
+    return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+
+
+def most_open(parts: Indices) -> int:
+    """The most parts that a position is between the first and the last sample of."""
+    places: dict[int, list[int]] = {}
+    for place, part in enumerate(parts.tolist()):
+        places.setdefault(part, []).append(place)
+    change = np.zeros(len(parts) + 1, np.int64)
+    for each in places.values():
+        change[each[0]] += 1
+        change[each[-1] + 1] -= 1
+    return int(np.cumsum(change).max(initial=0))
+
+
+def ordered(blocks: BlockOrder, *, world_size: int = 1, batch_size: int = 3, **options: Any) -> list[Order]:
+    """The orders of all ranks."""
+    count = int(blocks.part_sizes.sum())
+    return [
+        Order(count, batch_size, True, 7, False, rank=rank, world_size=world_size, blocks=blocks, **options)
+        for rank in range(world_size)
+    ]
+
+
+def in_turn(ranks: list[Indices]) -> list[int]:
+    """What ranks have, as they take turns."""
+    found = np.empty(sum(map(len, ranks)), np.int64)
+    for rank, mine in enumerate(ranks):
+        found[rank :: len(ranks)] = mine
+    return found.tolist()
+
+
+@given(part_sizes, windows, seeds, st.integers(0, 1000))
+def test_each_sample_comes_once(sizes: list[int], window: int | None, seed: int, number: int) -> None:
+    blocks = block_order(numbers_of(sizes), window)
+    found = blocks.of_pass(seed, number)
+    assert found.dtype == np.int64
+    assert sorted(found.tolist()) == list(range(sum(sizes)))
+    assert found.tolist() == blocks.of_pass(seed, number).tolist()
+    if sum(sizes) >= 60:
+        assert found.tolist() != blocks.of_pass(seed, number + 1).tolist()
+        assert found.tolist() != blocks.of_pass(seed + 1, number).tolist()
+
+
+@given(part_sizes, windows, seeds)
+def test_a_pass_reads_from_no_more_parts_than_it_says(sizes: list[int], window: int | None, seed: int) -> None:
+    numbers = numbers_of(sizes)
+    blocks = block_order(numbers, window)
+    read = numbers[blocks.of_pass(seed, 0)]
+    assert most_open(read) <= blocks.most_parts <= blocks.window + blocks.lanes
+    shares = [most_open(read[lane :: blocks.lanes]) for lane in range(blocks.lanes)]
+    assert sum(shares) <= blocks.window
+    assert max(shares) <= -(-blocks.window // blocks.lanes)
+
+
+@given(st.lists(st.integers(1, 9), min_size=8, max_size=150), windows, seeds)
+def test_ranks_that_divide_the_lanes_read_parts_of_their_own(sizes: list[int], window: int | None, seed: int) -> None:
+    numbers = numbers_of(sizes)
+    blocks = block_order(numbers, window)
+    read = numbers[blocks.of_pass(seed, 1)]
+    world_size = blocks.lanes
+    while world_size:
+        fetched = sum(len(np.unique(read[rank::world_size])) for rank in range(world_size))
+        assert fetched <= len(sizes) + (blocks.lanes - 1 if world_size > 1 else 0)
+        world_size //= 2
+
+
+@given(st.lists(st.integers(1, 9), min_size=30, max_size=90), windows, st.integers(1, 9))
+def test_any_number_of_ranks_has_the_same_order(sizes: list[int], window: int | None, world_size: int) -> None:
+    blocks = block_order(numbers_of(sizes), window)
+    for epoch in (0, 3):
+        [alone] = [order.begin(epoch).upcoming() for order in ordered(blocks)]
+        ranks = [order.begin(epoch).upcoming() for order in ordered(blocks, world_size=world_size)]
+        assert in_turn(ranks) == alone.tolist()
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=30, max_size=90),
+    windows,
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=3),
+    st.integers(1, 9),
+)
+def test_any_ranks_go_on_with_what_is_left_of_it(
+    sizes: list[int], window: int | None, turns: list[tuple[int, int, int]], world_size: int
+) -> None:
+    """turns: ranks, batch size and steps of those who came before."""
+    blocks = block_order(numbers_of(sizes), window)
+    left = blocks.of_pass(7, 2).tolist()
+    before: tuple[Span, ...] = ()
+    for ranks, batch_size, steps in turns:
+        assume(len(left) > 2 * ranks * batch_size * steps)
+        for order in ordered(blocks, world_size=ranks, batch_size=batch_size):
+            going = order.begin(2, 0, before)
+            for _ in range(steps):
+                step = going.next()
+                assert step is not None
+                left = [index for index in left if index not in set(step.indices.tolist())]
+        before = (*before, Span(ranks, batch_size, steps))
+    assert in_turn([order.begin(2, 0, before).upcoming() for order in ordered(blocks, world_size=world_size)]) == left
+
+
+def test_the_order_is_the_one_that_states_were_saved_in() -> None:
+    """A state is a place in an order: another order for the same seed would go on with samples that came already."""
+    small = block_order(numbers_of([3, 1, 2]), 2)
+    assert (small.lanes, small.window) == (1, 2)
+    assert [small.of_pass(1, number).tolist() for number in (0, 1)] == [[3, 0, 2, 4, 5, 1], [2, 0, 1, 4, 3, 5]]
+    large = block_order(numbers_of([2, 1, 3, 0] * 6), 5)
+    assert (large.lanes, large.window, large.parts) == (2, 5, 18)
+    first = [28, 18, 27, 19, 29, 2, 7, 4, 33, 3, 34, 21, 6, 5, 26, 22, 35, 23]
+    assert large.of_pass(-9, 4).tolist() == [*first, 8, 17, 30, 16, 31, 1, 32, 0, 10, 15, 9, 13, 14, 12, 11, 20, 24, 25]
+
+
+@pytest.mark.parametrize(
+    ("parts", "window", "lanes", "settled"),
+    [
+        (1, None, 1, 16),
+        (15, None, 1, 16),
+        (16, None, 2, 16),
+        (255, None, 16, 26),
+        (512, None, 64, 64),
+        (40_000, None, 64, 4000),
+        (512, 16, 16, 16),
+        (512, 31, 16, 31),
+        (512, 1, 1, 1),
+        (16, 900, 2, 900),
+    ],
+)
+def test_lanes_and_window(parts: int, window: int | None, lanes: int, settled: int) -> None:
+    blocks = block_order(np.arange(parts), window)
+    assert (blocks.lanes, blocks.window, blocks.parts) == (lanes, settled, parts)
+
+
+def test_a_window_of_all_parts_is_a_shuffle_of_all_samples() -> None:
+    """Every place holds every sample equally often."""
+    blocks = block_order(numbers_of([3, 4, 1]))
+    seen = np.zeros((8, 8))
+    for number in range(4000):
+        seen[np.arange(8), blocks.of_pass(3, number)] += 1
+    assert np.abs(seen - 500).max() < 5 * np.sqrt(500 * 7 / 8)
+
+
+def test_batches_are_of_many_parts_from_the_beginning_to_the_end() -> None:
+    numbers = numbers_of([100] * 512)
+    blocks = block_order(numbers, 64)
+    batches = numbers[blocks.of_pass(1, 0)][: 800 * 64].reshape(800, 64)
+    assert min(len(np.unique(batch)) for batch in batches) >= 50
+    wide = numbers[block_order(numbers_of([100] * 7), 4).of_pass(1, 0)]  # of one lane
+    assert {len(np.unique(wide[at : at + 64])) >= 3 for at in range(0, 700 - 64, 64)} == {True}
+
+
+def test_the_order_says_nothing_about_the_numbers_of_a_geometry() -> None:
+    """Drawn with the same key, they would be the same: what comes late in a window would always be turned alike."""
+    blocks = block_order(numbers_of([20_000]))
+    found = blocks.of_pass(5, 0)
+    numbers = draw(5, 0, found, 3)
+    assert np.abs([np.corrcoef(np.arange(20_000), column)[0, 1] for column in numbers.T]).max() < 0.03
+
+
+def test_samples_that_are_not_in_the_order_of_the_parts() -> None:
+    numbers = np.random.default_rng(1).permutation(numbers_of([5] * 30))
+    blocks = block_order(numbers, 3)
+    found = blocks.of_pass(0, 0)
+    assert sorted(found.tolist()) == list(range(150))
+    assert most_open(numbers[found]) <= blocks.most_parts == 5
+
+
+@pytest.mark.parametrize("window", [0, -1, True, 2.0, "all"])
+def test_a_window_that_is_none_is_refused(window: Any) -> None:
+    with pytest.raises(InvalidRequest, match="window="):
+        block_order(np.arange(9), window)
+
+
+# ---- in a Loader
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> PackDataset:
+    path = marked_packs.pack(tmp_path_factory.mktemp("blocks") / "a.pack", COUNT, parts=PARTS)
+    return packer.open(path, fields=("key",))
+
+
+def keys_of(loader: Loader, most: int = 1000) -> list[str]:
+    """Keys of the next batches, at most so many."""
+    found: list[str] = []
+    for number, batch in enumerate(loader, 1):
+        found += batch["key"]
+        if number == most:
+            break
+    return found
+
+
+def test_a_loader_gives_the_order(keyed: PackDataset) -> None:
+    loader = Loader(keyed, 4, shuffle="blocks", window=4, seed=3)
+    blocks = block_order(keyed.part_numbers(), 4)
+    for epoch in range(2):
+        assert keys_of(loader) == [keyed.key(index) for index in blocks.of_pass(3, epoch).tolist()]
+    assert repr(loader).endswith(", shuffled in 2 lanes, 4 of 20 parts)")
+    assert most_open(keyed.part_numbers(blocks.of_pass(3, 0))) <= 6
+
+
+def test_workers_give_the_same(keyed: PackDataset) -> None:
+    with Loader(keyed, 7, shuffle="blocks", num_workers=2) as loader:
+        assert keys_of(loader) == keys_of(Loader(keyed, 7, shuffle="blocks"))
+
+
+def test_two_ranks_and_then_three(keyed: PackDataset) -> None:
+    whole = keys_of(Loader(keyed, 90, shuffle="blocks", window=4))
+    two = [Loader(keyed, 5, shuffle="blocks", window=4, rank=rank, world_size=2) for rank in range(2)]
+    first = [keys_of(loader, 3) for loader in two]
+    assert in_turn([np.asarray([whole.index(key) for key in keys]) for keys in first]) == list(range(30))
+    state = json.loads(json.dumps(two[0].state_dict()))
+    three = [Loader(keyed, 4, shuffle="blocks", window=4, rank=rank, world_size=3) for rank in range(3)]
+    for loader in three:
+        loader.load_state_dict(state)
+    rest = [np.asarray([whole.index(key) for key in keys_of(loader)]) for loader in three]
+    assert in_turn(rest) == list(range(30, 90))
+
+
+def test_a_stream_goes_on_from_pass_to_pass(keyed: PackDataset) -> None:
+    with Loader(keyed, 20, shuffle="blocks", window=4, steps_per_epoch=9) as loader:
+        keys = keys_of(loader)
+    assert sorted(keys[:COUNT]) == sorted(keys[COUNT:]) == list(keyed.keys())
+    assert keys[:COUNT] == keys_of(Loader(keyed, 90, shuffle="blocks", window=4))
+
+
+def test_a_state_of_another_window_is_refused(keyed: PackDataset) -> None:
+    state = Loader(keyed, 4, shuffle="blocks", window=4).state_dict()
+    for options, name in (({"window": 5}, "window"), ({}, "window"), ({"shuffle": True}, "shuffle")):
+        settled = {"shuffle": "blocks", **options}
+        with pytest.raises(InvalidRequest, match=f"state_dict: {name} was"):
+            Loader(keyed, 4, **settled).load_state_dict(state)
+    Loader(keyed, 4, shuffle="blocks", window=16).load_state_dict(Loader(keyed, 4, shuffle="blocks").state_dict())
+
+
+def test_a_state_from_before_there_were_windows_is_taken(keyed: PackDataset) -> None:
+    loader = Loader(keyed, 4, shuffle=True)
+    state = loader.state_dict()
+    del state["window"]
+    loader.load_state_dict(state)
+
+
+def test_a_subset_in_any_order(keyed: PackDataset) -> None:
+    chosen = [89, *range(0, 60, 2), -2]
+    loader = Loader(Subset(keyed, chosen), 4, shuffle="blocks", window=2)
+    assert sorted(keys_of(loader)) == sorted(keyed.key(index) for index in chosen)
+    read = keyed.part_numbers(np.asarray(chosen))[loader.order.of_pass(0)]
+    assert most_open(read) <= 3
+
+
+class Twice(PackDataset):
+    """Each sample twice."""
+
+    def __len__(self) -> int:
+        return 2 * super().__len__()
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index // 2)
+
+
+class Numbers(Dataset[int]):
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_what_has_no_parts_is_refused(keyed: PackDataset) -> None:
+    for dataset in (Numbers(), Subset(Numbers(), [1, 2])):
+        with pytest.raises(InvalidRequest, match="has no parts"):
+            Loader(dataset, 4, shuffle="blocks")
+    with pytest.raises(InvalidRequest, match="180 samples"):
+        Loader(Twice(keyed.path), 4, shuffle="blocks")
+    with pytest.raises(InvalidRequest, match='it is of shuffle="blocks"'):
+        Loader(keyed, 4, shuffle=True, window=4)
+    with pytest.raises(WrongType, match='expected True, False or "blocks"'):
+        Loader(keyed, 4, shuffle="block")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="sampler"):
+        Loader(keyed, 4, shuffle="blocks", sampler=[1])
