@@ -142,7 +142,7 @@ def test_the_page_on_loading_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     packed(source_trees.cornell(tmp_path / "cornell"), tmp_path / "cornell.pack")
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/loading.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -118,5 +118,12 @@ def _in_window(first: Indices, sizes: Indices, window: int, seed: int, number: i
     places = draw(seed ^ _OF_SAMPLES, number, samples, 1)[:, 0]
     places *= np.repeat((high - low).astype(np.float64), sizes)
     places += np.repeat(low.astype(np.float64), sizes)
-    # stable: what is rounded up to the end of its part's place comes before the part that begins there
-    return np.asarray(samples[np.argsort(places, kind="stable")])
+    # a place and, in the low bits, the turn: no two keys are equal, so that any sort gives one order, and what was
+    # rounded up to the end of its part comes before the part that begins there
+    bits = len(samples).bit_length()
+    places *= 2.0 ** (63 - bits - count.bit_length())
+    keys = places.astype(np.uint64) << np.uint64(bits)
+    keys |= np.arange(len(samples), dtype=np.uint64)
+    keys.sort()
+    keys &= np.uint64((1 << bits) - 1)
+    return np.asarray(samples[keys.astype(np.int64)])
