@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import compare
-from benchmarks.harness import contestant, environments, native, plot, results, sets
+from benchmarks.harness import contestant, environments, native, plot, results, sets, size_picture
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.job import TASKS, Job
 from benchmarks.harness.pictures import RAW, Copy, Decode, cropped, random_crop
@@ -241,6 +241,23 @@ def test_the_plot_is_a_png(tmp_path: Path) -> None:
     plot.draw_sizes(document(), tmp_path / "sizes.png")
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
     assert len(list(tmp_path.glob("*.png"))) == 2
+
+
+def test_the_picture_of_sizes_shows_what_the_page_says() -> None:
+    found = size_picture.rows((Path(__file__).parents[2] / "docs/benchmarks.md").read_text())
+    assert {*size_picture.OURS, "limit", "FFCV"} <= {row.stored for row in found}
+    assert {row.stored for row in size_picture.fastest(found)} == {row.stored for row in found}
+    for row in found:
+        assert row.lowest <= row.rate <= row.highest
+
+
+def test_of_rows_that_read_the_same_the_fastest_is_drawn(tmp_path: Path) -> None:
+    table = "| **`ycc420`, workers** | 20 (10 - 30) | 3.1; 3.2 | 7 |\n| `ycc420`, Loader | 15 (9 - 16) | 2.0 | 7 |\n"
+    found = size_picture.rows(f"{size_picture.SECTION}\n\n{table}| folder, OpenCV | 4 (1 - 5) | 1.0 | 2 |\n")
+    assert found[0] == ("ycc420, workers", 20, 10, 30, 7)
+    assert [row.name for row in size_picture.fastest(found)] == ["folder, OpenCV", "ycc420, workers"]
+    with pytest.raises(ValueError, match="expected a table"):
+        size_picture.rows(table)
 
 
 def test_of_contestants_nobody_beats_those_on_the_line() -> None:
