@@ -47,6 +47,16 @@ class PathOrURL(NamedPath):
         return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
 
 
+class PackOrURL(click.Path):
+    """The folder of a pack, which is there, or the URL of one."""
+
+    def __init__(self, *, file_okay: bool = False) -> None:
+        super().__init__(exists=True, file_okay=file_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
+
+
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
 
 

@@ -1,16 +1,22 @@
 """packer info: what is in a pack."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from packer.cli._shared_options import Group, examples, left_out, print_json, size_text
+from packer.cli._shared_options import Group, PackOrURL, examples, left_out, print_json, size_text
 from packer.errors import PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
+from packer.stores.url import URLPath
+
+if TYPE_CHECKING:
+    from packer.stores.url import StoreURL
 
 _SHOWN = 20  # classes
 _DEEPEST = 6  # packs of packs whose options are shown
@@ -23,28 +29,47 @@ PLACE = (Group.LOOK_AT_IT, 0)
     short_help="Show what is in a pack.",
     epilog=examples("packer info photos.pack", "packer info photos.pack --keys | head"),
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=PackOrURL())
 @click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(pack: Path, *, keys: bool, as_json: bool) -> None:
-    """Show what is in PACK: format, fields, counts, options, skipped samples."""
+    """Show what is in PACK, a folder or a URL: format, fields, counts, options, skipped samples."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
-    if keys:
-        from packer.pack.reader import Pack
+    with ExitStack() as fetched:
+        folder = fetched.enter_context(_head(pack.url)) if isinstance(pack, URLPath) else pack
+        manifest = manifests.read(folder)
+        if keys:
+            from packer.pack.index import Index
 
-        opened = Pack(pack)
-        hand_over(map(opened.index.key, range(len(opened))))
-        return
-    manifest = manifests.read(pack)
-    data = _describe(manifest)
-    data["counts"], problem = _counts(pack, manifest)
+            index = Index(folder, manifest)
+            hand_over(map(index.key, range(len(index))))
+            return
+        counts, problem = _counts(folder, manifest)
+    data = {**_describe(manifest), "counts": counts}
     if problem:
         echo(f"classes and splits are not counted: {problem}", err=True)
     if as_json:
         print_json(data)
     else:
         _print(pack, data)
+
+
+@contextmanager
+def _head(url: "StoreURL") -> Iterator[Path]:
+    """A folder with manifest and index of the pack there, which goes with the block."""
+    from packer.files.storage_errors import failing
+    from packer.pack.manifest import NAME
+    from packer.pack.stored_head import fetch_index, read_manifest
+    from packer.stores.store import Store  # keeps `packer --help` light
+
+    store = Store(url)
+    _, manifest = read_manifest(store)
+    with tempfile.TemporaryDirectory(prefix="packer-") as name:
+        fetch_index(store, manifest, Path(name))
+        with failing(Path(name), "write"):
+            (Path(name) / NAME).write_bytes(manifest.to_bytes())
+        yield Path(name)
 
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from packer.cli._shared_options import Group, examples, print_json
+from packer.cli._shared_options import Group, PackOrURL, examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 
@@ -24,15 +24,15 @@ PLACE = (Group.CHECK_AND_REPAIR, 0)
     short_help="Check a pack and list every problem.",
     epilog=examples("packer verify photos.pack", "packer verify photos.pack --data --source photos/"),
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=PackOrURL())
 @click.option("--quick", "depth", flag_value="quick", help="Only the manifest, names, sizes and the index.")
 @click.option("--data", "depth", flag_value="data", help="Also compare and decode every value of every sample.")
 @click.option("--subset", metavar="N/M", help="Only every M-th part and sample, from the N-th on; N from 1 to M.")
 @click.option("--expect", metavar="sha256:HEX", help="The digest that packer.json must have, as sha256sum prints it.")
 @click.option(
     "--source",
-    type=click.Path(exists=True, path_type=Path),
-    help="Also compare with what was packed: the folder, or the file of many samples.",
+    type=PackOrURL(file_okay=True),
+    help="Also compare with what was packed: the folder, also at a URL, or the file of many samples.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(
@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Check PACK without changing it and list every problem; exit code 3 where there are any.
 
-    Without options: the manifest, names, sizes, the index, and the sha256 of every part. The first 20 problems are
-    shown, and the number of all.
+    Without options: the manifest, names, sizes, the index, and the sha256 of every part. PACK may be a URL, such as
+    s3://bucket/photos.pack. The first 20 problems are shown, and the number of all.
     """
     from packer.pack.verification import verify  # keeps `packer --help` light
 

@@ -24,8 +24,9 @@ from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, PartSupply, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
+from packer.pack.stored_head import StoredPack
 from packer.registry import import_or_explain
-from packer.remote.remote_pack import StoredPack, open_remote, remote_location
+from packer.remote.remote_pack import open_remote, remote_location
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
 from packer.stores.url import StoreURL

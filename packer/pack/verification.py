@@ -35,6 +35,7 @@ from packer.pack.part_readers import PartOpener
 from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
 from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import foreign_files, foreign_in_part
+from packer.stores.url import URLPath, path_or_url
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
@@ -71,13 +72,22 @@ def verify(
 ) -> Verification:
     """Check a pack without changing it, and list every problem.
 
-    depth: "quick" looks at the manifest, names, sizes and the index; "default" also at the sha256 of every part; "data"
-    also compares and decodes every value of every sample. subset: "N/M" for every M-th part and sample, from the N-th
-    on. expect: "sha256:HEX", the digest that packer.json must have. source: the original folder, to compare with.
-    on_problem: called with each problem as it is found.
+    pack: a folder, or a URL, of which every file is fetched and compared with the manifest. depth: "quick" looks at the
+    manifest, names, sizes and the index; "default" also at the sha256 of every part; "data" also compares and decodes
+    every value of every sample. subset: "N/M" for every M-th part and sample, from the N-th on. expect: "sha256:HEX",
+    the digest that packer.json must have. source: the original folder, to compare with. on_problem: called with each
+    problem as it is found.
     Raises InvalidRequest where there is no pack, or one of a newer version or unknown format.
     """
-    folder = Path(pack)
+    folder = path_or_url(pack)
+    if isinstance(folder, URLPath):
+        from packer.pack.stored_verification import verify_stored  # the client of the stores
+
+        if subset is not None or source is not None:
+            raise InvalidRequest(
+                f"{folder}: a subset, and the source, are looked at on a disk: download the pack first"
+            )
+        return verify_stored(folder.url, depth=depth, expect=expect, on_problem=on_problem)
     chosen = Subset.parse(subset) if subset else EVERYTHING
     comparison: Comparison | None = None
     found: list[str] = []
@@ -91,7 +101,7 @@ def verify(
         note(problem)
     if source is not None:
         try:
-            comparison = Comparison(folder, Path(source), subset=chosen)
+            comparison = Comparison(folder, path_or_url(source), subset=chosen)
         except CorruptPack as error:
             note(str(error))
     if comparison is None:
@@ -141,12 +151,16 @@ def problems(
         parts.close()
 
 
-def _unexpected(path: Path, expect: str) -> Iterator[str]:
+def parse_digest(expect: str, name: str) -> str:
+    """The hex digits of `sha256:HEX`; raises InvalidRequest. name: of the file, for the message."""
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
-        raise InvalidRequest(
-            f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {path.name} prints"
-        )
+        raise InvalidRequest(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {name} prints")
+    return wanted
+
+
+def _unexpected(path: Path, expect: str) -> Iterator[str]:
+    wanted = parse_digest(expect, path.name)
     try:
         if file_bytes(path) > manifests.MOST_BYTES:
             return  # reading the manifest says so

@@ -20,21 +20,13 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, NAME, Manifest
 from packer.pack.part_readers import Key, PartLease, PartOpener, open_readers
 from packer.pack.reader import Pack
+from packer.pack.stored_head import StoredPack, read_manifest
 from packer.remote.cache_folder import CacheFolder, in_blocks
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
 from packer.stores.store import Store, StoreOptions
 from packer.stores.url import StoreURL, is_url, parse
 from packer.system.size_text import parse_size
-
-
-@dataclass(frozen=True)
-class StoredPack:
-    """Which pack is behind the URL. digest: sha256 of its packer.json. etag: of that object when it was read."""
-
-    digest: str
-    bytes: int
-    etag: str
 
 
 @dataclass(frozen=True)
@@ -60,14 +52,7 @@ class RemoteLocation:
 
     def read_manifest(self) -> tuple[StoredPack, Manifest]:
         """As `find`, and the manifest."""
-        state = self.store.state(NAME)
-        if state is None:
-            raise InvalidRequest(f"{self.url}: not a pack: there is no {self.url / NAME}; see the URL")
-        if state.bytes > manifests.MOST_BYTES:
-            raise CorruptPack(f"{self.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
-        raw = self.store.read(NAME, etag=state.etag)
-        manifest = manifests.parse(str(self.url / NAME), raw)
-        return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
+        return read_manifest(self.store)
 
 
 def remote_location(

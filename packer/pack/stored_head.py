@@ -1,0 +1,52 @@
+"""Stored head: manifest and index of a pack behind a URL, which say all of it but the values."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer.errors import CorruptPack, InvalidRequest
+from packer.files.storage_errors import failing
+from packer.pack import manifest as manifests
+from packer.pack.manifest import INDEX, NAME, Manifest
+from packer.stores.store import Store
+
+
+@dataclass(frozen=True)
+class StoredPack:
+    """Which pack is behind the URL. digest: sha256 of its packer.json. etag: of that object when it was read."""
+
+    digest: str
+    bytes: int
+    etag: str
+
+
+def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
+    """The pack that is there now, and its manifest; raises StoreError, InvalidRequest, CorruptPack."""
+    state = store.state(NAME)
+    if state is None:
+        raise InvalidRequest(f"{store.url}: not a pack: there is no {store.url / NAME}; see the URL")
+    if state.bytes > manifests.MOST_BYTES:
+        raise CorruptPack(f"{store.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
+    raw = store.read(NAME, etag=state.etag)
+    manifest = manifests.parse(str(store.url / NAME), raw)
+    return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
+
+
+def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
+    """Bring the index into `folder`, which is empty, and check it; raises StoreError, CorruptPack, StorageError."""
+    with failing(folder / INDEX, "make the folder"):
+        (folder / INDEX).mkdir()
+    for file in manifest.index:
+        path = folder / INDEX / file.name
+        with failing(path, "make"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            found = store.fetch(f"{INDEX}/{file.name}", descriptor, bytes=file.bytes)
+        finally:
+            os.close(descriptor)
+        if found.sha256 != file.sha256:
+            raise CorruptPack(
+                f"{store.url / INDEX / file.name}: damaged: sha256 {found.sha256[:16]}..., the manifest says "
+                f"{file.sha256[:16]}...; put the pack there again"
+            )

@@ -1,0 +1,93 @@
+"""Stored verification: compares what lies behind a URL with the manifest there, file by file.
+
+Each file is fetched into one without a name, which is hashed on the way and gone with the process. Values are not
+looked at one by one: the sha256 of a part says whether one of them is another.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from packer.errors import CorruptPack, InvalidRequest, NoObject, ObjectChanged
+from packer.pack.manifest import EXTRAS, INDEX, NAME, Manifest
+from packer.pack.stored_head import read_manifest
+from packer.pack.verification import Depth, Verification, parse_digest
+from packer.stores.store import Store, StoredObject
+from packer.stores.url import StoreURL
+
+PARTIAL = ".partial/"  # what a conversion keeps beside the pack until that is complete
+
+
+def verify_stored(
+    url: StoreURL, *, depth: Depth, expect: str | None, on_problem: Callable[[str], object] | None
+) -> Verification:
+    """As `packer.pack.verification.verify`, of a pack behind a URL; raises InvalidRequest for the depth "data"."""
+    if depth == "data":
+        raise InvalidRequest(f"{url}: --data reads every value, which is done on a disk: download the pack first")
+    found = []
+    for problem in _problems(Store(url), depth, expect):
+        found.append(problem)
+        if on_problem is not None:
+            on_problem(problem)
+    return Verification(tuple(found), {})
+
+
+def _problems(store: Store, depth: Depth, expect: str | None) -> Iterator[str]:
+    wanted = None if expect is None else parse_digest(expect, NAME)
+    try:
+        pack, manifest = read_manifest(store)
+    except CorruptPack as error:
+        yield str(error)
+        return
+    if wanted not in (None, pack.digest):
+        yield (
+            f"{store.url / NAME}: another pack than expected: its sha256 is {pack.digest}, expected {wanted}; get the "
+            "pack again"
+        )
+    files = dict(_files(manifest))
+    there = _listing(store, files)
+    for name in sorted(there.keys() - files.keys() - {NAME}):
+        what = "left by a conversion that was killed" if name.startswith(PARTIAL) else "the manifest does not list it"
+        yield f"{store.url / name}: unknown object: {what}; remove it"
+    for name, (size, sha256) in files.items():
+        found = there.get(name)
+        if found is None:
+            yield f"{store.url / name}: missing; put the pack there again"
+        elif found.bytes != size:
+            yield f"{store.url / name}: cut or changed: {found.bytes} bytes, expected {size}; put the pack there again"
+        elif depth != "quick" or not name.startswith("part-"):
+            yield from _damage(store, name, found, sha256)
+
+
+def _files(manifest: Manifest) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Size and sha256 of all files but the manifest, by name."""
+    for file in manifest.index:
+        yield f"{INDEX}/{file.name}", (file.bytes, file.sha256)
+    for file in manifest.extras:
+        yield f"{EXTRAS}/{file.name}", (file.bytes, file.sha256)
+    for part in manifest.parts:
+        yield part.name, (part.bytes, part.sha256)
+
+
+def _listing(store: Store, files: Mapping[str, object]) -> dict[str, StoredObject]:
+    """What is there, by name; of a web server, which has no listing, what is looked for."""
+    if not store.url.is_web:
+        return {found.name: found for found in store.objects()}
+    states = {name: store.state(name) for name in files}
+    return {name: state for name, state in states.items() if state is not None}
+
+
+def _damage(store: Store, name: str, found: StoredObject, sha256: str) -> Iterator[str]:
+    """A file whose bytes are not those that the manifest says."""
+    where = store.url / name
+    with tempfile.TemporaryFile() as file:
+        fetched = None
+        with suppress(NoObject, ObjectChanged):
+            fetched = store.fetch(name, file.fileno(), bytes=found.bytes, etag=found.etag)
+    if fetched is None:
+        yield f"{where}: changed while it was looked at; run again"
+    elif fetched.sha256 != sha256:
+        yield (
+            f"{where}: damaged: sha256 {fetched.sha256[:16]}..., the manifest says {sha256[:16]}...; put the pack "
+            "there again"
+        )
