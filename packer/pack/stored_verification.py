@@ -5,43 +5,30 @@ looked at one by one: the sha256 of a part says whether one of them is another.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from packer.errors import CorruptPack, InvalidRequest, NoObject, ObjectChanged
+from packer.errors import CorruptPack, NoObject, ObjectChanged
 from packer.pack.manifest import EXTRAS, INDEX, NAME, Manifest
 from packer.pack.stored_head import read_manifest
-from packer.pack.verification import Depth, Verification, parse_digest
 from packer.stores.store import Store, StoredObject
-from packer.stores.url import StoreURL
 
 PARTIAL = ".partial/"  # what a conversion keeps beside the pack until that is complete
 
 
-def verify_stored(
-    url: StoreURL, *, depth: Depth, expect: str | None, on_problem: Callable[[str], object] | None
-) -> Verification:
-    """As `packer.pack.verification.verify`, of a pack behind a URL; raises InvalidRequest for the depth "data"."""
-    if depth == "data":
-        raise InvalidRequest(f"{url}: --data reads every value, which is done on a disk: download the pack first")
-    found = []
-    for problem in _problems(Store(url), depth, expect):
-        found.append(problem)
-        if on_problem is not None:
-            on_problem(problem)
-    return Verification(tuple(found), {})
+def stored_problems(store: Store, *, reads_parts: bool, digest: str | None) -> Iterator[str]:
+    """One line per problem, as it is found. digest: the sha256 that packer.json shall have, None for any.
 
-
-def _problems(store: Store, depth: Depth, expect: str | None) -> Iterator[str]:
-    wanted = None if expect is None else parse_digest(expect, NAME)
+    Raises InvalidRequest where there is no pack, StoreError.
+    """
     try:
         pack, manifest = read_manifest(store)
     except CorruptPack as error:
         yield str(error)
         return
-    if wanted not in (None, pack.digest):
+    if digest not in (None, pack.digest):
         yield (
-            f"{store.url / NAME}: another pack than expected: its sha256 is {pack.digest}, expected {wanted}; get the "
+            f"{store.url / NAME}: another pack than expected: its sha256 is {pack.digest}, expected {digest}; get the "
             "pack again"
         )
     files = dict(_files(manifest))
@@ -55,7 +42,7 @@ def _problems(store: Store, depth: Depth, expect: str | None) -> Iterator[str]:
             yield f"{store.url / name}: missing; put the pack there again"
         elif found.bytes != size:
             yield f"{store.url / name}: cut or changed: {found.bytes} bytes, expected {size}; put the pack there again"
-        elif depth != "quick" or not name.startswith("part-"):
+        elif reads_parts or not name.startswith("part-"):
             yield from _damage(store, name, found, sha256)
 
 

@@ -35,7 +35,7 @@ from packer.pack.part_readers import PartOpener
 from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
 from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import foreign_files, foreign_in_part
-from packer.stores.url import URLPath, path_or_url
+from packer.stores.url import StoreURL, URLPath, path_or_url
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
@@ -80,14 +80,6 @@ def verify(
     Raises InvalidRequest where there is no pack, or one of a newer version or unknown format.
     """
     folder = path_or_url(pack)
-    if isinstance(folder, URLPath):
-        from packer.pack.stored_verification import verify_stored  # the client of the stores
-
-        if subset is not None or source is not None:
-            raise InvalidRequest(
-                f"{folder}: a subset, and the source, are looked at on a disk: download the pack first"
-            )
-        return verify_stored(folder.url, depth=depth, expect=expect, on_problem=on_problem)
     chosen = Subset.parse(subset) if subset else EVERYTHING
     comparison: Comparison | None = None
     found: list[str] = []
@@ -97,7 +89,15 @@ def verify(
         if on_problem is not None:
             on_problem(problem)
 
-    for problem in problems(folder, depth=depth, subset=chosen, expect=expect):
+    if isinstance(folder, URLPath):
+        if subset is not None or source is not None:
+            raise InvalidRequest(
+                f"{folder}: a subset, and the source, are looked at on a disk: download the pack first"
+            )
+        searched = _stored_problems(folder.url, depth, expect)
+    else:
+        searched = problems(folder, depth=depth, subset=chosen, expect=expect)
+    for problem in searched:
         note(problem)
     if source is not None:
         try:
@@ -151,7 +151,18 @@ def problems(
         parts.close()
 
 
-def parse_digest(expect: str, name: str) -> str:
+def _stored_problems(url: StoreURL, depth: Depth, expect: str | None) -> Iterator[str]:
+    """As `problems`, of a pack behind a URL."""
+    from packer.pack.stored_verification import stored_problems  # the client of the stores, which folders do without
+    from packer.stores.store import Store
+
+    if depth == "data":
+        raise InvalidRequest(f"{url}: --data reads every value, which is done on a disk: download the pack first")
+    digest = None if expect is None else _parsed_digest(expect, manifests.NAME)
+    return stored_problems(Store(url), reads_parts=depth != "quick", digest=digest)
+
+
+def _parsed_digest(expect: str, name: str) -> str:
     """The hex digits of `sha256:HEX`; raises InvalidRequest. name: of the file, for the message."""
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
@@ -160,7 +171,7 @@ def parse_digest(expect: str, name: str) -> str:
 
 
 def _unexpected(path: Path, expect: str) -> Iterator[str]:
-    wanted = parse_digest(expect, path.name)
+    wanted = _parsed_digest(expect, path.name)
     try:
         if file_bytes(path) > manifests.MOST_BYTES:
             return  # reading the manifest says so

@@ -15,6 +15,7 @@ from packer.errors import InvalidRequest, PackExists, StoreError
 from packer.pack import manifest as manifests
 from tests.support import source_trees
 from tests.support.child_processes import fork
+from tests.support.command_line import run
 from tests.support.object_server import Fault, ObjectServer
 
 URL = "s3://b/packs/photos.pack"
@@ -221,3 +222,13 @@ def test_a_run_that_was_killed_behind_the_manifest_cleans_up(
     object_server.faults = []
     convert(photos, URL, scratch=tmp_path / "scratch")
     assert not any(name.startswith(".partial") for name in stored(object_server) if "probe" not in name)
+
+
+def test_the_command_takes_urls(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    object_server.put_folder(photos, "photos/")
+    convert(photos, tmp_path / "local.pack")
+    ended = run("convert", "s3://b/photos", URL, "--scratch", str(tmp_path / "scratch"))
+    assert ended.returncode == 0, ended.stderr
+    assert "packer.open('s3://b/packs/photos.pack', cache=" in ended.stdout
+    assert stored(object_server) == files(tmp_path / "local.pack")
+    assert run("convert", "s3://b/photos", URL).returncode == 2
