@@ -482,7 +482,9 @@ def test_an_endless_stream_goes_on_to_tell_what_it_reads(
         for _ in range(4):
             assert len(list(loader)) == 4
     assert wanted[0] == list(range(PARTS))
-    assert len(wanted) == 3  # 240 samples are two passes and the beginning of a third
+    # 240 samples are two passes and the beginning of a third; how far the threads are ahead says where each list begins
+    assert len(wanted) >= 3
+    assert all(each == list(range(each[0], PARTS)) for each in wanted)
     dataset.close()
 
 
