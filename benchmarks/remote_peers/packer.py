@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
 from benchmarks.harness.remote_job import RemoteJob
 
-DOES = "packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle=True) with threads"
+DOES = 'packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)
@@ -45,7 +45,9 @@ class Stream:
             cache=job.cache,
             cache_limit=job.cache_limit or None,
         )
-        self._loader = packer.Loader(data, job.batch_size, shuffle=True, threads=job.workers)
+        # with a limit, half of it: the other half is for the parts that come next
+        window = max(1, job.cache_limit // job.part_bytes // 2) if job.cache_limit else None
+        self._loader = packer.Loader(data, job.batch_size, shuffle="blocks", window=window, threads=job.workers)
         names = (Path(name).relative_to(job.images).as_posix() for name in files(job.images))
         self._numbers = {name: number for number, name in enumerate(names)}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from packer.cli._shared_options import Group, PackOrURL, examples, left_out, print_json, size_text
-from packer.errors import PackerError
+from packer.errors import InvalidRequest, PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
 from packer.stores.url import URLPath
@@ -31,11 +31,18 @@ PLACE = (Group.LOOK_AT_IT, 0)
 )
 @click.argument("pack", type=PackOrURL())
 @click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
+@click.option("--shuffle", is_flag=True, help='Say how well Loader(shuffle="blocks") would mix the classes.')
+@click.option("--window", type=click.IntRange(min=1), help="With --shuffle: parts that are read from at a time.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="With --shuffle.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
-def command(pack: Path, *, keys: bool, as_json: bool) -> None:
+def command(
+    pack: Path, *, keys: bool, shuffle: bool, window: int | None, batch_size: int | None, as_json: bool
+) -> None:
     """Show what is in PACK, a folder or a URL: format, fields, counts, options, skipped samples."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
+    if not shuffle and (window or batch_size):
+        raise click.UsageError("--window and --batch-size go with --shuffle.")
     with ExitStack() as fetched:
         folder = fetched.enter_context(_head(pack.url)) if isinstance(pack, URLPath) else pack
         manifest = manifests.read(folder)
@@ -44,6 +51,9 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 
             index = Index(folder, manifest)
             hand_over(map(index.key, range(len(index))))
+            return
+        if shuffle:
+            _tell_shuffle(pack, folder, manifest, window=window, batch_size=batch_size or 64, as_json=as_json)
             return
         counts, problem = _counts(folder, manifest)
     data = {**_describe(manifest), "counts": counts}
@@ -70,6 +80,52 @@ def _head(url: "StoreURL") -> Iterator[Path]:
         with failing(Path(name), "write"):
             (Path(name) / NAME).write_bytes(manifest.to_bytes())
         yield Path(name)
+
+
+def _tell_shuffle(
+    pack: Path, folder: Path, manifest: Any, *, window: int | None, batch_size: int, as_json: bool
+) -> None:
+    """What the first pass of a shuffle by blocks, seed 0, does to the labels."""
+    import numpy as np
+
+    from packer.loading.block_order import block_order
+    from packer.loading.shuffle_quality import label_field, shuffle_quality
+    from packer.pack.index import Index  # keeps `packer --help` light
+
+    name = label_field(manifest.schema)
+    if name is None:
+        raise InvalidRequest(
+            f"{pack}: no field has classes, by which a shuffle could be judged; packer info lists them"
+        )
+    labels = np.asarray(Index(folder, manifest).column(name), np.int64)
+    numbers = np.repeat(np.arange(len(manifest.parts)), [part.samples for part in manifest.parts])
+    blocks = block_order(numbers, window)
+    found = shuffle_quality(labels, numbers, blocks.of_pass(0, 0), batch_size=batch_size)
+    if found is None:
+        raise InvalidRequest(
+            f"{pack}: {manifest.samples} samples are no batch of {batch_size} in which {name!r} could vary; choose "
+            "another --batch-size"
+        )
+    data = {
+        "field": name,
+        "batch_size": batch_size,
+        "window": blocks.window,
+        "parts": blocks.parts,
+        "lanes": blocks.lanes,
+        "window_share": min(1.0, blocks.window / max(1, blocks.parts)),
+        "variance_ratio": found.variance_ratio,
+        "classes_per_batch": found.classes,
+        "parts_per_batch": found.parts,
+    }
+    if as_json:
+        print_json(data)
+        return
+    echo(
+        f"{pack}: shuffle by blocks, batches of {batch_size}, {blocks.window} of {blocks.parts} parts at a time in "
+        f"{blocks.lanes} lanes ({data['window_share']:.0%} of the parts)",
+        f"  {name}: variance {found.variance_ratio:.2f} times a full shuffle's; in a batch {found.classes:.1f} classes "
+        f"of {found.parts:.1f} parts",
+    )
 
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:

@@ -1,26 +1,29 @@
 """Loader: batches of samples, decoded by threads or worker processes straight into reused memory."""
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, Literal, ParamSpec
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
 from packer.datasets.batch import RaggedPolicy
 from packer.datasets.batch_decoder import take_from
 from packer.datasets.pack_dataset import PackDataset, PartSchedule
-from packer.errors import InvalidRequest, WrongType
+from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry
 from packer.loading import sampling
 from packer.loading.batch_jobs import BatchJobs, unwrapped
 from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetchers import TransferPass
-from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
+from packer.loading.sampling import Indices, LoaderState, Order, Steps, rank_and_world_size, state_from
+from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
 from packer.loading.thread_engine import ThreadEngine
 from packer.loading.worker_choice import choose
 from packer.loading.worker_processes import WorkerPass, WorkerPool
@@ -42,6 +45,7 @@ _OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
+_JUDGED_BATCHES = 2048  # of a shuffle by blocks, whose labels are looked at
 
 Source = ThreadEngine | WorkerPass | TransferPass  # where batches come from
 Arguments = ParamSpec("Arguments")
@@ -155,6 +159,8 @@ class Loader:
             sampler=sampler,
             blocks=blocks,
         )
+        if blocks is not None:
+            self._warn_of_blocks(subset_of=unwrapped(dataset)[1])
         postprocess, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
         self._transfer = transfer_to(wanted, postprocess) if wanted.type != "cpu" or postprocess else None
         new_jobs = partial(
@@ -219,6 +225,24 @@ class Loader:
             self._begin_epoch(epoch)
             self._resumed = True
             self._pass_number += 1
+
+    def _warn_of_blocks(self, subset_of: Indices | None) -> None:
+        """Warn where the batches of the first pass hold fewer classes than a full shuffle's would."""
+        pack, blocks = self._pack, self.order.blocks
+        if not isinstance(pack, PackDataset) or blocks is None or (name := label_field(pack.schema)) is None:
+            return
+        labels, numbers = pack.column(name), pack.part_numbers()
+        if subset_of is not None:
+            labels, numbers = labels[subset_of], numbers[subset_of]
+        order = self.order.of_pass(0)[: _JUDGED_BATCHES * self.order.batch_size]
+        found = shuffle_quality(labels, numbers, order, batch_size=self.order.batch_size)
+        if found is not None and found.variance_ratio > POOR_VARIANCE_RATIO:
+            line = (
+                f'shuffle="blocks": batches vary {found.variance_ratio:.1f} times as much in {name!r} as a full '
+                f"shuffle's ({found.classes:.1f} classes of {len(np.unique(labels))} in a batch, window of "
+                f"{blocks.window} of {blocks.parts} parts); pack with --order shuffled, or raise window"
+            )
+            warnings.warn(printable(line), RuntimeWarning, stacklevel=3)
 
     def __iter__(self) -> Iterator[Any]:
         if self._state.step and not self._resumed:  # the last one was broken off

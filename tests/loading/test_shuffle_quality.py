@@ -1,0 +1,128 @@
+"""How well a shuffle by blocks mixes the classes: the measure, what `packer info` says of it, and the warning."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packer
+from packer.conversion.convert import convert
+from packer.errors import InvalidRequest
+from packer.loading.block_order import block_order
+from packer.loading.shuffle_quality import label_field, shuffle_quality
+from tests.support import source_trees
+from tests.support.command_line import run
+
+BATCH = 16
+
+
+def brute_force(labels: list[int], order: list[int], size: int) -> float:
+    """The same ratio, batch by batch and class by class."""
+    count = len(labels)
+    total, batches = 0.0, 0
+    for at in range(0, len(order) - size + 1, size):
+        batch = [labels[index] for index in order[at : at + size]]
+        batches += 1
+        for each in set(labels):
+            total += (batch.count(each) - size * labels.count(each) / count) ** 2
+    expected = sum(
+        size * (share := labels.count(each) / count) * (1 - share) * (count - size) / (count - 1)
+        for each in set(labels)
+    )
+    return total / batches / expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_variance_of_the_definition(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 7, 500)
+    parts = np.sort(random.integers(0, 20, 500))
+    order = random.permutation(500)
+    found = shuffle_quality(labels, parts, order, batch_size=BATCH)
+    assert found is not None
+    assert found.variance_ratio == pytest.approx(brute_force(labels.tolist(), order.tolist(), BATCH))
+    batches = order[: 31 * BATCH].reshape(31, BATCH)
+    assert found.classes == pytest.approx(np.mean([len(set(labels[batch])) for batch in batches]))
+    assert found.parts == pytest.approx(np.mean([len(set(parts[batch])) for batch in batches]))
+    assert found.batches == 31
+
+
+def test_a_full_shuffle_has_one_and_the_order_of_classes_nearly_the_batch() -> None:
+    labels = np.repeat(np.arange(50), 400)
+    parts = np.repeat(np.arange(200), 100)
+    full = np.random.default_rng(0).permutation(len(labels))
+    of_full = shuffle_quality(labels, parts, full, batch_size=BATCH)
+    of_sorted = shuffle_quality(labels, parts, np.arange(len(labels)), batch_size=BATCH)
+    of_blocks = shuffle_quality(labels, parts, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
+    mixed = np.random.default_rng(1).permutation(labels)
+    of_mixed = shuffle_quality(mixed, parts, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
+    assert of_full is not None and of_sorted is not None and of_blocks is not None and of_mixed is not None
+    assert 0.9 < of_full.variance_ratio < 1.1
+    assert 0.9 < of_mixed.variance_ratio < 1.1
+    assert of_sorted.variance_ratio > 0.9 * BATCH
+    assert 1.5 < of_blocks.variance_ratio < of_sorted.variance_ratio
+
+
+def test_where_nothing_can_vary_there_is_no_figure() -> None:
+    parts = np.zeros(40, np.int64)
+    order = np.arange(40)
+    assert shuffle_quality(np.zeros(40, np.int64), parts, order, batch_size=4) is None
+    assert shuffle_quality(np.arange(40), parts, order, batch_size=41) is None
+    assert shuffle_quality(np.arange(40), parts, order, batch_size=40) is None
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A set of six classes in many parts, in order and shuffled."""
+    root = tmp_path_factory.mktemp("shuffle")
+    for number in range(240):
+        picture = source_trees.picture(number, height=12, width=16)
+        source_trees.write(root / "photos", {f"c{number // 40}/{number:03d}.png": picture})
+    for order in ("stored", "shuffled"):
+        convert(root / "photos", root / order, order=order, part_bytes=6_000)  # type: ignore[arg-type]
+    return {order: root / order for order in ("stored", "shuffled")}
+
+
+def test_info_says_it_of_a_pack(packs: dict[str, Path]) -> None:
+    said = {}
+    for order, pack in packs.items():
+        ended = run("info", "--shuffle", "--json", "--window", "4", "--batch-size", str(BATCH), str(pack))
+        assert ended.returncode == 0, ended.stderr
+        said[order] = json.loads(ended.stdout)
+        with packer.open(pack) as dataset:
+            labels, numbers = dataset.column("label"), dataset.part_numbers()
+        blocks = block_order(numbers, 4)
+        order_of_pass = blocks.of_pass(0, 0).tolist()
+        assert said[order]["variance_ratio"] == pytest.approx(brute_force(labels.tolist(), order_of_pass, BATCH))
+        assert (said[order]["field"], said[order]["window"], said[order]["parts"]) == ("label", 4, blocks.parts)
+        assert said[order]["window_share"] == pytest.approx(4 / blocks.parts)
+    assert said["stored"]["variance_ratio"] > 1.5 > said["shuffled"]["variance_ratio"]
+    text = run("info", "--shuffle", str(packs["stored"])).stdout
+    assert "times a full shuffle's; in a batch" in text
+    assert run("info", "--window", "4", str(packs["stored"])).returncode == 2
+
+
+def test_a_loader_warns_of_classes_in_order_and_not_of_mixed_ones(packs: dict[str, Path]) -> None:
+    with packer.open(packs["stored"]) as dataset:
+        with pytest.warns(RuntimeWarning, match=r"vary [0-9.]+ times as much in 'label' .* pack with --order shuffled"):
+            packer.Loader(dataset, BATCH, shuffle="blocks", window=2).close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            packer.Loader(dataset, BATCH, shuffle=True).close()
+    with packer.open(packs["shuffled"]) as dataset, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        packer.Loader(dataset, BATCH, shuffle="blocks", window=2).close()
+
+
+def test_a_pack_without_classes_is_not_judged(tmp_path: Path) -> None:
+    source_trees.write(tmp_path / "flat", {f"{number}.png": source_trees.picture(number) for number in range(4)})
+    convert(tmp_path / "flat", tmp_path / "flat.pack")
+    with packer.open(tmp_path / "flat.pack") as dataset, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert label_field(dataset.schema) is None
+        packer.Loader(dataset, 2, shuffle="blocks").close()
+    ended = run("info", "--shuffle", str(tmp_path / "flat.pack"))
+    assert ended.returncode == InvalidRequest.exit_code
+    assert "no field has classes" in ended.stderr
