@@ -215,8 +215,13 @@ def test_an_address_where_no_cluster_is_ends_at_once_and_says_so(said: dict[str,
 
 
 def test_an_interrupt_ends_it_as_anywhere(said: dict[str, Any]) -> None:
+    """Ray forgets which signal it was where it waits itself."""
     text, code = said["interrupted"]
-    assert (text, code) == ("packer: interrupted; the same command goes on after what is finished", 130)
+    known = [
+        f"packer: interrupted{which}; the same command goes on after what is finished" for which in ("", " (Ctrl-C)")
+    ]
+    assert text in known
+    assert code == 130
 
 
 def test_bad_samples_are_told_as_on_one_machine(said: dict[str, Any]) -> None:
