@@ -43,6 +43,7 @@ _OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
     "in_order": "batches always come in order",
 }
 _MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
+_MOST_BYTES_AHEAD = 64 << 20  # more smooths nothing more, and lies in memory as long as steps are slower than loading
 _ON_DEVICE = 2  # batches there, or on their way, beside the one in use
 _STATE_VERSION = 2
 _JUDGED_BATCHES = 2048  # of a shuffle by blocks, whose labels are looked at
@@ -127,11 +128,11 @@ class Loader:
         rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
         threads: by default one per core that this process may use, and one in all for a pack whose samples are small
         files of bare pixels (format bmp, codec bmp or npy) that nothing is done with. prefetch_bytes: of batches made
-        ahead, 256 MiB where nothing is said; two always. num_workers: so many processes make batches in place of
-        threads, where Python's lock would hold threads up; they live until `close`, or as long as the loader. One pass
-        at a time then. "auto": a process per core where threads would wait for each other for more than 0.15 of the
-        time, else threads; for that some samples are made here and now, by one thread and by one per core, in about
-        half a second. What was found stands in `repr`.
+        ahead, 64 MiB where nothing is said; two batches always, eight at most. num_workers: so many processes make
+        batches in place of threads, where Python's lock would hold threads up; they live until `close`, or as long as
+        the loader. One pass at a time then. "auto": a process per core where threads would wait for each other for more
+        than 0.15 of the time, else threads; for that some samples are made here and now, by one thread and by one per
+        core, in about half a second. What was found stands in `repr`.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises InvalidRequest for what does not go together.
@@ -181,7 +182,7 @@ class Loader:
         if self._worker_pool is not None:
             # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
-        self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else 256 << 20
+        self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else _MOST_BYTES_AHEAD
         self._state = LoaderState()  # of the next batch
         self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
         self._resumed = False

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 import packer
 from packer import Loader, formats
@@ -145,6 +146,32 @@ def test_memory_is_used_again(path: Path) -> None:
     loader = Loader(packer.open(path, fields=("image",)), 4, threads=2, prefetch_bytes=0)
     places = {batch["image"].data_ptr() for _ in range(20) for batch in loader}
     assert len(places) <= 5  # two ahead, one in hand, one about to come, and one to spare
+
+
+class _Large(Dataset[Any]):
+    """Samples of 12 MiB that count how many of them were made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        self.made += 1
+        return torch.empty(12 << 20, dtype=torch.uint8)
+
+
+def test_large_batches_are_made_no_more_than_two_ahead() -> None:
+    dataset = _Large()
+    with Loader(dataset, 2, threads=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        until = time.monotonic() + LONG_S
+        while dataset.made < 6 and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.2)  # for one that should not be made
+        assert dataset.made == 6, "three batches: the one in hand, and two of 24 MiB that 64 MiB have room for"
 
 
 # ---- errors
