@@ -31,6 +31,7 @@ from packer.system.thread_scratch import ThreadScratch
 
 Box = tuple[int, int, int, int]
 
+FULL_SCALE = 8  # eighths
 MARGIN_PX = 1  # scaled
 FEWEST_COLUMNS_PX = 5  # scaled: chroma of half the width has 3 samples
 FEWEST_PX = 8

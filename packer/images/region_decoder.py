@@ -5,8 +5,9 @@
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
 | row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.lossless_jpeg_crop; where they are says packer's own |
 |                                                 | table, in foreign files they are looked for                        |
-| JPEG of one scan without any, its bytes trusted | the rows down to the end of the box, see                           |
-| for their checksum: the usual `encoded` ones    | packer.images.lossless_jpeg_crop                                   |
+| JPEG of one scan without any, its bytes trusted | the MCUs of the box, see packer.images.cropping_region, where      |
+| for their checksum: the usual `encoded` ones    | libjpeg-turbo 3 is called by PyTurboJPEG; else the rows down to    |
+|                                                 | the end of the box, see packer.images.lossless_jpeg_crop           |
 | any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
 | CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
 
@@ -30,17 +31,18 @@ from packer.errors import DamagedImage, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import image
 from packer.geometry.warp.axis_aligned import axis_aligned_steps, needed, shrinking
-from packer.images import lossless_jpeg_crop
+from packer.images import cropping_region, lossless_jpeg_crop
 from packer.images.backends import strict_jpeg
+from packer.images.backends.strict_jpeg import RegionDecoder
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from packer.images.headers._header_record import Buffer, Header
-from packer.images.lossless_jpeg_crop import FEWEST_PX, Box, TopRows, Window
+from packer.images.lossless_jpeg_crop import FEWEST_PX, FULL_SCALE, Box, TopRows, Window
 from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[np.uint8]
 
-FULL = 8  # eighths
+FULL = FULL_SCALE
 
 _scratch = ThreadScratch()  # each thread's own
 
@@ -112,6 +114,12 @@ def prepare_region(
         size, corner = lossless_jpeg_crop.size(found, kept), lossless_jpeg_crop.corner(kept, eighths)
         region = _reserved(size, corner, full, eighths)
         return region, partial(_fill_window, buffer, found, kept, region, options)
+    if box is not None and options.trusted and eighths == FULL and options.dct != "fast":
+        decode_part = strict_jpeg.library().decode_region
+        part = cropping_region.around(buffer, found, box) if decode_part is not None else None
+        if decode_part is not None and part is not None:
+            region = _reserved(part[2:], part[:2], full, eighths)
+            return region, partial(_fill_part, buffer, found, decode_part, region)
     rows = lossless_jpeg_crop.rows(buffer, found, box, eighths) if box is not None and options.trusted else None
     if rows is not None:
         region = _reserved((rows.height, found.width), (0, 0), full, eighths)
@@ -137,6 +145,13 @@ def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, op
         _fill_from_whole(buffer, found, region, options.dct == "fast")
     else:
         strict_jpeg.library().decode(file, region.pixels, eighths=region.eighths, fast_dct=options.dct == "fast")
+
+
+def _fill_part(buffer: Buffer, found: Header, decode_part: RegionDecoder, region: Region) -> None:
+    try:
+        decode_part(buffer, region.pixels, size=region.full, corner=(region.top, region.left))
+    except DamagedImage:
+        _fill_from_whole(buffer, found, region, False)
 
 
 def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fast_dct: bool) -> None:

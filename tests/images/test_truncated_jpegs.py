@@ -1,4 +1,4 @@
-"""Files without restart markers: only the rows down to a crop's end are decoded, where a checksum vouches for them."""
+"""Files without restart markers: only a crop's MCUs, or the rows down to its end, where a checksum vouches for them."""
 
 import itertools
 from dataclasses import replace
@@ -33,6 +33,12 @@ def part(file: bytes, box: Box = TOP, *, eighths: int = 8, trusted: bool = True)
     return region
 
 
+def has_regions(sampling: str, library: str, eighths: int = 8) -> bool:
+    """Whether libjpeg-turbo is asked for the box alone, see packer.images.cropping_region."""
+    can = LIBRARIES[library].decode_region is not None
+    return can and sampling in ("444", "422", "420", "gray") and eighths == 8
+
+
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("sampling", restart_jpegs.NAMES)
 def test_the_rows_of_a_box_are_those_of_the_whole(sampling: str, library: str) -> None:
@@ -43,8 +49,11 @@ def test_the_rows_of_a_box_are_those_of_the_whole(sampling: str, library: str) -
             for name, box in restart_jpegs.boxes(sniff(file)).items():
                 region = part(file, box, eighths=eighths)
                 assert restart_jpegs.shows(region, whole, box), (name, eighths)
-                assert region.top == region.left == 0 and region.pixels.shape[1] == whole.shape[1]
-            assert restart_jpegs.is_part(part(file, (0, 0, 35, 62), eighths=eighths))
+                if not has_regions(sampling, library, eighths):
+                    assert region.top == region.left == 0 and region.pixels.shape[1] == whole.shape[1]
+            region = part(file, (0, 0, 35, 62), eighths=eighths)
+            assert restart_jpegs.is_part(region)
+            assert (region.pixels.shape[1] < whole.shape[1]) == has_regions(sampling, library, eighths)
 
 
 @settings(max_examples=300)
@@ -101,7 +110,8 @@ def test_what_follows_the_end_marker_does_not_matter(tail: bytes, library: str) 
     with restart_jpegs.through(library):
         region = part(FILE + tail)
         assert restart_jpegs.shows(region, decode(FILE, "image"), TOP)
-        assert restart_jpegs.is_part(region) == (tail[-2:] in (b"", picture_files.EOI) and len(tail) < 69_000)
+        can_pass_over = len(tail) < 69_000 or has_regions("420", library)
+        assert restart_jpegs.is_part(region) == (tail[-2:] in (b"", picture_files.EOI) and can_pass_over)
 
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
@@ -213,3 +223,34 @@ def test_what_no_manifest_says_is_not_believed(photos: Path, options: dict[str, 
     packed(photos, photos.parent / "set.pack", to="lmdb")
     found = manifest.read(photos.parent / "set.pack")
     assert not replace(found, options=options).validated
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sampling", ["444", "422", "420", "gray"])
+def test_every_small_box_of_small_files(sampling: str) -> None:
+    """All regions of widths and heights about the sides of MCUs, by each library that decodes regions."""
+    able = [name for name, library in LIBRARIES.items() if library.decode_region is not None]
+    if not able:
+        pytest.skip("no libjpeg-turbo 3 for PyTurboJPEG here; pylibjxl, which brings one, needs Python 3.11")
+    for height, width in itertools.product((1, 2, 15, 16, 17, 31, 33, 49), (1, 2, 3, 15, 16, 17, 18, 31, 33, 49, 65)):
+        file = restart_jpegs.jpeg(sampling, height=height, width=width, mcus=0)
+        for library in able:
+            with restart_jpegs.through(library):
+                whole = decode_region(file, sniff(file)).pixels.copy()
+                tops = itertools.product(range(0, height, 3), (1, 2, 16))
+                for (top, rows), left, columns in itertools.product(tops, range(width), (1, 2, 17)):
+                    if top + rows <= height and left + columns <= width:
+                        box = (top, left, rows, columns)
+                        assert restart_jpegs.shows(part(file, box), whole, box), (height, width, box)
+
+
+@pytest.mark.parametrize("library", EACH_LIBRARY)
+def test_a_region_of_a_file_of_another_size_is_refused(library: str) -> None:
+    decode = LIBRARIES[library].decode_region
+    if decode is None:
+        assert not has_regions("420", library)
+        return
+    with pytest.raises(DamagedImage, match="libjpeg-turbo finds 230x150 px"):
+        decode(FILE, np.zeros((16, 16, 3), np.uint8), size=(150, 231), corner=(0, 0))
+    with pytest.raises(DamagedImage, match="boundary"):
+        decode(FILE, np.zeros((16, 16, 3), np.uint8), size=(150, 230), corner=(0, 5))

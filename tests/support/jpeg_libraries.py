@@ -77,6 +77,15 @@ class Noted:
         self._note("decode", how)
         self._library.decode(buffer, pixels, **how)
 
+    @property
+    def decode_region(self) -> strict_jpeg.RegionDecoder | None:
+        return self._decode_region if self._library.decode_region is not None else None
+
+    def _decode_region(self, buffer: Buffer, pixels: Any, **how: Any) -> None:
+        self._note("decode_region", how)
+        assert self._library.decode_region is not None
+        self._library.decode_region(buffer, pixels, **how)
+
     def check(self, buffer: Buffer, found: Header) -> None:
         self._note("check", {})
         self._library.check(buffer, found)

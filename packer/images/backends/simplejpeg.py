@@ -13,6 +13,7 @@ class SimpleJPEG:
 
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"
+    decode_region = None  # its functions take no region
 
     def decode(
         self,

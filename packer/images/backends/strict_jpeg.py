@@ -26,7 +26,18 @@ _TINY = bytes.fromhex(
 )
 _TINY_GRAY = 76
 _CLASSES = {"packer.images.backends.turbojpeg": "PyTurboJPEG", "packer.images.backends.simplejpeg": "SimpleJPEG"}
+Corner = tuple[int, int]
 _VERSION = re.compile(rb"libjpeg-turbo version (\d[\d.]*)")
+
+
+class RegionDecoder(Protocol):
+    """Decodes a region of a JPEG, as it is stored and with filtered chroma. Raises as JPEGLibrary does."""
+
+    def __call__(self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, size: tuple[int, int], corner: Corner) -> None:
+        """Decode into C-contiguous uint8 (H, W, 3), RGB.
+
+        size: (height, width) of the whole picture. corner: (top, left) of the region, multiples of an MCU's sides.
+        """
 
 
 class JPEGLibrary(Protocol):
@@ -53,6 +64,13 @@ class JPEGLibrary(Protocol):
         fast_upsampling: chroma at half the size is enlarged by copies of each sample, not filtered.
         allow_trailing_data: the scan has more rows than the frame says; that there are, see `is_trailing_data`, is no
           error.
+        """
+
+    @property
+    def decode_region(self) -> "RegionDecoder | None":
+        """Decodes a cropping region alone; None where this libjpeg-turbo cannot: before release 3, or without its API.
+
+        What lies below the region is not read, and no error.
         """
 
     def check(self, buffer: Buffer, found: Header) -> None:

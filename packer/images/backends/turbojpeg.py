@@ -5,10 +5,12 @@ of the time that the interpreter is busy in PyTurboJPEG's own method. Each call 
 0.4 us: a handle that is used again remembers the quantisation and Huffman tables of the file before, and gives them to
 one that has none.
 
-Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD), where they are the same.
+Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD), where they are the same; those of `tj3...` are of
+3.0 to 3.1, for which PyTurboJPEG 1.x has no names. They are looked for in the library that it has loaded.
 """
 
 import ctypes
+import os
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,61 @@ _DECLARED = {
     # char *tjGetErrorStr(void), of the thread
     "tjGetErrorStr": ctypes.PYFUNCTYPE(_TEXT),
 }
+
+_TJINIT_DECOMPRESS, _TJPARAM_JPEGWIDTH, _TJPARAM_JPEGHEIGHT = 1, 5, 6
+
+
+class _Region(ctypes.Structure):
+    """tjregion: in px of the picture."""
+
+    _fields_ = (("x", _INT), ("y", _INT), ("w", _INT), ("h", _INT))
+
+
+_DECLARED_3 = {
+    # tjhandle tj3Init(int initType)
+    "tj3Init": ctypes.PYFUNCTYPE(_POINTER, _INT),
+    # void tj3Destroy(tjhandle)
+    "tj3Destroy": ctypes.PYFUNCTYPE(None, _POINTER),
+    # int tj3DecompressHeader(tjhandle, const unsigned char *jpegBuf, size_t jpegSize)
+    "tj3DecompressHeader": ctypes.PYFUNCTYPE(_INT, _POINTER, _POINTER, ctypes.c_size_t),
+    # int tj3Get(tjhandle, int param)
+    "tj3Get": ctypes.PYFUNCTYPE(_INT, _POINTER, _INT),
+    # int tj3SetCroppingRegion(tjhandle, tjregion croppingRegion)
+    "tj3SetCroppingRegion": ctypes.PYFUNCTYPE(_INT, _POINTER, _Region),
+    # int tj3Decompress8(tjhandle, const unsigned char *jpegBuf, size_t jpegSize, unsigned char *dstBuf, int pitch,
+    #                    int pixelFormat)
+    "tj3Decompress8": ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, ctypes.c_size_t, _POINTER, _INT, _INT),
+    # char *tj3GetErrorStr(tjhandle)
+    "tj3GetErrorStr": ctypes.PYFUNCTYPE(_TEXT, _POINTER),
+}
+
+
+class _SymbolInfo(ctypes.Structure):
+    """Dl_info: the shared object that holds an address, its base, and the nearest symbol's name and address."""
+
+    _fields_ = (("file", _TEXT), ("base", _POINTER), ("name", _TEXT), ("address", _POINTER))
+
+
+def _path_of(function: Any) -> str | None:
+    """The shared object that holds a C function, by dladdr(3); None where the system has no such call."""
+    try:
+        dladdr = ctypes.CDLL(None).dladdr
+    except (AttributeError, OSError, TypeError):  # Windows has neither the function nor a library without a name
+        return None
+    info = _SymbolInfo()
+    found = dladdr(ctypes.cast(function, _POINTER), ctypes.byref(info))
+    return os.fsdecode(info.file) if found and info.file else None
+
+
+def _functions_3(path: str | None) -> dict[str, Any]:
+    """The functions of libjpeg-turbo 3, by name; none where the library is older."""
+    if path is None:
+        return {}
+    library = ctypes.CDLL(path)  # the one that is loaded
+    try:
+        return {name: declared((name, library)) for name, declared in _DECLARED_3.items()}
+    except AttributeError:
+        return {}
 
 
 def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
@@ -86,6 +143,8 @@ class PyTurboJPEG:
         self._decompress = functions["tjDecompress2"]
         self._error_of_handle = functions.get("tjGetErrorStr2")
         self._error_of_thread = functions["tjGetErrorStr"]
+        functions_3 = _functions_3(_path_of(functions["tjDecompress2"]))
+        self.decode_region = _RegionDecoder(functions_3) if functions_3 else None
 
     def decode(
         self,
@@ -140,5 +199,38 @@ class PyTurboJPEG:
             pixels = np.empty(width * height * channels, np.uint8)
             request = (source, len(buffer), pixels.ctypes.data, width, 0, height, form, 0)
             self._decompressed(handle, request, False)
+        finally:
+            self._destroy(handle)
+
+
+class _RegionDecoder:
+    """The functions of libjpeg-turbo 3, as packer.images.backends.strict_jpeg.RegionDecoder."""
+
+    def __init__(self, functions: dict[str, Any]) -> None:
+        self._init = functions["tj3Init"]
+        self._destroy = functions["tj3Destroy"]
+        self._read_header = functions["tj3DecompressHeader"]
+        self._get = functions["tj3Get"]
+        self._set_region = functions["tj3SetCroppingRegion"]
+        self._decompress = functions["tj3Decompress8"]
+        self._error = functions["tj3GetErrorStr"]
+
+    def __call__(
+        self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, size: tuple[int, int], corner: tuple[int, int]
+    ) -> None:
+        source = buffer if type(buffer) is bytes else _address(buffer)
+        target = ctypes.addressof(ctypes.c_char.from_buffer(pixels.data))
+        region = _Region(corner[1], corner[0], pixels.shape[1], pixels.shape[0])
+        handle = self._init(_TJINIT_DECOMPRESS)
+        try:
+            if self._read_header(handle, source, len(buffer)):
+                raise damaged("jpeg", self._error(handle).decode())
+            found = self._get(handle, _TJPARAM_JPEGHEIGHT), self._get(handle, _TJPARAM_JPEGWIDTH)
+            if found != size:
+                raise damaged("jpeg", f"libjpeg-turbo finds {found[1]}x{found[0]} px, the header another size")
+            if self._set_region(handle, region) or self._decompress(
+                handle, source, len(buffer), target, 0, turbojpeg.TJPF_RGB
+            ):
+                raise damaged("jpeg", self._error(handle).decode())
         finally:
             self._destroy(handle)
