@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
 from benchmarks.harness.remote_job import RemoteJob
 
-DOES = 'packer convert to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
+DOES = 'convert --order shuffled to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)
@@ -29,7 +29,7 @@ def prepare(job: RemoteJob) -> None:
     scratch = job.cache.with_name("scratch")
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "packer", "convert", str(job.images), job.url, "--scratch", str(scratch)]
-    subprocess.run([*command, "--part-size", str(job.part_bytes)], check=True)
+    subprocess.run([*command, "--part-size", str(job.part_bytes), "--order", "shuffled"], check=True)
 
 
 class Stream:
@@ -37,7 +37,7 @@ class Stream:
 
     def __init__(self, job: RemoteJob) -> None:
         packer = library()
-        crop = packer.geometry.RandomResizedCrop(job.task.side, scale=SCALE, ratio=RATIO)
+        crop = packer.geometry.RandomResizedCrop(job.task.side, scale=SCALE, ratio=RATIO, antialias=False)
         data = packer.open(
             job.url,
             fields=("image", "key"),

@@ -5,6 +5,7 @@ Whoever needs a file fetches it, or waits for whoever does: there is no leader t
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -109,24 +110,30 @@ class PartCache:
                     found = self._fetched(file, claim, patience)
         return found
 
-    def fetch_ahead(self, file: PackFile, *, since_ns: int) -> bool:
-        """Fetch a file that is not there, where nobody does so and there is room without removing what is needed.
+    def reserve_ahead(self, file: PackFile, *, since_ns: int) -> Callable[[], None] | None:
+        """What fetches a file, for which room is reserved; it does nothing where the file is there, or somebody else
+        fetches it. None where there is no room without removing what is needed.
 
-        since_ns: what was used since then is, and all of this pack that was not given up. Returns whether there was
-        room. Raises as `lease` does.
+        since_ns: what was used since then is, and all of this pack that was not given up. It is to be called, whatever
+        happens, as it has the right to fetch. Both raise as `lease` does.
         """
         spared = Spared(self.digest, since_ns)
-        if self.is_there(file):
-            return True
-        claim = self.folder.claim(self._named(file))
+        claim = None if self.is_there(file) else self.folder.claim(self._named(file))
         if claim is None:
-            return True
-        with claim:
-            if not self.is_there(file):
-                if not claim.reserve(file.bytes, spared=spared):
-                    return False
+            return _nothing
+        with ExitStack() as undo:
+            undo.enter_context(claim)
+            if self.is_there(file):
+                return _nothing
+            if not claim.reserve(file.bytes, spared=spared):
+                return None
+            held = undo.pop_all()
+
+        def fetch() -> None:
+            with held:
                 self._fetched(file, claim, self.patience_seconds, spared=spared).close()
-        return True
+
+        return fetch
 
     def give_up(self, file: PackFile) -> None:
         """Say that a file will not be needed soon."""
@@ -164,3 +171,7 @@ class PartCache:
             f"{self.source.where(file)}: damaged where it is stored: sha256 {' and '.join(sums)} when it was fetched "
             f"twice, the manifest says {file.sha256[:16]}... (ETag {fetched.etag}); put the pack there again"
         )
+
+
+def _nothing() -> None:
+    """The file is there, or on its way."""

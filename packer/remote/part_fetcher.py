@@ -2,6 +2,9 @@
 
 They are started when there is something for them to do, and end with the pack; a forked child has none. What cannot be
 fetched is left to who reads the part, who then says why.
+
+Several parts are on their way at once: a small one is hashed, written and synced while the next ones arrive. Room is
+asked for by one thread at a time, so the parts get it in the order in which they are needed.
 """
 
 import os
@@ -18,7 +21,9 @@ from packer.remote.part_cache import PackFile, PartCache
 _LOOK_S = 0.1  # how often it is asked what was given up, and whether others wait for room
 _AGAIN_S = 0.2  # until there may be room for another part
 _AFTER_FAILURE_S = 5.0
-_JOIN_S = 1.0  # for a thread that is not in the middle of a download
+_MOST_FETCHES = 4
+_BYTES_UNDER_WAY = 24 << 20  # of small parts; large ones come in ranges, of which several are under way
+_JOIN_S = 1.0  # for threads that are not in the middle of a download
 
 
 class PartFetcher:
@@ -30,6 +35,7 @@ class PartFetcher:
         self._pid = os.getpid()
         self._began_ns = time.time_ns()
         self._changed = threading.Condition()
+        self._turn = threading.Lock()  # to ask for room
         self._wanted: deque[int] = deque()
         self._given_up: set[int] = set()
         self._stopped = False
@@ -46,7 +52,9 @@ class PartFetcher:
             self._given_up.clear()
             self._changed.notify_all()
         if self._wanted:
-            self._start("fetch", self._fetch)
+            largest = max(part.bytes for part in self._parts)
+            for number in range(max(2, min(_MOST_FETCHES, _BYTES_UNDER_WAY // max(1, largest)))):
+                self._start(f"fetch-{number}", self._fetch)
 
     def give_up(self, parts: Iterable[int]) -> None:
         """These parts will not be needed soon: they are the first to make room for others."""
@@ -74,9 +82,10 @@ class PartFetcher:
         if self._changed.acquire(timeout=_JOIN_S):
             self._changed.notify_all()
             self._changed.release()
+        until = time.monotonic() + _JOIN_S
         for thread in list(self._threads.values()):
             if thread is not threading.current_thread() and thread.ident is not None:
-                thread.join(_JOIN_S)
+                thread.join(max(0.0, until - time.monotonic()))
 
     def _watch(self) -> None:
         was_waited_for = False
@@ -92,23 +101,44 @@ class PartFetcher:
 
     def _fetch(self) -> None:
         while not self._stopped:
-            with self._changed:
-                if not self._wanted:
-                    self._changed.wait()
-                    continue
-                number, wanted = self._wanted[0], self._wanted
-            pause = 0.0
             try:
-                # what was used before the pack was opened makes room, and what was given up, but nothing else
-                if self._cache.fetch_ahead(self._parts[number], since_ns=self._began_ns):
-                    with self._changed:
-                        if wanted is self._wanted:
-                            wanted.popleft()
-                else:
-                    open_readers.close_idle(only_done_with=True)
-                    pause = _AGAIN_S
+                fetch = self._next()
+                if fetch is not None:
+                    fetch()
             except PackerError:
-                pause = _AFTER_FAILURE_S
+                self._pause(_AFTER_FAILURE_S)
+
+    def _next(self) -> Callable[[], None] | None:
+        """What fetches the next part that is wanted; None where there was no room for it, or at the end."""
+        with self._turn:
             with self._changed:
-                if pause and not self._stopped:
-                    self._changed.wait(pause)
+                while not self._wanted and not self._stopped:
+                    self._changed.wait()
+                if self._stopped:
+                    return None
+                number, wanted = self._wanted[0], self._wanted
+            # what was used before the pack was opened makes room, and what was given up, but nothing else
+            reserved = self._cache.reserve_ahead(self._parts[number], since_ns=self._began_ns)
+            if reserved is None:
+                open_readers.close_idle(only_done_with=True)
+                self._pause(_AGAIN_S)
+                return None
+            with self._changed:
+                if wanted is self._wanted:
+                    wanted.popleft()
+
+        def fetch() -> None:
+            try:
+                reserved()
+            except PackerError:
+                with self._changed:
+                    if wanted is self._wanted:
+                        wanted.appendleft(number)
+                raise
+
+        return fetch
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            if not self._stopped:
+                self._changed.wait(seconds)

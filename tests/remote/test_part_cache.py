@@ -255,14 +255,28 @@ def test_fetching_ahead_takes_only_room_that_nobody_needs(base: Path, source: Fi
     read(other, PARTS[6])
     cache = part_cache(base, source, limit=3 * BLOCKS)
     now = time.time_ns()
-    assert all(cache.fetch_ahead(part, since_ns=now) for part in PARTS[:3])  # the last in the place of the other pack's
-    assert not cache.fetch_ahead(PARTS[3], since_ns=now)
-    assert not cache.fetch_ahead(PARTS[3], since_ns=time.time_ns() + 1)  # those of this pack are needed since they are
-    assert source.fetches()[PARTS[3].name] == 0
+    # together, each while those before it are on their way; the last in the place of the other pack's
+    fetches = [cache.reserve_ahead(part, since_ns=now) for part in PARTS[:3]]
+    assert source.fetches()[PARTS[0].name] == 0
+    for fetch in fetches:
+        assert fetch is not None
+        fetch()
+    assert whole_files(cache, PARTS) == [PARTS[number].name for number in (0, 1, 2)]
+    assert cache.reserve_ahead(PARTS[3], since_ns=now) is None
+    # those of this pack are needed since they are
+    assert cache.reserve_ahead(PARTS[3], since_ns=time.time_ns() + 1) is None
     cache.give_up(PARTS[1])
-    assert cache.fetch_ahead(PARTS[3], since_ns=now)
+    fetch = cache.reserve_ahead(PARTS[3], since_ns=now)
+    assert fetch is not None
+    another = cache.reserve_ahead(PARTS[3], since_ns=now)  # while the first has it
+    assert another is not None
+    another()
+    assert source.fetches()[PARTS[3].name] == 0
+    fetch()
     assert whole_files(cache, PARTS) == [PARTS[number].name for number in (0, 2, 3)]
-    assert cache.fetch_ahead(PARTS[3], since_ns=now)
+    again = cache.reserve_ahead(PARTS[3], since_ns=now)
+    assert again is not None
+    again()
     assert source.fetches()[PARTS[3].name] == 1
 
 

@@ -22,6 +22,7 @@ from packer.loading.loader import Loader
 from packer.pack import part_readers
 from packer.pack.reader import Pack
 from packer.remote.cache_folder import CachedName, in_blocks
+from packer.remote.part_cache import PackFile, PartCache
 from packer.remote.remote_pack import RemoteParts, open_remote, remote_location
 from tests.support.built_packs import make_pack, record, values
 from tests.support.object_server import Fault, ObjectServer
@@ -220,14 +221,37 @@ def test_verify_open_hashes_what_lies_in_the_cache(pack: Pack, cache: Path, serv
     again.close()
 
 
-def test_parts_are_fetched_in_the_background_in_the_order_given(pack: Pack, server: ObjectServer) -> None:
+def test_parts_are_fetched_in_the_background_in_the_order_given(
+    pack: Pack, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert pack.supply is not None
+    asked, reserve = [], PartCache.reserve_ahead
+
+    def reserve_ahead(self: PartCache, file: PackFile, *, since_ns: int) -> Any:
+        asked.append(file.name)
+        return reserve(self, file, since_ns=since_ns)
+
+    monkeypatch.setattr(PartCache, "reserve_ahead", reserve_ahead)
     pack.supply.fetch_ahead([4, 2, 0])
     while sum(part_requests(server).values()) < 3:
         time.sleep(0.002)
-    assert list(part_requests(server)) == ["part-00004.pth", "part-00002.pth", "part-00000.pth"]
+    assert asked == ["part-00004.pth", "part-00002.pth", "part-00000.pth"]
     read(pack, 0)
     assert part_requests(server)["part-00000.pth"] == 1
+
+
+def test_a_part_that_does_not_arrive_holds_up_no_other(pack: Pack, server: ObjectServer, cache: Path) -> None:
+    assert pack.supply is not None
+    server.faults.append(Fault("stall", key="part-00004.pth"))
+    pack.supply.fetch_ahead([4, 2, 0])
+    while len(list(cache.rglob("part-*"))) < 2:
+        time.sleep(0.002)
+    assert sorted(path.name for path in cache.rglob("part-*")) == ["part-00000.pth", "part-00002.pth"]
+    assert part_requests(server)["part-00004.pth"] == 1
+    server.faults.clear()
+    server.stalled.set()
+    while not list(cache.rglob("part-00004.pth")):
+        time.sleep(0.002)
 
 
 def test_a_data_set_that_nobody_holds_ends_its_threads(server: ObjectServer, cache: Path) -> None:
@@ -235,7 +259,7 @@ def test_a_data_set_that_nobody_holds_ends_its_threads(server: ObjectServer, cac
     dataset[0]
     assert dataset.fetch_ahead() is not None
     names = {thread.name for thread in threading.enumerate()}
-    assert {"packer-remote-watch", "packer-remote-fetch"} <= names
+    assert {"packer-remote-watch", "packer-remote-fetch-0"} <= names
     del dataset
     gc.collect()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-remote")]
