@@ -37,6 +37,7 @@ MOST_FILE_BYTES = (1 << _SIZE_BITS) - _BLOCK_BYTES
 _SLOTS_END = 1 << (_SLOT_BITS + _SIZE_BITS)
 _ACCOUNTS, _WAITING = _SLOTS_END, _SLOTS_END + 1  # bytes behind the slots
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITTEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHARED_DISKS = re.compile(
     "nfs4?|cifs|smb3|smbfs|afs|ceph|lustre|gpfs|beegfs|pvfs2|orangefs|ocfs2|gfs2|fuse\\.(sshfs|s3fs|rclone|gcsfuse"
     "|blobfuse2?|goofys|glusterfs|ceph|mount-s3|juicefs).*"
@@ -261,10 +262,12 @@ class CacheFolder:
         """Whether nobody reads the file; it is gone then, and its folders where nothing is left in them."""
         try:
             with self._above(file) as (above, name):
-                descriptor = process_descriptors.opened(lambda: os.open(name, _FILE, dir_fd=above.descriptor))
+                descriptor = process_descriptors.opened(lambda: os.open(name, _WRITTEN, dir_fd=above.descriptor))
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     above.remove(name)
+                    # who has opened it and waits for the lock would keep its blocks until it runs again
+                    os.ftruncate(descriptor, 0)
                 finally:
                     process_descriptors.close(descriptor)
         except (FileNotFoundError, BlockingIOError):

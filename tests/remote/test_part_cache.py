@@ -136,6 +136,18 @@ def test_the_limit_holds_at_each_instant_with_several_processes(tmp_path: Path) 
     assert sum(source.fetches().values()) > len(PARTS)  # it was too small for all of them
 
 
+def test_a_removed_part_takes_no_room_however_long_one_waits_for_its_lock(base: Path, source: FileSource) -> None:
+    """Who has opened a part and not locked it yet, since the one that removes it was quicker, keeps no bytes."""
+    cache = part_cache(base, source, limit=2 * BLOCKS)
+    read(cache, PARTS[0])
+    with (cache.folder.folder / cache.digest / PARTS[0].name).open("rb") as waiting:
+        assert os.fstat(waiting.fileno()).st_blocks > 0
+        with cache.folder.accounts():
+            assert cache.folder.evict(1) > 0
+        assert os.fstat(waiting.fileno()).st_blocks == 0
+    assert read(cache, PARTS[0]) == content(0, SIZE)
+
+
 def test_a_killed_process_leaves_only_whole_parts(base: Path, source: FileSource) -> None:
     slow = replace(source, seconds=0.01)
     cache = part_cache(base, slow, limit=4 * BLOCKS)
