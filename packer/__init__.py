@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     )
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
+    from packer.inspect.extraction import extract
     from packer.loading.background_iterator import BackgroundIterator
     from packer.loading.loader import Loader
     from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
-    from packer.pack.extraction import extract
     from packer.pack.verification import verify
     from packer.tools.wait_monitor import monitor
 
@@ -83,7 +83,7 @@ _HOMES = {
     "TFRecordDataset": "packer.datasets.pack_dataset",
     "WebDatasetDataset": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.convert",
-    "extract": "packer.pack.extraction",
+    "extract": "packer.inspect.extraction",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset:open_pack",
     "verify": "packer.pack.verification",

@@ -18,9 +18,9 @@ import pytest
 
 from packer import codecs, formats
 from packer.errors import CorruptPack, InvalidRequest
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack import verification
-from packer.pack.extraction import extract
 from packer.pack.index import merge
 from packer.pack.manifest import VERSION
 from packer.schema import KINDS

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
 from benchmarks.harness.remote_job import RemoteJob
 
-DOES = 'convert --order shuffled to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
+DOES = (
+    'convert --order shuffled to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
+)
 PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)

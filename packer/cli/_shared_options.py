@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from packer.errors import InvalidRequest
+from packer.errors import InvalidRequest, printable
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
@@ -29,12 +29,21 @@ class Group(Enum):
 
 
 class NamedPath(click.Path):
-    """A path that is not empty: pathlib takes "" for the current folder, as an unset variable of a shell would be."""
+    """A path that is no URL and not empty: pathlib takes "" for the current folder, as an unset variable of a shell
+    would be.
+    """
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
+    def __init__(self, *, exists: bool = False, file_okay: bool = True) -> None:
+        super().__init__(exists=exists, file_okay=file_okay, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_url(value):
+            self.fail(
+                f"{printable(value)}: expected a place on this machine, found a URL; packer stage URL --to DIR copies "
+                "a pack here",
+                param,
+                ctx,
+            )
         if not os.fspath(value):
             self.fail("an empty text is no path; give a folder, or . for the current one", param, ctx)
         return super().convert(value, param, ctx)
@@ -156,6 +165,12 @@ geometry_option = click.option(
 )
 follow_links_option = click.option(
     "--follow-links", is_flag=True, help="Of a folder: follow links out of it, as of packer convert."
+)
+scratch_option = click.option(
+    "--scratch",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Of a PACK at a URL: a folder for a few of its parts.  [default: the system's temporary one]",
 )
 fields_option = click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
 

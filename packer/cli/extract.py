@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, NamedPath, examples, print_json, size_text
+from packer.cli._shared_options import (
+    Group,
+    NamedPath,
+    PackOrURL,
+    examples,
+    print_json,
+    scratch_option,
+    size_text,
+)
 from packer.errors import CorruptPack
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
@@ -20,21 +28,22 @@ PLACE = (Group.LOOK_AT_IT, 3)
 @click.command(
     short_help="Write the files that a pack was made of.", epilog=examples("packer extract photos.pack photos-again/")
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=PackOrURL())
 @click.argument("folder", metavar="DIR", type=NamedPath())
 @click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")
 @click.option("--skip-bad", is_flag=True, help="Leave out damaged values and list them; exit code 3 at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
-def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_json: bool) -> None:
-    """Write the files that PACK was made of into the new folder DIR.
+@scratch_option
+def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_json: bool, scratch: Path | None) -> None:
+    """Write the files that PACK was made of into the new folder DIR. PACK may be a URL.
 
     Files whose bytes were kept come back byte for byte under their names. Those that were encoded anew are counted
     apart, and get a suffix that fits their bytes. DIR appears complete or not at all.
     """
-    from packer.pack.extraction import extract  # keeps `packer --help` light
+    from packer.inspect.extraction import extract  # keeps `packer --help` light
 
     with ProgressBar(quiet=as_json) as progress:
-        found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, progress=progress)
+        found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, scratch=scratch, progress=progress)
     if as_json:
         print_json({**vars(found), "folder": str(folder)})
     else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, examples, print_json
+from packer.cli._shared_options import Group, NamedPath, examples, print_json
 from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 
@@ -15,7 +15,7 @@ PLACE = (Group.CHECK_AND_REPAIR, 1)
     short_help="Make a damaged index again from the parts.",
     epilog=examples("packer index photos.pack --check", "packer index photos.pack"),
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=NamedPath(exists=True, file_okay=False))
 @click.option("--check", is_flag=True, help="Only compare; exit code 3 where something differs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(pack: Path, *, check: bool, as_json: bool) -> None:

@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import FILE, Group, examples, fields_option, geometry_option, json_option, output_option
+from packer.cli._shared_options import (
+    FILE,
+    Group,
+    NamedPath,
+    examples,
+    fields_option,
+    geometry_option,
+    json_option,
+    output_option,
+)
 from packer.files.terminal_output import echo
 
 PLACE = (Group.READ_IT_FASTER, 2)
@@ -15,7 +24,7 @@ PLACE = (Group.READ_IT_FASTER, 2)
     short_help="Show which stage of loading takes the time.",
     epilog=examples("packer profile photos.pack --geometry 'RandomResizedCrop(224)'"),
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=NamedPath(exists=True, file_okay=False))
 @click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
 @geometry_option
 @fields_option

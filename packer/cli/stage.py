@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import Group, examples, parse_size, print_json, size_text
+from packer.cli._shared_options import Group, PathOrURL, examples, parse_size, print_json, size_text
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, hand_over
 from packer.system.progress_callback import ProgressCounter
@@ -17,7 +17,7 @@ PLACE = (Group.READ_IT_FASTER, 0)
 @click.command(
     short_help="Copy a pack into memory.", epilog=examples("packer stage photos.pack", "packer stage --list")
 )
-@click.argument("pack", type=click.Path(path_type=Path), required=False)
+@click.argument("pack", type=PathOrURL(), required=False)
 @click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
 @click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")
 @click.option("--parts", metavar="0-9,12", help="Only these parts; data sets read the others where they are.")
@@ -33,7 +33,8 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
     """Copy PACK into memory, once per machine, whoever asks; prints the folder to open.
 
     Data sets use the copy with stage="auto", and one that --as made with stage_as="ycc420" besides. Where it does not
-    fit, the page cache is warmed instead, which is said; with --to DIR or --as it is an error then.
+    fit, the page cache is warmed instead, which is said; with --to DIR or --as it is an error then. PACK may be a URL,
+    such as s3://bucket/photos.pack: it is fetched whole, once, and read from the folder that is printed.
     """
     if pack is None and action != "list":
         raise click.UsageError("Missing argument 'PACK'.")
@@ -47,7 +48,10 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
     from packer.pack import manifest as manifests  # keeps `packer --help` light
+    from packer.pack.stored_head import read_manifest
     from packer.staging.stager import Hooks, Staged, StageOptions, stage_or_warm, warmed
+    from packer.stores.store import Store
+    from packer.stores.url import URLPath
 
     def staged(hooks: Hooks) -> Staged:
         if given["codec"] is None:
@@ -57,7 +61,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
         return stage_recoded(pack, given["codec"], options, hooks)
 
     options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
-    manifest = manifests.read(pack)
+    manifest = read_manifest(Store(pack.url))[1] if isinstance(pack, URLPath) else manifests.read(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
     with ProgressBar(quiet=as_json) as bar:
         counter = ProgressCounter(samples, bar)

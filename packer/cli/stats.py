@@ -5,13 +5,12 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, examples, json_option, output_option
+from packer.cli._shared_options import Group, PackOrURL, examples, json_option, output_option, scratch_option
 from packer.errors import InvalidRequest
 from packer.files.atomic_save import check_savable, save
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
-from packer.system.progress_callback import ProgressCounter
 
 PLACE = (Group.LOOK_AT_IT, 2)
 
@@ -19,12 +18,13 @@ PLACE = (Group.LOOK_AT_IT, 2)
 @click.command(
     short_help="Measure what is in a pack.", epilog=examples("packer stats photos.pack --output figures.json")
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=PackOrURL())
 @json_option
 @output_option(".json")
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
 @click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")
+@scratch_option
 def command(
     pack: Path,
     *,
@@ -33,21 +33,22 @@ def command(
     plot: Path | None,
     subset: str | None,
     threads: int | None,
+    scratch: Path | None,
 ) -> None:
-    """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once."""
-    from packer.inspect.statistics.scan import StatisticsScan  # as above
+    """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once.
+
+    PACK may be a URL, such as s3://bucket/photos.pack: all of it is fetched, part after part.
+    """
+    from packer.inspect.statistics.scan import StatisticsScan  # keeps `packer --help` light
     from packer.inspect.statistics.statistics_text import lines  # as above
-    from packer.pack.manifest import read  # keeps `packer --help` light
     from packer.pack.source_comparison import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:
         _check_plot(plot)  # before minutes of reading
         check_savable(plot)
-    count = len(range(chosen.number - 1, read(pack).samples, chosen.of))
     with ProgressBar() as bar:
-        counter = ProgressCounter(count, bar)
-        survey = StatisticsScan(pack, subset=chosen, threads=threads or usable_cores(), progress=counter.add)
+        survey = StatisticsScan(pack, subset=chosen, scratch=scratch, threads=threads or usable_cores(), progress=bar)
     data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
     if plot is not None:
         from packer.inspect.statistics.statistics_plot import draw_plot  # as above

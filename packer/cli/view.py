@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import Group, examples
+from packer.cli._shared_options import Group, PackOrURL, examples, scratch_option
 from packer.files.atomic_save import check_savable, save
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
@@ -30,7 +30,7 @@ PLACE = (Group.LOOK_AT_IT, 1)
     short_help="Draw samples with their labels.",
     epilog=examples("packer view photos.pack -o photos.html", "packer view cornell.pack -n 4 --zoom -o cornell.png"),
 )
-@click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("pack", type=PackOrURL())
 @click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
 @click.option("-n", "--samples", type=click.IntRange(1, 1000), default=24, show_default=True, help="How many samples.")
 @click.option("--key", "keys", multiple=True, help="Show the sample with this key; repeatable.")
@@ -39,14 +39,18 @@ PLACE = (Group.LOOK_AT_IT, 1)
 @click.option("--grasps", type=click.IntRange(min=0), default=12, show_default=True, help="At most, 0: all.")
 @click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of a picture, px.")
 @click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
-def command(pack: Path, *, output: Path, **wanted: Any) -> None:
-    """Draw samples of PACK with their labels into FILE, a .png or a .html."""
+@scratch_option
+def command(pack: Path, *, output: Path, scratch: Path | None, **wanted: Any) -> None:
+    """Draw samples of PACK with their labels into FILE, a .png or a .html.
+
+    PACK may be a URL, such as s3://bucket/photos.pack: the parts that hold these samples are fetched, whole.
+    """
     from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # keeps `packer --help` light
 
     check_savable(output)
     names = {"samples": "count", "grasps": "most", "size": "width"}
     chosen = SheetRequest(**{names.get(name, name): value for name, value in wanted.items()})
-    sheet = make_sheet(pack, chosen, threads=usable_cores())
+    sheet = make_sheet(pack, chosen, scratch=scratch, threads=usable_cores())
     if output.suffix.lower() == ".png":
         from packer.inspect.contact_sheet.png_sheet import draw_png  # as above
 

@@ -285,7 +285,10 @@ class PackDataset(Dataset[Any]):
                 )
         self._location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
         if self._location is not None and (stage is not None or stage_as is not None):
-            raise InvalidRequest(f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept")
+            raise InvalidRequest(
+                f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept, or open the "
+                "folder that packer stage prints"
+            )
         self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
         self.path: Path | StoreURL = self._location.url if self._location is not None else Path(path).absolute()
         self.geometry = geometry

@@ -25,7 +25,9 @@ from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
+from packer.remote.read_once import read_once
 from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
+from packer.stores.url import URLPath, path_or_url
 from packer.system.boolean_arguments import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
@@ -87,21 +89,23 @@ def extract(
     *,
     only_exact: bool = False,
     skip_bad: bool = False,
+    scratch: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ExtractionSummary:
     """Write the files that a pack was made of into the new folder `target`, which appears complete or not at all.
 
+    pack: its folder, or a URL. scratch: of one at a URL, see packer.remote.read_once.
     only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
     progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
-    Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked.
+    Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked;
+    StoreError of a URL.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
-    folder, target = Path(pack), Path(target)
+    folder, target = path_or_url(pack), Path(target)
     _check_target(folder, target)
-    opened = Pack(folder, apart=True)
-    try:
+    with read_once(folder, scratch=Path(scratch) if scratch is not None else None, extras=True, apart=True) as opened:
         counter = ProgressCounter(len(opened), progress)
-        work = _Extraction(opened, only_exact=only_exact, skip_bad=skip_bad)
+        work = _Extraction(opened, folder, only_exact=only_exact, skip_bad=skip_bad)
         work.check_names()
         with work_folder(target.with_name(f".{target.name}.extract"), _NAMES) as place:
             try:
@@ -113,8 +117,6 @@ def extract(
                 place.publish(_TREE, place.above, target.name)
             finally:
                 place.clear()
-    finally:
-        opened.close()
     lists = {name: tuple(getattr(found, name)) for name in ("unmoved", "skipped", "damaged", "numbered")}
     return ExtractionSummary(**{**vars(found), **lists})
 
@@ -122,7 +124,7 @@ def extract(
 def _check_target(folder: Path, target: Path) -> None:
     with failing(target, "ask for the folder"):  # links that change while they are followed
         place = target.resolve()
-    if folder.resolve() in (place, *place.parents):
+    if not isinstance(folder, URLPath) and folder.resolve() in (place, *place.parents):
         raise InvalidRequest(f"{target}: lies inside the pack {folder}; choose a folder beside it")
     if os.path.lexists(target):
         raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
@@ -133,8 +135,9 @@ def _check_target(folder: Path, target: Path) -> None:
 class _Extraction:
     """One extraction; the names are settled twice in the same way, so that memory holds no list of files."""
 
-    def __init__(self, pack: Pack, *, only_exact: bool, skip_bad: bool) -> None:
+    def __init__(self, pack: Pack, where: Path, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
+        self._where = where
         self._origins = SourcePaths(pack)
         self._extras = ExtraFiles(pack.folder, pack.manifest)
         self._only_exact = only_exact
@@ -162,11 +165,11 @@ class _Extraction:
                 if other is not None:
                     problems.append(f"{self._pack.where(index, origin.name)}: {path!r} collides with {other!r}")
         for path, _ in self._extras:
-            problems += _extra_problem(self._pack.folder, path, seen)
+            problems += _extra_problem(self._where, path, seen)
         if problems:
             more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
             raise InvalidRequest(
-                f"{self._pack.folder}: {len(problems)} file names cannot be written, nothing was extracted; some file "
+                f"{self._where}: {len(problems)} file names cannot be written, nothing was extracted; some file "
                 "system takes them for one, or they lead elsewhere:",
                 reasons=[*problems[:_SHOWN], *more],
             )

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from packer.errors import CorruptPack, InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest, ObjectChanged
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, NAME, Manifest
@@ -50,3 +50,11 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
                 f"{store.url / INDEX / file.name}: damaged: sha256 {found.sha256[:16]}..., the manifest says "
                 f"{file.sha256[:16]}...; put the pack there again"
             )
+
+
+def check_unchanged(store: Store, pack: StoredPack) -> None:
+    """Raise ObjectChanged where the pack behind the URL is another one by now."""
+    state = store.state(NAME)
+    if state is None or state.etag != pack.etag:
+        found = "is gone" if state is None else f"has ETag {state.etag}, it had {pack.etag}"
+        raise ObjectChanged(f"{store.url}: the pack was replaced since it was opened: {NAME} {found}; open it again")

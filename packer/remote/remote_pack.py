@@ -20,7 +20,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, NAME, Manifest
 from packer.pack.part_readers import Key, PartLease, PartOpener, open_readers
 from packer.pack.reader import Pack
-from packer.pack.stored_head import StoredPack, read_manifest
+from packer.pack.stored_head import StoredPack, check_unchanged, read_manifest
 from packer.remote.cache_folder import CacheFolder, in_blocks
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
@@ -113,12 +113,7 @@ class _StoreSource:
         return FileFetched(fetched.bytes, fetched.sha256, fetched.etag)
 
     def check_unchanged(self) -> None:
-        state = self.store.state(NAME)
-        if state is None or state.etag != self.pack.etag:
-            found = "is gone" if state is None else f"has ETag {state.etag}, it had {self.pack.etag}"
-            raise ObjectChanged(
-                f"{self.store.url}: the pack was replaced since it was opened: {NAME} {found}; open it again"
-            )
+        check_unchanged(self.store, self.pack)
 
 
 class RemoteParts:

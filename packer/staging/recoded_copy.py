@@ -30,6 +30,7 @@ from packer.staging.capacity import SpaceNeeded
 from packer.staging.staged_copies import StagedCopy, check_codec
 from packer.staging.stager import Hooks, Staged, StageOptions, remove_replaced, warnings
 from packer.staging.user_folder import UserFolder
+from packer.stores.url import URLPath
 
 _PROBES = 256  # samples that the size is judged by: bytes a pixel of JPEGs differ by half, so to 3 % or so
 _REFUSED = "nothing was written; keep less, or stage the pack as it is, without --as"
@@ -44,6 +45,10 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
     damaged, UnsafePath as `stage` does; what was made until then is removed again.
     """
     check_codec(codec)
+    if isinstance(pack, URLPath):
+        raise InvalidRequest(
+            f"{pack}: --as is for a pack on a disk of this machine: copy it here first, with --to DIR and without --as"
+        )
     manifest = manifests.read(pack)
     names = _recoded(pack, manifest.schema, codec)
     place = UserFolder.of(options.to, options.machine)

@@ -30,6 +30,7 @@ from packer.pack.part_readers import PartOpener
 from packer.pack.reader import Pack
 from packer.pack.unlisted_files import PACK_NAMES
 from packer.staging.user_folder import CODEC, UserFolder, copy_name
+from packer.stores.url import URLPath, path_or_url
 from packer.system.machine_limits import Machine
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -248,7 +249,7 @@ class StagedCopy:
         """Where the pack was that this is a copy of; None where a stager was killed before it noted that."""
         with self.place.opened() as folder:
             text = folder.read_file(self._origin.name)
-        return Path(os.fsdecode(text)) if text else None
+        return path_or_url(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
         """Path, origin, codec, bytes, whether it is whole, parts, and whether it is in use, for `packer stage --list`.
@@ -288,6 +289,8 @@ def copies_of(place: UserFolder, pack: Path, codec: str | None = None) -> list[S
 
     codec: only those that were made in it; None for all.
     """
+    if isinstance(pack, URLPath):  # which is not asked: a copy may be released when the store is out of reach
+        return [copy for copy in copies(place) if codec in (None, copy.codec) and copy.origin() == pack]
     where = pack.resolve()
     own = StagedCopy.of(place, manifests.read(pack)).digest if (pack / manifests.NAME).exists() else None
     every = (copy for copy in copies(place) if codec in (None, copy.codec))

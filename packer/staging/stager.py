@@ -4,28 +4,26 @@ Space is taken by posix_fallocate and files are filled by plain writes: a disk o
 not the SIGBUS that a write to a mapped file would end in. The sha256 of each file is computed on the way.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
-from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, UnsafePath
-from packer.files.digest import FolderDigest, entries, opened_folder
-from packer.files.folder_handle import FolderHandle
+from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, StoreError, UnsafePath
+from packer.files.digest import entries, opened_folder
 from packer.files.fsync import sync_part
 from packer.files.safe_paths import open_beneath, open_file
 from packer.files.storage_errors import failing
-from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.part_readers import check_part
 from packer.pack.sparse_file_limit import check_sparse_files
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
+from packer.staging.pack_files import ROOM, PackFiles, pack_files
 from packer.staging.staged_copies import StagedCopy, StagedFile, copies, parts_of
 from packer.staging.user_folder import UserFolder
+from packer.stores.url import URLPath
 from packer.system.machine_limits import Machine
 from packer.system.page_cache import resident_bytes
 from packer.system.parallel import ordered_map, usable_cores
@@ -43,57 +41,6 @@ def reserve(path: Path, size_bytes: int) -> None:
                 os.posix_fallocate(descriptor, 0, size_bytes)
         finally:
             os.close(descriptor)
-
-
-def copy_file(source: Path, target: Path) -> str:
-    """Fill `target`, which `reserve` made; returns the sha256 of all that was read, in hex.
-
-    Raises CorruptPack, StorageError.
-    """
-    digest = hashlib.sha256()
-    with open_file(source) as file, failing(target, "write"), target.open("r+b", buffering=0) as filled:
-        while block := _read(source, file):
-            digest.update(block)
-            rest = memoryview(block)
-            while rest:
-                rest = rest[filled.write(rest) :]
-    return digest.hexdigest()
-
-
-def _read(source: Path, file: BinaryIO) -> bytes:
-    with failing(source, "read"):
-        return file.read(_BLOCK_BYTES)
-
-
-def copy_folder(source: Path, target: FolderHandle, name: str, *, reserved: Path, block_bytes: int) -> str:
-    """Copy a folder with all that is in it to a new one in `target`; returns its sha256 as files/digest.py has it.
-
-    reserved: the path of a file that holds the space; before each file it is shortened by what that takes, in whole
-    blocks.
-    Raises CorruptPack, StorageError.
-    """
-    digest = FolderDigest()
-    left = reserved.stat().st_size
-    with opened_folder(source) as root, TreeWriter.inside(target, name) as tree:
-        for path, size in entries(source):
-            components = path.split(b"/")
-            if size is None:
-                tree.make_folder(components)
-                digest.add_folder(path)
-                continue
-            with failing(source / os.fsdecode(path), "read"), os.fdopen(open_beneath(root, path), "rb") as file:
-                data = file.read()
-            left = max(0, left - in_blocks(len(data), block_bytes))
-            with failing(reserved, "give back space"):
-                os.truncate(reserved, left)
-            tree.write(components, data)
-            digest.add_file(path, len(data), hashlib.sha256(data).digest())
-    return digest.hexdigest()
-
-
-def in_blocks(size_bytes: int, block_bytes: int) -> int:
-    """A size, rounded up to whole blocks."""
-    return -(-size_bytes // block_bytes) * block_bytes
 
 
 # ---- stage
@@ -157,22 +104,31 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     """Stage, and with `to` "auto" warm the page cache where no copy can be made. Raises as `stage` does."""
     if options.to != "auto":
         return stage(pack, options, hooks)
-    manifest = manifests.read(pack)
-    mount = options.machine.mount(pack)
-    if mount is not None and mount.in_memory:
-        return Staged(pack, "in memory", len(options.numbers(manifest)), reason="the pack lies in memory already")
+    if not isinstance(pack, URLPath):
+        manifest = manifests.read(pack)
+        mount = options.machine.mount(pack)
+        if mount is not None and mount.in_memory:
+            return Staged(pack, "in memory", len(options.numbers(manifest)), reason="the pack lies in memory already")
     shared = options.machine.shared_memory
     found = options.machine.mount(shared) if shared.is_dir() else None
     if found is None or not found.in_memory:
+        if isinstance(pack, URLPath):
+            raise InvalidRequest(f"{shared}: not in memory on this machine; say --to DIR, a folder for the copy")
         return warmed(pack, options, hooks, reason=f"{shared}: not in memory on this machine")
     try:
         return stage(pack, options, hooks)
+    except StoreError:
+        raise
     except (StorageError, UnsafePath) as error:
+        if isinstance(pack, URLPath):
+            raise
         return warmed(pack, options, hooks, reason=str(error))
 
 
 def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
     """Read what fits of the parts into the page cache; raises CorruptPack, StorageError."""
+    if isinstance(pack, URLPath):
+        raise InvalidRequest(f"{pack}: --warm is for a pack on a disk of this machine; without it, it is copied here")
     manifest = manifests.read(pack)
     check_sparse_files(pack, manifest)
     chosen = options.numbers(manifest)
@@ -189,19 +145,23 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     Raises StorageError where they do not fit, before anything is written, CorruptPack where the pack is damaged,
     UnsafePath where the place is not this user's own; whatever was copied until then is removed again.
     """
-    manifest = manifests.read(pack)
-    check_sparse_files(pack, manifest)
+    source = pack_files(pack)
+    manifest = source.manifest
+    if isinstance(pack, URLPath) and options.parts is not None:
+        raise InvalidRequest(
+            f"{pack}: --parts is for a pack on a disk: the others are read where they are, which is there"
+        )
     chosen = options.numbers(manifest)
     place = UserFolder.of(options.to, options.machine)
     copy = StagedCopy.of(place, manifest)
     if place.is_there() and not copy.missing(manifest, chosen):
         place.sweep()
         return _result(pack, copy, manifest, options)
-    work = _Work(pack, manifest, copy, options)
+    work = _Work(source, copy, options)
     if not place.is_there():  # so that a refusal does not even make the folder
         work.check(copy.missing(manifest, chosen))
     with place.locked(hooks.waiting):
-        notes = remove_replaced(copy, pack.resolve())
+        notes = remove_replaced(copy, source.origin)
         files = copy.missing(manifest, chosen)
         if files:
             work.check(files)
@@ -242,9 +202,8 @@ def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
 class _Work:
     """Copying files of one pack."""
 
-    def __init__(self, pack: Path, manifest: Manifest, copy: StagedCopy, options: StageOptions) -> None:
-        self._pack = pack
-        self._manifest = manifest
+    def __init__(self, source: PackFiles, copy: StagedCopy, options: StageOptions) -> None:
+        self._source = source
         self._copy = copy
         self._options = options
         mount = options.machine.mount(copy.place.base)
@@ -252,9 +211,10 @@ class _Work:
 
     def check(self, files: Sequence[StagedFile]) -> None:
         """Raise CorruptPack where a part is not as large as it should be, StorageError where there is no room."""
-        for part in self._manifest.parts:
-            if part.name in [file.name for file in files]:
-                check_part(self._pack / part.name, part, is_folder=any(file.is_folder for file in files))
+        wanted = {file.name: file for file in files}
+        for part in self._source.manifest.parts:
+            if part.name in wanted:
+                self._source.check(part, wanted[part.name])
         needs = [self._need(file) for file in files]
         need = SpaceNeeded(
             sum(need.bytes for need in needs), sum(need.files for need in needs) + 5
@@ -262,16 +222,11 @@ class _Work:
         capacity.check(self._copy.place.base, need, self._options.keep, self._options.machine)
 
     def _need(self, file: StagedFile) -> SpaceNeeded:
-        if not file.is_folder:
-            return SpaceNeeded(in_blocks(file.bytes, self._block_bytes), 1)
-        sizes = [size for _, size in entries(self._pack / file.name)]
-        if sum(size or 0 for size in sizes) != file.bytes:
-            raise CorruptPack(f"{self._pack / file.name}: files are cut, changed or missing; copy or pack it again")
-        return SpaceNeeded(sum(in_blocks(size or 0, self._block_bytes) for size in sizes), len(sizes) + 2)
+        return self._source.need(file, self._block_bytes)
 
     def copy(self, files: Sequence[StagedFile], hooks: Hooks) -> None:
         """Reserve the space of all, then copy, compare and put each into its place; packer.json is the last."""
-        self._copy.begin(self._pack.resolve())
+        self._copy.begin(self._source.origin)
         added = []
         try:
             for file in files:
@@ -287,7 +242,7 @@ class _Work:
             self._copy.settle()
 
     def _reserved(self, file: StagedFile) -> str:
-        return self._filled(file) + ("+room" if file.is_folder else "")  # names in a manifest have no +
+        return self._filled(file) + (ROOM if file.is_folder else "")
 
     def _filled(self, file: StagedFile) -> str:
         return file.name.replace("/", "+")
@@ -297,19 +252,15 @@ class _Work:
 
     def _copied(self, file: StagedFile) -> StagedFile:
         """Copy one file into the work folder; raises CorruptPack where its sha256 is not the manifest's."""
-        source, name, work = self._pack / file.name, self._filled(file), self._copy.place.work
-        if file.is_folder:
-            reserved = self._path(self._reserved(file))
-            found = copy_folder(source, work, name, reserved=reserved, block_bytes=self._block_bytes)
-        else:
-            found = copy_file(source, self._path(name))
+        name, place = self._filled(file), self._copy.place
+        found = self._source.copy(file, name, place, block_bytes=self._block_bytes)
         if found != file.sha256:
             raise CorruptPack(
-                f"{source}: damaged: sha256 {found[:16]}..., the manifest says {file.sha256[:16]}...; "
-                "packer verify names the samples; copy or pack it again"
+                f"{self._source.where(file)}: damaged: sha256 {found[:16]}..., the manifest says "
+                f"{file.sha256[:16]}...; packer verify names the samples; copy or pack it again"
             )
         if file.is_folder:
-            work.remove(self._reserved(file))
+            place.work.remove(self._reserved(file))
         sync_part(self._path(name))
         return file
 

@@ -26,6 +26,7 @@ from packer.pack import manifest
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
+from tests.support.object_server import ObjectServer
 from tests.support.source_trees import photos, picture, write
 
 
@@ -525,3 +526,21 @@ def test_every_command_says_its_group(tmp_path: Path) -> None:
     places = [registry.load(name).PLACE for name in registry.names()]
     assert len(set(places)) == len(places)
     assert "Other commands" not in run("--help").stdout
+
+
+def test_every_command_takes_a_url_or_says_what_to_do(object_server: ObjectServer, tmp_path: Path) -> None:
+    """Of a pack that is not there: a command that asks the store names it, every other one says what to type."""
+    url, place = "s3://b/missing.pack", tmp_path / "new"
+    further = {"extract": [place], "convert": [place], "view": ["-o", tmp_path / "sheet.png"]}
+    for name in registry.names():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        first = next((option for option in command.params if isinstance(option, click.Argument)), None)
+        if first is None or isinstance(first.type, click.Choice):
+            continue  # it reads no pack
+        result = run(name, url, *further.get(name, []))
+        assert result.returncode in (2, 4), (name, result.stderr)
+        assert "Traceback" not in result.stderr
+        said = r"s3://b/missing\.pack: (not a pack|nothing is there|expected a place on this machine)"
+        assert re.search(said, result.stderr), (name, result.stderr)
+        assert not place.exists()

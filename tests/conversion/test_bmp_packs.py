@@ -21,8 +21,8 @@ from packer.conversion.plan import make_plan
 from packer.datasets.pack_dataset import BMPDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.files import fsync
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.extraction import extract
 from packer.pack.index_rebuild import reindex
 from packer.pack.verification import problems
 from tests.support import source_trees

@@ -18,8 +18,8 @@ from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
 from packer.geometry import Resize, identity
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.extraction import extract
 from packer.pack.index_rebuild import reindex
 from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems

@@ -18,7 +18,7 @@ from packer.codecs import make
 from packer.errors import BadInput, InvalidRequest
 from packer.formats.bmp import Writer
 from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomRotation, Resize
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
 from packer.pack.source_comparison import Comparison

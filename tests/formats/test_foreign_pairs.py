@@ -8,7 +8,7 @@ import pytest
 
 import packer
 from packer import formats, sources
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.sources.base import Source
 from tests.support import source_trees
 from tests.support.conversions import opened, packed

@@ -15,7 +15,7 @@ from packer import formats, sources
 from packer.conversion.convert import ConversionRequest, convert
 from packer.errors import CorruptPack, InvalidRequest
 from packer.formats._foreign_part import ForeignLayout
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.pack.index_rebuild import reindex
 from packer.pack.reader import Pack
 from packer.pack.verification import problems

@@ -15,7 +15,7 @@ from packer.codecs import described
 from packer.conversion.convert import convert
 from packer.errors import BadInputs, CorruptPack, InvalidRequest
 from packer.formats import n5
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees

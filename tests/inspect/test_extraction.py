@@ -27,7 +27,7 @@ from packer.files.folder_handle import FolderHandle
 from packer.files.safe_paths import Collisions, components, folded
 from packer.files.tree_writer import TreeWriter
 from packer.files.work_folder import ANYTHING, work_folder
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.schema import Field, Schema
 from packer.sources.base import Source
 from tests.support import built_packs, source_trees

@@ -21,6 +21,7 @@ from packer.inspect.statistics.scan import StatisticsScan, duplicates
 from packer.inspect.statistics.statistics_text import lines
 from packer.pack.source_comparison import Subset
 from packer.schema import Field
+from packer.system.progress_callback import Progress
 from tests.support import annotated_source
 from tests.support.annotated_source import AnnotatedSource
 from tests.support.array_packs import DEPTH, IDS, IMAGE, NOTE, displayed, plain, sheet_of
@@ -182,12 +183,10 @@ def test_an_empty_pack_and_an_empty_subset(tmp_path: Path) -> None:
 
 
 def test_progress_tells_every_sample_and_its_bytes(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    result = StatisticsScan(
-        displayed(tmp_path / "pack", FIELDS, SAMPLES), threads=2, progress=lambda *done: told.append(done)
-    ).result
-    assert [count for count, _ in told] == [1] * 23
-    assert sum(size for _, size in told) == sum(field["bytes"]["total"] for field in result["fields"].values())
+    told: list[Progress] = []
+    result = StatisticsScan(displayed(tmp_path / "pack", FIELDS, SAMPLES), threads=2, progress=told.append).result
+    assert [(now.samples, now.total) for now in told] == [(count, 23) for count in range(24)]
+    assert told[-1].bytes == sum(field["bytes"]["total"] for field in result["fields"].values())
 
 
 def test_a_damaged_value_ends_it(tmp_path: Path) -> None:

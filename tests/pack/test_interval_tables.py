@@ -16,9 +16,9 @@ from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, CorruptRecord
 from packer.geometry import Geometry, View
 from packer.images import decode, restart_interval_table
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack import verification
-from packer.pack.extraction import extract
 from tests.support import picture_files, restart_jpegs, source_trees
 from tests.support.conversions import packed
 

@@ -15,8 +15,8 @@ import pytest
 
 from packer import formats
 from packer.errors import CorruptPack, CrashingPart, InvalidRequest, StorageError
+from packer.inspect.extraction import extract
 from packer.pack import isolated_reader
-from packer.pack.extraction import extract
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.reader import Pack
 from packer.pack.source_comparison import Subset

@@ -18,8 +18,8 @@ from packer import sources
 from packer.conversion.convert import convert
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources import base
 from packer.sources._detection import detect

@@ -222,7 +222,7 @@ def test_masks_of_16_bit_keep_their_values(root: Path, tmp_path: Path) -> None:
 
 
 def test_all_files_but_point_clouds_come_back(root: Path, tmp_path: Path) -> None:
-    from packer.pack.extraction import extract
+    from packer.inspect.extraction import extract
 
     write(root, {f"{SEQUENCES[0]}/pcd/1.pcd": b"VERSION", f"{SEQUENCES[0]}/label/1.png": picture(9)})
     convert(root, tmp_path / "out.pack")

@@ -18,7 +18,7 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources import base, folder
 from packer.sources import cornell as cornell_source

@@ -21,8 +21,8 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.extraction import extract
 from packer.pack.source_comparison import Comparison
 from packer.sources import table
 from packer.sources._detection import detect

@@ -11,7 +11,7 @@ import pytest
 import packer
 from packer import sources
 from packer.errors import BadInput, InvalidRequest
-from packer.pack.extraction import extract
+from packer.inspect.extraction import extract
 from packer.sources._detection import detect
 from packer.sources.vmrd import Source
 from tests.sources.test_source_contract import Shuffled

@@ -16,8 +16,8 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.extraction import extract
 from packer.sources._detection import detect
 from packer.sources._voc.labelmap_colours import voc_palette
 from packer.sources.voc import Source

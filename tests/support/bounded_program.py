@@ -38,9 +38,9 @@ import packer.images.backends.opencv  # noqa: E402
 import packer.inspect.contact_sheet.html_sheet  # noqa: E402
 import packer.inspect.contact_sheet.png_sheet  # noqa: E402
 import packer.inspect.contact_sheet.sheet  # noqa: E402
+import packer.inspect.extraction  # noqa: E402
 import packer.inspect.statistics.scan  # noqa: E402,F401
 import packer.inspect.statistics.statistics_text  # noqa: E402
-import packer.pack.extraction  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
 import packer.pack.verification  # noqa: E402
 import packer.staging.stager  # noqa: E402

@@ -208,7 +208,7 @@ def load_everything() -> None:
     import torch  # noqa: PLC0415, F401
 
     import packer.conversion.convert  # noqa: PLC0415, F401
-    import packer.pack.extraction  # noqa: PLC0415, F401
+    import packer.inspect.extraction  # noqa: PLC0415, F401
     import packer.pack.index_rebuild  # noqa: PLC0415, F401
 
     images.decode(source_trees.picture(0, suffix=".jpg"), "image")  # looks for its library by starting ldconfig

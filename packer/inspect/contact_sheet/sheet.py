@@ -11,6 +11,8 @@ from packer.errors import InvalidRequest
 from packer.inspect.contact_sheet.legend import Mark, merged
 from packer.inspect.contact_sheet.tile import Tile, Tiler
 from packer.pack.reader import Pack
+from packer.remote.read_once import read_once
+from packer.stores.url import URLPath
 from packer.system.parallel import ordered_map
 
 
@@ -65,18 +67,19 @@ class Sheet(NamedTuple):
     columns: int
 
 
-def make_sheet(folder: Path, wanted: SheetRequest, *, threads: int = 1) -> Sheet:
-    """The sheet of a pack; raises InvalidRequest, UnknownKey, CorruptPack."""
-    pack = Pack(folder)
-    try:
-        tiler = Tiler(pack, wanted.fields, most=wanted.most, is_zoomed=wanted.zoom)
-        indices = choose(pack, count=wanted.count, keys=wanted.keys, seed=wanted.seed)
+def make_sheet(pack: Path, wanted: SheetRequest, *, scratch: Path | None = None, threads: int = 1) -> Sheet:
+    """The sheet of a pack in a folder, or at a URL, whose parts with these samples alone are fetched, see `read_once`.
+
+    Raises InvalidRequest, UnknownKey, CorruptPack; StoreError of a URL.
+    """
+    with read_once(pack, scratch=scratch, in_order=False) as opened:
+        tiler = Tiler(opened, wanted.fields, most=wanted.most, is_zoomed=wanted.zoom)
+        indices = choose(opened, count=wanted.count, keys=wanted.keys, seed=wanted.seed)
         box = tiler.box(indices, wanted.width)
         tiles = tuple(ordered_map(lambda index: tiler.tile(index, box), indices, threads=threads))
         what = "samples, close-ups" if wanted.zoom else "samples"
-        title = f"{folder.absolute().name}: {len(tiles)} of {len(pack)} {what}, format {pack.manifest.format}"
-    finally:
-        pack.close()
+        name = pack.name if isinstance(pack, URLPath) else pack.absolute().name
+        title = f"{name}: {len(tiles)} of {len(opened)} {what}, format {opened.manifest.format}"
     has_depth = any(panel.scale is not None for tile in tiles for panel in tile.panels)
     return Sheet(
         title,

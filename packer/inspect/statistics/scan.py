@@ -5,7 +5,6 @@ in another file form, or with other metadata, is no duplicate here.
 """
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,10 @@ from packer.inspect.statistics.field_collectors import (
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.pack.source_comparison import EVERYTHING, Subset
+from packer.remote.read_once import read_once
 from packer.schema import Field
 from packer.system.parallel import ordered_map
+from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 
 def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -54,36 +55,39 @@ _COLLECTORS: dict[str, type[Collector]] = {
 }
 _HASHED = ("image", "depth")  # equal masks, empty ones say, are no news
 
-Progress = Callable[[int, int], None]
-
 
 class StatisticsScan:
     """The statistics of a pack. collectors: by field, for plots; result: all that was found, as JSON has it."""
 
     def __init__(
-        self, folder: Path, *, subset: Subset = EVERYTHING, threads: int = 1, progress: Progress | None = None
+        self,
+        pack: Path,
+        *,
+        subset: Subset = EVERYTHING,
+        scratch: Path | None = None,
+        threads: int = 1,
+        progress: ProgressCallback | None = None,
     ) -> None:
-        """Read everything once; raises InvalidRequest where `folder` is no pack, CorruptPack where it is damaged.
+        """Read everything once; raises InvalidRequest where `pack` is none, CorruptPack where it is damaged.
 
-        progress: called with 1 and the stored bytes of a sample, for each.
+        pack: its folder, or a URL; scratch: of one at a URL, see packer.remote.read_once. progress: called after each
+        sample; its bytes are the stored ones.
         """
-        self._pack = Pack(folder)
-        try:
-            self._sample_decoder = SampleDecoder(self._pack, None)
+        with read_once(pack, scratch=scratch, in_order=subset == EVERYTHING) as opened:
+            self._pack = opened
+            self._sample_decoder = SampleDecoder(opened, None)
             fields = [field for field in self._sample_decoder.schema if field.name != "key"]
             self.collectors = {field.name: made(field) for field in fields if (made := _collector(field)) is not None}
-            self.sizes = {field.name: Totals() for field in self._pack.schema}
-            self.indices = np.arange(subset.number - 1, len(self._pack), subset.of, dtype=np.int64)
+            self.sizes = {field.name: Totals() for field in opened.schema}
+            self.indices = np.arange(subset.number - 1, len(opened), subset.of, dtype=np.int64)
+            counter = ProgressCounter(len(self.indices), progress)
             for sizes, measured in ordered_map(self._measure, self.indices.tolist(), threads=threads):
                 for name, size in sizes.items():
                     self.sizes[name].add(size)
                 for name, found in measured.items():
                     self.collectors[name].add(found)
-                if progress is not None:
-                    progress(1, sum(sizes.values()))
-            self.result = self._result(folder)
-        finally:
-            self._pack.close()
+                counter.add(1, sum(sizes.values()))
+            self.result = self._result(pack)
 
     def _measure(self, index: int) -> tuple[dict[str, int], dict[str, Any]]:
         """Stored bytes of each field of a sample, and what the collectors measured."""
