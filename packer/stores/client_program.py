@@ -222,6 +222,13 @@ class _Call:
             self._check_caller(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    def _check_etag(self, found: str | None, wanted: str) -> None:
+        """Raise _Failed where a store answers with another object than the one that was asked for: rclone's server
+        does not look at If-Match.
+        """
+        if wanted and _etag(found) != wanted:
+            raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
+
     def _check_caller(self, seconds: float) -> None:
         """Raise _Gone where the caller has closed the connection, or does so within that time."""
         closed = select.poll()  # one for each: several threads may wait
@@ -242,7 +249,7 @@ class _Call:
             for chunk in obstore.list(self._client, prefix=prefix, offset=last or None, chunk_size=1000):
                 for item in chunk:
                     modified = item["last_modified"]
-                    page.append((item["path"], item["size"], item["e_tag"] or "", int(modified.timestamp() * 1e9)))
+                    page.append((item["path"], item["size"], _etag(item["e_tag"]), int(modified.timestamp() * 1e9)))
                 if len(page) >= _PAGE_OBJECTS:
                     self.send({"objects": page, "failed": None, "last": False})
                     last, page = page[-1][0], []
@@ -268,6 +275,7 @@ class _Call:
             if self._fields["etag"]:
                 options["if_match"] = self._fields["etag"]
             answer = obstore.get(self._client, self._url.key, options=options)
+            self._check_etag(answer.meta["e_tag"], self._fields["etag"])
             data = answer.bytes()
             first, end = answer.range
             if len(data) != end - first:
@@ -317,6 +325,7 @@ class _Call:
             answer = obstore.get(self._client, self._url.key, options=options)
             if answer.meta["size"] != size:
                 raise _Failed("changed", f"expected {size} bytes, found {answer.meta['size']}")
+            self._check_etag(answer.meta["e_tag"], etag)
             data = answer.bytes()
             if len(data) != end - start:
                 raise _Short(f"expected {end - start} bytes, found {len(data)}")
@@ -326,7 +335,7 @@ class _Call:
 
     def _write(self) -> dict[str, Any]:
         put = self._patiently(lambda: obstore.put(self._client, self._url.key, self._payload, use_multipart=False))
-        return {"etag": put["e_tag"] or ""}
+        return {"etag": _etag(put["e_tag"])}
 
     def _create(self) -> dict[str, Any]:
         def put() -> bool:
@@ -355,7 +364,7 @@ class _Call:
                 file.seek(0)
                 return obstore.put(self._client, self._url.key, file, chunk_size=part, max_concurrency=_RANGES)
 
-        return {"etag": self._patiently(put)["e_tag"] or ""}
+        return {"etag": _etag(self._patiently(put)["e_tag"])}
 
     def _remove(self) -> dict[str, Any]:
         self._patiently(lambda: obstore.delete(self._client, self._url.key))
@@ -364,7 +373,12 @@ class _Call:
 
 def _described(found: Any) -> dict[str, Any]:
     modified = int(found["last_modified"].timestamp() * 1e9)
-    return {"bytes": found["size"], "etag": found["e_tag"] or "", "modified_ns": modified}
+    return {"bytes": found["size"], "etag": _etag(found["e_tag"]), "modified_ns": modified}
+
+
+def _etag(text: str | None) -> str:
+    """With the quotes that belong to it: Azure's listings leave them out."""
+    return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 
 def _write_at(descriptor: int, data: Any, start: int) -> None:

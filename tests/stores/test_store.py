@@ -1,6 +1,7 @@
 """Stores: objects listed, read and written through the client process, with a server that fails in each way it can."""
 
 import hashlib
+import json
 import os
 import pickle
 import signal
@@ -260,6 +261,10 @@ def test_a_store_that_ignores_conditions_is_known(store: Store, object_server: O
     object_server.ignores_conditions = True
     assert not store.keeps_conditions("probe")
     assert not object_server.objects
+    etag = store.write("part", b"one")
+    store.write("part", b"two")
+    with pytest.raises(ObjectChanged, match="expected ETag .*, found "):
+        store.read("part", etag=etag)
 
 
 # ---- the web
@@ -362,3 +367,23 @@ def test_obstore_is_never_imported_here(store: Store, object_server: ObjectServe
 def test_options_are_checked(value: float) -> None:
     with pytest.raises(InvalidRequest, match="patience_seconds"):
         StoreOptions(patience_seconds=value)
+
+
+def test_google_s_dialect(object_server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same objects by the XML API of Google: names with a slash in one component, a condition of its own."""
+    account = {"gcs_base_url": object_server.endpoint, "disable_oauth": True}
+    names = ("client_email", "private_key", "private_key_id")
+    (tmp_path / "account.json").write_text(json.dumps({**account, **dict.fromkeys(names, "")}))
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
+    monkeypatch.setenv("GOOGLE_ALLOW_HTTP", "true")
+    store = Store(parse("gs://b/x"), HASTY)
+    etag = store.write("a/1", b"one")
+    assert store.read("a/1", start=1, etag=etag) == b"ne"
+    assert store.create("claim", b"1") and store.create("claim", b"1") and not store.create("claim", b"2")
+    large = tmp_path / "large"
+    large.write_bytes(bytes(range(256)) * (1 << 17))
+    store.upload("large", large)
+    assert object_server.objects["x/large"].data == large.read_bytes() and not object_server.uploads
+    assert [(found.name, found.bytes) for found in store.objects()] == [("a/1", 3), ("claim", 1), ("large", 1 << 25)]
+    store.remove("a/1")
+    assert store.state("a/1") is None

@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape, unescape
 
 BUCKET = "b"
 _PAGE = 1000
+_GENERATION = "x-goog-if-generation-match"  # 0: how Google's XML API says what If-None-Match: * says elsewhere
 
 
 @dataclass
@@ -224,7 +225,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 if found is None:
                     self._fail(404, "NoSuchKey")
                     return
-                condition = self.headers.get("If-Match")
+                condition = self.headers.get("If-Match") if not server.ignores_conditions else None
                 if condition is not None and condition.strip('"') != found.etag.strip('"'):
                     self._fail(412, "PreconditionFailed")
                     return
@@ -271,7 +272,8 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                     return
                 with server.lock:
                     is_there = key in server.objects
-                    if is_there and self.headers.get("If-None-Match") == "*" and not server.ignores_conditions:
+                    creates = self.headers.get("If-None-Match") == "*" or self.headers.get(_GENERATION) == "0"
+                    if is_there and creates and not server.ignores_conditions:
                         self._fail(412, "PreconditionFailed")
                         return
                     server.put(key, body)
