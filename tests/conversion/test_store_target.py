@@ -171,7 +171,7 @@ def test_of_two_machines_with_one_plan_both_end_well(tmp_path: Path, photos: Pat
     )
 
 
-@pytest.mark.parametrize("moment", [pytest.param(at, marks=[pytest.mark.full] if at % 5 else []) for at in range(20)])
+@pytest.mark.parametrize("moment", [pytest.param(at, marks=[pytest.mark.full] if at % 10 else []) for at in range(20)])
 def test_a_kill_loses_nothing(tmp_path: Path, photos: Path, object_server: ObjectServer, moment: int) -> None:
     """At 20 moments that are spread over the requests of a run."""
     convert(photos, tmp_path / "local.pack", part_bytes=20_000)

@@ -329,6 +329,7 @@ def test_a_flipped_byte_is_refused_or_without_effect(name: str, number: int, tmp
     assert found["refused"] + found["CorruptPack"] > number // 30, found  # tar and LMDB are full of padding
 
 
+@pytest.mark.one_in(3)
 @of_files
 def test_parts_and_files_of_parts_that_were_exchanged_are_refused(name: str, tmp_path: Path) -> None:
     """Of equal sizes, and each a sound one: the crc32 of the values tell, and the digests."""

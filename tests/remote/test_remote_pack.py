@@ -411,6 +411,7 @@ def batches(loader: Any) -> list[Any]:
     return [batch["blob"] + batch["label"].tolist() for batch in loader]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("folder", FORMATS, indirect=True)
 def test_a_loader_gives_the_batches_of_the_local_pack(
@@ -429,7 +430,7 @@ def test_a_loader_gives_the_batches_of_the_local_pack(
                 assert batches(loader) == batches(expected)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_a_stock_data_loader_reads_it_with_workers(
     folder: Path, server: ObjectServer, cache: Path, context: str
 ) -> None:

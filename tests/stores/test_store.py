@@ -118,7 +118,7 @@ def test_an_object_comes_into_a_file_hashed(object_server: ObjectServer, file: i
     assert object_server.sent["x/part"] == size
 
 
-@pytest.mark.parametrize("kind", ["503", "cut", "stall"])
+@pytest.mark.parametrize("kind", ["503", "cut", pytest.param("stall", marks=pytest.mark.full)])
 def test_an_outage_in_the_middle_is_waited_for(store: Store, object_server: ObjectServer, file: int, kind: str) -> None:
     data = os.urandom(20 * MEBIBYTE)
     object_server.put("x/part", data)
