@@ -2,7 +2,8 @@
 
 The machines are raylets of their own on this one, with one CPU each; the head has none. `scripts/foreign --make ray`
 makes the environment that this runs in. Killed with SIGKILL are, each at moments spread over a conversion: a machine
-(its raylet with the workers), a worker, the command itself, which is then run again.
+(its raylet with the workers), a worker, the command itself, which is then run again, and, where the pack goes to a
+bucket (SeaweedFS on this machine), a process of the store's client. Tasks: same, folder, bucket, overhead, plan.
 """
 
 import argparse
@@ -11,37 +12,51 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import base
 
-import packer
-from packer.conversion.options import ConversionOptions
-from packer.conversion.plan import make_plan
-from packer.conversion.source_spec import SourceSpec
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-_PYTHON = Path(__file__).resolve().parent.parent / ".foreign/ray/bin/python"
+import packer  # noqa: E402
+from benchmarks.harness.environments import Environment  # noqa: E402
+from benchmarks.harness.object_store import BUCKET, SeaweedFS, client_variables  # noqa: E402
+from packer.conversion.options import ConversionOptions  # noqa: E402
+from packer.conversion.plan import make_plan  # noqa: E402
+from packer.conversion.source_spec import SourceSpec  # noqa: E402
+from packer.errors import NoObject  # noqa: E402
+from packer.stores.store import Store  # noqa: E402
+from packer.stores.url import parse  # noqa: E402
+
+_FOREIGN = ROOT / ".foreign"
+_PYTHON = _FOREIGN / "ray/bin/python"
 _MACHINES = 3
 _STORE = {"object_store_memory": 80 << 20}
 _FORMATS = ("lmdb", "hdf5", "pth")
 _PART_SECONDS = 0.1  # about what one takes
 _Options = Mapping[str, Any]
+_File = TypeVar("_File")
+# where a pack goes -> what is killed meanwhile
+_TARGETS = {"folder": ("machine", "worker", "driver"), "bucket": ("machine", "worker", "driver", "helper")}
 
 
 def main() -> None:
     args = base.arguments(
         __doc__ or "", photos=None, cornell=None, scratch=None, samples=240, moments=20, parts=60, rounds=5, tasks="all"
     )
-    wanted = ("same", *_VICTIMS, "overhead", "plan") if args.tasks == "all" else tuple(args.tasks.split("/"))
-    with base.scratch(args.scratch) as work:
+    wanted = ("same", *_TARGETS, "overhead", "plan") if args.tasks == "all" else tuple(args.tasks.split("/"))
+    with base.scratch(args.scratch) as work, _store(work, wanted):
         photos = base.photos(args.photos, work, args.samples)
         cornell = args.cornell or work / "cornell"
         if args.cornell is None:
@@ -64,12 +79,14 @@ def _measured(
         same = sum(each["same"] for each in found.values())
         parts = sum(each["parts"] for each in found.values())
         rows["packs like one machine's"] = f"{same} of {len(found)}, {parts} parts"
-    kills = _Kills(photos, work, machines)
-    for name in _VICTIMS:
-        if name in wanted:
-            figures[name] = runs = [kills.run(name, (at + 0.5) / args.moments) for at in range(args.moments)]
-            _say(f"{name}: {runs}")
-            rows[f"{name} killed"] = (
+    for name, victims in _TARGETS.items():
+        kills = _Kills(photos, work, machines, _Folder(work) if name == "folder" else _Bucket(work))
+        for victim in victims if name in wanted else ():
+            figures[f"{name}, {victim}"] = runs = [
+                kills.run(victim, (at + 0.5) / args.moments) for at in range(args.moments)
+            ]
+            _say(f"{name}, {victim}: {runs}")
+            rows[f"pack in a {name}, {victim} killed"] = (
                 f"{sum(run['killed'] for run in runs)} of {len(runs)}; complete with the same bytes: "
                 f"{sum(run['same'] for run in runs)}; parts finished before: {sum(run['finished'] for run in runs)}, "
                 f"of these built again: {sum(run['twice'] for run in runs)}"
@@ -82,6 +99,17 @@ def _measured(
         figures["plan"] = found = _plan(photos)
         rows["plan, sent to each process once"] = f"{found['bytes']:.0f} bytes per sample"
     return rows, figures
+
+
+@contextmanager
+def _store(work: Path, wanted: tuple[str, ...]) -> Iterator[None]:
+    """A server, to which the machines that are made afterwards are led."""
+    if "bucket" not in wanted:
+        yield
+        return
+    with SeaweedFS(Environment(_FOREIGN / "seaweedfs/bin/python", dict(os.environ)), work / "seaweedfs") as server:
+        os.environ.update(client_variables(server.endpoint))
+        yield
 
 
 # ---- the machines
@@ -129,21 +157,144 @@ def _sameness(sets: Mapping[str, Path], work: Path, machines: _Machines) -> dict
                 one, many = work / "one", work / "many"
                 summary = packer.convert(root, one, **options)
                 packer.convert(root, many, engine="ray", address=machines.address, **options)
-                same = _digest(one) == _digest(many)
-                found[f"{name}, {format}, {way}"] = {"same": same, "parts": summary.parts, "sha256": _digest(one)}
+                same = _folder_digest(one) == _folder_digest(many)
+                found[f"{name}, {format}, {way}"] = {
+                    "same": same,
+                    "parts": summary.parts,
+                    "sha256": _folder_digest(one),
+                }
                 _say(f"{name}, {format}, {way}: {found[f'{name}, {format}, {way}']}")
                 shutil.rmtree(one)
                 shutil.rmtree(many)
     return found
 
 
-def _digest(folder: Path) -> str:
-    """sha256 over names and bytes of all files."""
+# ---- where a pack goes
+
+
+class _Folder:
+    """A pack on the disk that all machines see. options: what `packer convert` is told besides."""
+
+    options: _Options = {}
+
+    def __init__(self, work: Path) -> None:
+        self.pack: Path | str = work / "killed"
+        self._pack, self._partial = work / "killed", work / ".killed.partial"
+
+    def is_complete(self) -> bool:
+        """Whether the pack is there."""
+        return self._pack.exists()
+
+    def has_begun(self) -> bool:
+        """Whether a machine builds a part."""
+        return any(self._partial.glob("attempts/*"))
+
+    def building(self) -> list[int]:
+        """The processes that build a part whose record is not written yet."""
+        texts = [
+            _read(path) for path in self._partial.glob("attempts/*/node") if not (path.parent / "record.json").exists()
+        ]
+        return [int(text.rpartition(" ")[2]) for text in texts if text]
+
+    def finished(self) -> dict[str, object]:
+        """Inode of each part that is on disk with its record, moved to its place or not yet."""
+        found: dict[str, object] = {}
+        for record in (*self._partial.glob("done/*.json"), *self._partial.glob("attempts/*/record.json")):
+            said = _read(record)
+            if not said:
+                continue
+            name = json.loads(said)["part"]["name"]
+            above = self._partial if record.parent.name == "done" else record.parent
+            for place in (above / "pack" / name, self._partial / "pack" / name):
+                try:
+                    found[name] = place.stat().st_ino
+                except OSError:  # moved in this very moment
+                    continue
+                break
+        return found
+
+    def parts(self) -> dict[str, object]:
+        """Inode of each part of the complete pack: a part is moved, never copied."""
+        return {path.name: path.stat().st_ino for path in self._pack.glob("part-*")}
+
+    def digest(self) -> str:
+        """Of the complete pack."""
+        return _digest({path.relative_to(self._pack).as_posix(): path for path in _files(self._pack)}, Path.read_bytes)
+
+    def remove(self) -> None:
+        """The complete pack."""
+        shutil.rmtree(self._pack)
+
+
+class _Bucket:
+    """A pack in an object store; machines share no folder, and the command's own is a new one whenever it is run."""
+
+    def __init__(self, work: Path) -> None:
+        self.pack: Path | str = f"s3://{BUCKET}/killed.pack"
+        self._store = Store(parse(str(self.pack)))
+        self._work, self._runs = work, 0
+        self._nodes = work / "nodes"
+        self._nodes.mkdir(exist_ok=True)
+
+    @property
+    def options(self) -> _Options:
+        """Folders of the machines, and of the command."""
+        self._runs += 1
+        scratch = self._work / f"scratch-{self._runs}"
+        scratch.mkdir()
+        return {"nodes_scratch": self._nodes, "scratch": scratch}
+
+    def is_complete(self) -> bool:
+        """Whether the pack is there."""
+        return self._store.state("packer.json") is not None
+
+    def has_begun(self) -> bool:
+        """Whether a machine builds a part."""
+        return any(self._store.objects(".partial/attempts"))
+
+    def building(self) -> list[int]:
+        """The processes that build a part whose record is not written yet."""
+        done = {each.name.rpartition("/")[2][:10] for each in self._store.objects(".partial/done")}
+        found = []
+        for each in self._store.objects(".partial/attempts"):
+            if each.name.rpartition("/")[2][:10] not in done:
+                with suppress(NoObject):
+                    found.append(int(self._store.read(each.name).decode().rpartition(" ")[2]))
+        return found
+
+    def finished(self) -> dict[str, object]:
+        """When each part was put whose record is there."""
+        there = {each.name: each.modified_ns for each in self._store.objects()}
+        return {name: at for name, at in there.items() if f".partial/done/{name[:10]}.json" in there}
+
+    def parts(self) -> dict[str, object]:
+        """When each part was put."""
+        return {each.name: each.modified_ns for each in self._store.objects() if each.name.startswith("part-")}
+
+    def digest(self) -> str:
+        """Of the complete pack, and of nothing else: what is left of a conversion would change it."""
+        return _digest({each.name: each.name for each in self._store.objects()}, self._store.read)
+
+    def remove(self) -> None:
+        """The complete pack."""
+        for each in list(self._store.objects()):
+            self._store.remove(each.name)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _digest(files: Mapping[str, _File], read: Callable[[_File], bytes]) -> str:
+    """sha256 over names and bytes."""
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    for name in sorted(files):
+        found.update(name.encode() + b"\0" + read(files[name]))
     return found.hexdigest()
+
+
+def _folder_digest(folder: Path) -> str:
+    return _digest({path.relative_to(folder).as_posix(): path for path in _files(folder)}, Path.read_bytes)
 
 
 # ---- what is killed
@@ -155,9 +306,8 @@ class _Kills:
     options: _Options = {"to": "lmdb", "resize": 224, "part_bytes": 400_000}
     words = ("--to", "lmdb", "--resize", "224", "--part-size", "400000", "--engine", "ray")
 
-    def __init__(self, photos: Path, work: Path, machines: _Machines) -> None:
-        self._photos, self._target, self._machines = photos, work / "killed", machines
-        self.partial = work / ".killed.partial"
+    def __init__(self, photos: Path, work: Path, machines: _Machines, place: _Folder | _Bucket) -> None:
+        self._photos, self._work, self._machines, self._place = photos, work, machines, place
         self._clean: str | None = None
         self._parts = 0
         self._moment = 0.0
@@ -165,34 +315,32 @@ class _Kills:
     def run(self, victim: str, moment: float) -> dict[str, int]:
         """Kill a victim when that share of the parts is finished, and some ms more; the counts of what came of it."""
         if self._clean is None:
-            packer.convert(self._photos, self._target, **self.options)
-            self._clean = _digest(self._target)
-            self._remove()
+            one = self._work / "clean"
+            self._parts = packer.convert(self._photos, one, **self.options).parts
+            self._clean = _folder_digest(one)
+            shutil.rmtree(one)
             self._convert()  # starts the workers
-            self._parts = len(list(self._target.glob("part-*")))
-            self._remove()
+            self._place.remove()
         self._moment = moment
         found = _VICTIMS[victim](self)
-        found["same"] = int(_digest(self._target) == self._clean)
-        self._remove()
+        found["same"] = int(self._place.digest() == self._clean)
+        self._place.remove()
         self._machines.replace()
         return found
 
     def _comes(self) -> bool:
         """Wait for the moment; False where the conversion ended first."""
         at = self._moment * self._parts
-        while not self._target.exists():
-            if len(self._finished()) >= int(at) and any(self.partial.glob("attempts/*")):
+        while not self._place.is_complete():
+            if len(self._place.finished()) >= int(at) and self._place.has_begun():
                 time.sleep(at % 1 * _PART_SECONDS)
-                return not self._target.exists()
+                return not self._place.is_complete()
             time.sleep(0.002)
         return False
 
     def _convert(self) -> None:
-        packer.convert(self._photos, self._target, engine="ray", address=self._machines.address, **self.options)
-
-    def _remove(self) -> None:
-        shutil.rmtree(self._target)
+        where = {"engine": "ray", "address": self._machines.address, **self._place.options}
+        packer.convert(self._photos, self._place.pack, **where, **self.options)
 
     def machine(self) -> dict[str, int]:
         """The conversion goes on by itself."""
@@ -203,27 +351,32 @@ class _Kills:
 
         def kill() -> None:
             until = time.monotonic() + 10
-            while time.monotonic() < until:
-                for path in self.partial.glob("attempts/*/node"):
-                    text = _read(path)
-                    if text and not (path.parent / "record.json").exists():
-                        os.kill(int(text.rpartition(" ")[2]), 9)
-                        return
-                if self._target.exists():
-                    break
+            while time.monotonic() < until and not self._place.is_complete():
+                for process in self._place.building():
+                    os.kill(process, signal.SIGKILL)
+                    return
                 time.sleep(0.001)
             raise ProcessLookupError
 
         return self._disturbed(kill)
 
+    def helper(self) -> dict[str, int]:
+        """The process of a store's client, of a machine or of the command; the oldest one at even moments."""
+
+        def kill() -> None:
+            found = sorted(_client_processes())
+            os.kill(found[0 if int(self._moment * 1000) % 2 else -1], signal.SIGKILL)
+
+        return self._disturbed(kill)
+
     def _disturbed(self, kill: Callable[[], None]) -> dict[str, int]:
-        inodes: dict[str, int] = {}
+        before: dict[str, object] = {}
         killed: list[int] = []
 
         def later() -> None:
             if not self._comes():
                 return
-            inodes.update(self._finished())
+            before.update(self._place.finished())
             try:
                 kill()
             except ProcessLookupError:  # the conversion, or its part, ended first
@@ -234,11 +387,13 @@ class _Kills:
         thread.start()
         self._convert()
         thread.join()
-        return {"killed": len(killed), "finished": len(inodes), "twice": self._twice(inodes)}
+        return {"killed": len(killed), "finished": len(before), "twice": self._twice(before)}
 
     def driver(self) -> dict[str, int]:
         """The command, which is then run again, here."""
-        words = [sys.executable, "-m", "packer", "convert", self._photos, self._target, *self.words]
+        words = [sys.executable, "-m", "packer", "convert", self._photos, self._place.pack, *self.words]
+        for name, folder in self._place.options.items():
+            words += [f"--{name.replace('_', '-')}", folder]
         command = subprocess.Popen(
             [*map(str, words), "--address", self._machines.address],
             stdout=subprocess.DEVNULL,
@@ -248,31 +403,15 @@ class _Kills:
         killed = self._comes()
         command.kill()
         command.wait()
-        inodes = self._finished()
-        if not self._target.exists():
+        before = self._place.finished()
+        if not self._place.is_complete():
             self._convert()
-        return {"killed": int(killed), "finished": len(inodes), "twice": self._twice(inodes)}
+        return {"killed": int(killed), "finished": len(before), "twice": self._twice(before)}
 
-    def _finished(self) -> dict[str, int]:
-        """Inode of each part that is on disk with its record, moved to its place or not yet."""
-        found = {}
-        for record in (*self.partial.glob("done/*.json"), *self.partial.glob("attempts/*/record.json")):
-            said = _read(record)
-            if not said:
-                continue
-            name = json.loads(said)["part"]["name"]
-            above = self.partial if record.parent.name == "done" else record.parent
-            for place in (above / "pack" / name, self.partial / "pack" / name):
-                try:
-                    found[name] = place.stat().st_ino
-                except OSError:  # moved in this very moment
-                    continue
-                break
-        return found
-
-    def _twice(self, inodes: Mapping[str, int]) -> int:
-        """How many of these parts are other files in the pack: a part is moved, never copied."""
-        return sum((self._target / name).stat().st_ino != inode for name, inode in inodes.items())
+    def _twice(self, before: Mapping[str, object]) -> int:
+        """How many of these parts were made again."""
+        parts = self._place.parts()
+        return sum(parts[name] != found for name, found in before.items())
 
 
 # another one to kill is one more line
@@ -280,7 +419,21 @@ _VICTIMS: Mapping[str, Callable[[_Kills], dict[str, int]]] = {
     "machine": _Kills.machine,
     "worker": _Kills.worker,
     "driver": _Kills.driver,
+    "helper": _Kills.helper,
 }
+
+
+def _client_processes() -> list[int]:
+    """Those of the stores' client, on all machines and of the command."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"packer.stores.client_program" in words:
+            found.append(int(place.name))
+    return found
 
 
 def _read(path: Path) -> str:

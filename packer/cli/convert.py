@@ -353,20 +353,20 @@ PLACE = (Group.MAKE_A_PACK, 0)
     type=RegistryName(engines.registry),
     default="local",
     show_default=True,
-    help="What builds the parts: this process, or a cluster whose machines see SOURCE and PACK under the same paths.",
+    help="What builds the parts: this process, or a cluster whose machines all see SOURCE and PACK, by paths or URLs.",
 )
 @click.option("--address", help="Of --engine ray: the cluster.  [default: what Ray finds]")
 @click.option(
     "--nodes-scratch",
     type=NamedPath(),
     metavar="DIR",
-    help="Of --engine ray: a folder on each machine's own disk, where parts are built before they are copied.",
+    help="Of --engine ray: a folder on each machine's own disk, from where finished parts are copied or uploaded.",
 )
 @click.option(
     "--scratch",
     type=NamedPath(),
     metavar="DIR",
-    help="Of a PACK at a URL: a folder of this machine where it is built before it is uploaded.",
+    help="Of a PACK at a URL: a folder of this machine for its index and the parts that wait to be uploaded.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
 @click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")

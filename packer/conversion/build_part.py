@@ -32,7 +32,10 @@ _CHUNK_SAMPLES = 32
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_values.py."""
+    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_values.py.
+
+    etag: of the object that it is, where the pack lies behind a URL.
+    """
 
     part: Part
     bytes_in: int
@@ -40,6 +43,7 @@ class FinishedPart:
     skipped: list[list[str]] = field(default_factory=list)
     incomplete: list[list[str]] = field(default_factory=list)
     findings: Mapping[str, int] = field(default_factory=dict)
+    etag: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -51,6 +51,9 @@ from packer.stores.url import URLPath, path_or_url
 from packer.system.boolean_arguments import check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
+
+if TYPE_CHECKING:
+    from packer.conversion.stored_parts import StoredParts
 
 _SOURCE_OPTIONS = (
     "depth_from",
@@ -187,8 +190,9 @@ def convert(
     pack does not depend on it. engine: what builds the parts, "local" or "ray", a cluster whose machines see source and
     pack under the same paths; address: of the cluster, None for what Ray finds; nodes_scratch: a folder on the disk of
     each machine, where parts are built before they are copied. scratch: of a pack at a URL, such as
-    "s3://bucket/photos.pack", a folder of this machine where it is built before it is uploaded. overwrite: replace a
-    pack that is there.
+    "s3://bucket/photos.pack", a folder of this machine, for the index and the parts that wait to be uploaded; with an
+    engine of many machines these upload their parts themselves, from nodes_scratch. overwrite: replace a pack that is
+    there.
     restart: throw unfinished work of an earlier run away. progress: called with a
     packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
     called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
@@ -266,7 +270,9 @@ def convert(
 
     started = time.monotonic()
     nodes = None if nodes_scratch is None else Path(nodes_scratch)
-    builds: Engine = engines.load(engine).Engine(EngineOptions(address, nodes, threads))
+    builds: Engine = engines.load(engine).Engine(
+        EngineOptions(address, nodes, threads, to_store=isinstance(target, URLPath))
+    )
     wanted = _Wanted(request, builds, threads, started, progress)
     if isinstance(target, URLPath):
         summary = _published(wanted, target, None if scratch is None else Path(scratch), take)
@@ -282,22 +288,23 @@ def convert(
 def _published(
     wanted: "_Wanted", path: URLPath, scratch: Path | None, note: Callable[[str], object]
 ) -> ConversionSummary:
-    """Build a pack in the scratch folder, unless an earlier run has, and publish it."""
+    """Build a pack whose parts go to the store, unless an earlier run has, and publish it."""
     from packer.conversion.store_target import StoreTarget  # the client of the stores, which folders do without
 
     target = StoreTarget.of(path, scratch=scratch, overwrite=wanted.request.overwrite)
     with target.opened() as publication:
         publication.check()
-        # what an earlier run has built there makes way where it is another pack
         request = replace(wanted.request, pack=publication.folder, overwrite=publication.is_built)
         plan = request.plan(note)
         target.check_format(plan.options.to)
-        if publication.has(plan):
+        parts = publication.parts_of(plan)
+        if publication.has(plan) and not request.restart:
             note(f"{target.url}: built by an earlier run; only what is missing there is uploaded")
             summary = _summary(manifests.read(publication.folder), plan, wanted.started)
         else:
-            summary = wanted.build(plan, publication.folder, overwrite=request.overwrite)
-        publication.publish()
+            publication.forget()
+            summary = wanted.build(plan, publication.folder, overwrite=False, stored=parts)
+        publication.publish(parts)
     return replace(summary, seconds=time.monotonic() - wanted.started)
 
 
@@ -327,8 +334,10 @@ class _Wanted:
     started: float
     progress: ProgressCallback | bool | None
 
-    def build(self, plan: Plan, target: Path, *, overwrite: bool) -> ConversionSummary:
-        """Build the planned pack at `target`, telling `progress` of it."""
+    def build(
+        self, plan: Plan, target: Path, *, overwrite: bool, stored: "StoredParts | None" = None
+    ) -> ConversionSummary:
+        """Build the planned pack at `target`, telling `progress` of it; its parts go to a store, if one is given."""
         with ProgressBar(quiet=self.progress is not True) as bar:
             counter = ProgressCounter(len(plan.source), bar if isinstance(self.progress, bool) else self.progress)
             return _build(
@@ -341,6 +350,7 @@ class _Wanted:
                 restart=self.request.restart,
                 progress=counter.add,
                 earlier=counter.add_resumed,
+                stored=stored,
             )
 
 
@@ -385,6 +395,7 @@ def _build(
     restart: bool,
     progress: Progress | None,
     earlier: Progress | None = None,
+    stored: "StoredParts | None" = None,
 ) -> ConversionSummary:
     """Build and publish a planned pack, whose target was checked.
 
@@ -403,6 +414,7 @@ def _build(
             threads=wanted,
             progress=progress or (lambda samples, size: None),
             earlier=earlier,
+            stored=stored,
         )
         with job.saying_what_is_needed():
             job.begin(restart=restart)

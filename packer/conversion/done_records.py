@@ -8,6 +8,9 @@
     pack/                  the parts; becomes the target by one rename
     pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
 
+Of a pack behind a URL the parts lie in the store, and what is said of tries and parts lies there too, so that machines
+need not share a folder: see stored_parts.py. Records and index entries are here all the same.
+
 A record is a file of its own, written under another name, synced and renamed: it is whole or not there, and whoever
 builds a part may write its record, without a word to whoever builds another one.
 
@@ -18,10 +21,11 @@ with an archive is never taken for one's own work. One that does not fit the pla
 import json
 import re
 import stat
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packer import __version__
 from packer.conversion.build_part import FinishedPart
@@ -33,6 +37,11 @@ from packer.formats._columns import SPOOL_NAME
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Part
 from packer.pack.unlisted_files import PACK_NAMES
+
+if TYPE_CHECKING:  # the client of the stores, which folders do without
+    from packer.conversion.stored_parts import StoredParts
+    from packer.stores.store import StoredObject
+    from packer.stores.url import StoreURL
 
 PACK, PIECES, DONE, PLAN = "pack", "pieces", "done", "plan.json"
 ATTEMPTS, RECORD = "attempts", "record.json"
@@ -51,8 +60,11 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 class DoneRecords:
     """The state of one conversion in its work folder. pack, pieces: good as long as the work folder is open."""
 
-    def __init__(self, work: WorkFolder) -> None:
+    def __init__(self, work: WorkFolder, stored: "StoredParts | None" = None) -> None:
+        """stored: where the parts go, of a pack behind a URL."""
         self.work = work
+        self.stored = stored
+        self._there: dict[str, StoredObject] = {}  # what is in the store, as far as it is known
         self.pack = work.inside / PACK
         self.pieces = work.inside / PIECES
         self.finished: dict[str, FinishedPart] = {}
@@ -93,21 +105,31 @@ class DoneRecords:
         """
         plan = None if restart else self._plan()
         if plan is None or (plan.get("fingerprint") != fingerprint and not self._names()):  # no part would be lost
+            self._claim({fingerprint, (self._plan() or {}).get("fingerprint", "")} if restart else ())
             self.work.clear()
             for name in (PACK, PIECES, DONE):
                 self.work.make_folder(name).close()
             put(self.work, PLAN, {"fingerprint": fingerprint, "options": dict(options), "version": __version__})
+            self._adopt_stored(parts)
             return
         self._compare(plan, fingerprint, options, no_resume)
+        self._claim()
         every = self._records(parts)
         for name in (PACK, PIECES, DONE):
             self.work.make_folder(name).close()  # `pack` is gone when a run ended right after it became the target
         if not self._is_replaced(every):
             # not there after a power loss on a disk that lies
             self.finished = {done.part.name: done for done in every if self._is_there(done)}
-            for attempt in self.attempts():
-                self.adopt(attempt, parts, fingerprint)
+            for attempt in self._local_attempts():
+                self._adopt_local(attempt, parts, fingerprint)
+            self._adopt_stored(parts)
         self.sweep()
+
+    def _claim(self, giving_way: Collection[str] = ()) -> None:
+        """Where parts go to a store: see `StoredParts.begin`."""
+        if self.stored is not None:
+            self.stored.begin(giving_way=giving_way)
+            self._there = self.stored.listed()
 
     def is_of(self, fingerprint: str) -> bool:
         """Whether the work that lies here is of that plan; True where there is none."""
@@ -140,10 +162,18 @@ class DoneRecords:
     def _is_there(self, done: FinishedPart) -> bool:
         with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
             part, piece = pack.status(done.part.name), pieces.status(done.part.name)
-        if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
+        if piece is None or not stat.S_ISREG(piece.st_mode):
+            return False
+        if self.stored is not None:
+            return self._is_stored(done)
+        if part is None:
             return False
         is_real = stat.S_ISREG(part.st_mode) or stat.S_ISDIR(part.st_mode)
         return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
+
+    def _is_stored(self, done: FinishedPart) -> bool:
+        found = self._there.get(done.part.name)
+        return found is not None and (found.bytes, found.etag) == (done.part.bytes, done.etag)
 
     def _plan(self) -> dict[str, Any] | None:
         """What plan.json says; None where there is none: then nothing else counts."""
@@ -165,17 +195,9 @@ class DoneRecords:
 
     def _record(self, folder: FolderHandle, name: str, parts: Mapping[str, int]) -> FinishedPart:
         """One record; raises CorruptPack where it is damaged, or of no part that the plan has."""
-        said = read_json(folder, name)
-        try:
-            part = Part.from_json(said["part"])
-            sizes = _count(said["bytes_in"]), _count(said["bytes_out"])
-            skipped, incomplete = _pairs(said["skipped"]), _pairs(said["incomplete"])
-            found = FinishedPart(part, *sizes, skipped, incomplete, _counts(said["findings"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(folder, name) from error
-        is_its_own = name in (RECORD, _name_of(part.name))
-        if part.name not in parts or not is_its_own or part.samples + len(skipped) != parts[part.name]:
-            raise _damaged(folder, name)
+        found = _finished_part(read_json(folder, name), parts)
+        if found is None or name not in (RECORD, _name_of(found.part.name)):
+            raise _damaged(folder.path / name)
         return found
 
     def sweep(self) -> None:
@@ -188,8 +210,8 @@ class DoneRecords:
             with self.work.folder(DONE) as folder:
                 folder.sync()
         for name in (PACK, PIECES):
-            self._keep(name, self.finished)
-        if self.attempts():
+            self._keep(name, self.finished if self.stored is None or name == PIECES else ())
+        if self._local_attempts():
             self._keep(ATTEMPTS, ())
 
     def _keep(self, name: str, kept: Container[str]) -> bool:
@@ -207,17 +229,40 @@ class DoneRecords:
         self.work.sync()
         self.work.clear()
 
+    def remove_all(self) -> None:
+        """As `remove`, and what was brought to a store."""
+        if self.stored is not None:
+            self.stored.remove()
+        self.remove()
+
+    # ---- what other processes build
+
     def attempts(self) -> list[str]:
         """The tries that have begun, sorted."""
+        return self._local_attempts() if self.stored is None else self.stored.attempts()
+
+    def _local_attempts(self) -> list[str]:
         if self.work.status(ATTEMPTS) is None:
             return []
         with self.work.folder(ATTEMPTS) as attempts:
             return attempts.names()
 
     def adopt(self, attempt: str, parts: Mapping[str, int], fingerprint: str) -> FinishedPart | None:
-        """Take a part that another process has built into its place; None where the try is unfinished, or of another
-        plan. Raises CorruptPack, UnsafePath.
+        """Take the part that another process has built into its place; None where it is unfinished.
+
+        parts: the samples of each part that it may be. Raises CorruptPack, UnsafePath, StoreError.
         """
+        if self.stored is None:
+            return self._adopt_local(attempt, parts, fingerprint)
+        own = {name: samples for name, samples in parts.items() if attempt.startswith(f"{_stem(name)}-")}
+        for name in own:
+            found = self.stored.store.state(name)
+            if found is not None:
+                self._there[name] = found
+            return self._adopt_stored_part(self.stored, name, parts)
+        return None
+
+    def _adopt_local(self, attempt: str, parts: Mapping[str, int], fingerprint: str) -> FinishedPart | None:
         with self.work.folder(ATTEMPTS) as attempts:
             if attempts.status(attempt) is None:
                 return None
@@ -237,16 +282,56 @@ class DoneRecords:
             attempts.remove(attempt)
         return done
 
+    def _adopt_stored(self, parts: Mapping[str, int]) -> None:
+        """Take up what is finished in the store, by this machine or another one."""
+        if self.stored is not None:
+            for name in self.stored.finished_names(self._there):
+                if name in parts and name not in self.finished:
+                    self._adopt_stored_part(self.stored, name, parts)
+
+    def _adopt_stored_part(self, stored: "StoredParts", name: str, parts: Mapping[str, int]) -> FinishedPart | None:
+        said = stored.record(name)
+        if said is None:
+            return None
+        done = _finished_part(said, parts)
+        if done is None or done.part.name != name:
+            raise _damaged(stored.store.url / name)
+        if not self._is_stored(done):
+            return None
+        if done.part.name not in self.finished:
+            entries = stored.entries(name, said)
+            with self.work.folder(PIECES) as pieces:
+                pieces.remove(name)
+                pieces.write_file(name, entries)
+            self.add(done)
+        return done
+
+    def place_of(self, attempt: str) -> str:
+        """Where what a try has built is to be seen, for messages."""
+        return str(self.work.path / ATTEMPTS / attempt if self.stored is None else self.stored.store.url)
+
     def node_of(self, attempt: str, name: str) -> str:
         """What the machine of a try has written under that name; empty where it had not begun."""
+        if self.stored is not None:
+            return self.stored.node_of(attempt)
         with self.work.folder(ATTEMPTS) as attempts:
             if attempts.status(attempt) is None:
                 return ""
             with attempts.folder(attempt) as folder:
                 return folder.read_file(name).decode(errors="replace")
 
+    def finish(self, done: FinishedPart) -> None:
+        """A part that was built here is on disk with its piece, in their places: bring it to the store, if there is
+        one, and record it. Any thread may say so.
+        """
+        if self.stored is not None:
+            done = self.stored.put(self.pack / done.part.name, self.pieces / done.part.name, done)
+            with self.work.folder(PACK) as pack:
+                pack.remove(done.part.name)
+        self.add(done)
+
     def add(self, done: FinishedPart) -> None:
-        """A part and its piece are on disk, and so are their names. Any thread may say so."""
+        """Record a part that lies where it belongs, with its piece. Any thread may say so."""
         for name in (PACK, PIECES):
             with self.work.folder(name) as folder:
                 folder.sync()
@@ -256,9 +341,28 @@ class DoneRecords:
 
 
 def _name_of(part: str) -> str:
-    """The name of a part's record: its own without the format's suffix."""
+    """The name of a part's record."""
+    return f"{_stem(part)}.json"
+
+
+def _stem(part: str) -> str:
+    """A part's name without the format's suffix."""
     found = re.match(r"part-[0-9]+", part)
-    return f"{found.group() if found else part}.json"
+    return found.group() if found else part
+
+
+def _finished_part(said: Mapping[str, Any], parts: Mapping[str, int]) -> FinishedPart | None:
+    """What a record says; None where it is damaged, or of no part that the plan has."""
+    try:
+        part = Part.from_json(said["part"])
+        sizes = _count(said["bytes_in"]), _count(said["bytes_out"])
+        skipped, incomplete = _pairs(said["skipped"]), _pairs(said["incomplete"])
+        etag = said.get("etag", "")
+        found = FinishedPart(part, *sizes, skipped, incomplete, _counts(said["findings"]), etag)
+    except (KeyError, TypeError, ValueError):
+        return None
+    is_planned = part.name in parts and part.samples + len(skipped) == parts[part.name]
+    return found if is_planned and isinstance(etag, str) else None
 
 
 def put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
@@ -274,14 +378,14 @@ def read_json(folder: FolderHandle, name: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(folder, name) from error
+        raise _damaged(folder.path / name) from error
     if not isinstance(found, dict):
-        raise _damaged(folder, name)
+        raise _damaged(folder.path / name)
     return found
 
 
-def _damaged(folder: FolderHandle, name: str) -> CorruptPack:
-    return CorruptPack(f"{folder.path / name}: damaged: not what packer writes; --restart throws the work away")
+def _damaged(place: "Path | StoreURL") -> CorruptPack:
+    return CorruptPack(f"{place}: damaged: not what packer writes; --restart throws the work away")
 
 
 def _count(value: Any) -> int:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packer import __version__, formats
 from packer.conversion import suspect_values
@@ -16,7 +17,7 @@ from packer.conversion.done_records import PACK, DoneRecords
 from packer.conversion.encode import Encoded
 from packer.conversion.engines.base import Engine
 from packer.conversion.plan import Plan
-from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, printable
+from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, StoreError, printable
 from packer.files.storage_errors import free_bytes, free_files
 from packer.files.work_folder import WorkFolder
 from packer.pack import manifest as manifests
@@ -26,8 +27,12 @@ from packer.pack.manifest import Manifest, Part
 from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.schema import PIXEL_KINDS
 
+if TYPE_CHECKING:  # the client of the stores, which folders do without
+    from packer.conversion.stored_parts import StoredParts
+
 _INDEX_FILES = 10  # at most, of index and extras, besides one per column
 _INDEX_FILE_BYTES = 256  # in the manifest
+_PARTS_AT_ONCE = 4  # on this machine's disk, of a pack behind a URL: one is written, others wait or are uploaded
 
 
 class PackBuilder:
@@ -43,14 +48,15 @@ class PackBuilder:
         progress: Progress,
         earlier: Progress | None = None,
         estimate: "Estimate | None" = None,
+        stored: "StoredParts | None" = None,
     ) -> None:
-        """threads: that make records; the caller writes them.
+        """threads: that make records; the caller writes them. stored: where parts go, of a pack behind a URL.
 
         earlier: told of parts that an earlier run has finished, instead of progress. estimate: where it is known.
         """
         self.plan = plan
         self.target = target
-        self.records = DoneRecords(work)
+        self.records = DoneRecords(work, stored)
         self._spec = PartSpec(plan, self.records.pack, self.records.pieces, threads)
         self.progress = progress
         self._earlier = earlier or progress
@@ -87,7 +93,7 @@ class PackBuilder:
             draft.check()
         except InvalidRequest:  # nothing was begun, or what was cannot go on
             if not self.records.finished or self.plan.source.resume_reason is not None:
-                self.records.remove()
+                self.records.remove_all()
             raise
         files = len(draft.schema) + _INDEX_FILES
         self._noted_bytes = len(draft.to_bytes()) + files * _INDEX_FILE_BYTES
@@ -114,7 +120,7 @@ class PackBuilder:
             self._check_space()
         except StorageError:
             if not self.records.finished:
-                self.records.remove()
+                self.records.remove_all()
             raise
 
     def _check_space(self) -> None:
@@ -137,6 +143,8 @@ class PackBuilder:
         """Where storage fails in the block, say how much is needed and how much there is."""
         try:
             yield
+        except StoreError:  # room on this machine is not what it lacked
+            raise
         except StorageError as error:
             needed, free = self._needed_bytes(), free_bytes(self.target.absolute().parent)
             raise StorageError(
@@ -148,6 +156,8 @@ class PackBuilder:
         """About how much space it still takes to end: what is to be written, and once what is there only meanwhile."""
         parts = enumerate(self._estimate.parts)
         todo = [size for number, size in parts if self.plan.part_name(number) not in self.records.finished]
+        if self.records.stored is not None:  # each is removed here as soon as it is there
+            todo = sorted(todo)[-_PARTS_AT_ONCE:]
         extras = self._estimate.pack_bytes - sum(self._estimate.parts)
         return sum(todo) + extras + (self._estimate.scratch_bytes if todo else 0)
 
@@ -166,15 +176,15 @@ class PackBuilder:
             raise
         except InvalidRequest:  # nothing was begun, or what was cannot go on
             if not self.records.finished or self.plan.source.resume_reason is not None:
-                self.records.remove()
+                self.records.remove_all()
             raise
         except BadInputs:
-            self.records.remove()  # no other run can go on from there
+            self.records.remove_all()  # no other run can go on from there
             raise
         except BaseException:
             if self.plan.source.resume_reason is not None:  # as above
                 with suppress(StorageError):
-                    self.records.remove()
+                    self.records.remove_all()
             raise
         self._check_failures()
         return self._manifest()
@@ -183,14 +193,14 @@ class PackBuilder:
         """Raise BadInputs; no other run can go on from there, since its source or its options will differ."""
         root = self.plan.source.root
         if self._is_refused:
-            self.records.remove()
+            self.records.remove_all()
             raise self.plan.refusal([reason for _, reasons in sorted(self._reasons.items()) for reason in reasons])
         if not any(done.part.samples for done in self.records.finished.values()):
             message = f"{root}: no sample can be packed:"
             reasons = [reason for done in self.records.finished.values() for _, reason in done.skipped]
         else:
             return
-        self.records.remove()
+        self.records.remove_all()
         raise BadInputs(message, reasons=reasons)
 
     @property
@@ -218,8 +228,8 @@ class PackBuilder:
             self._reasons[number] = reasons
 
     def add(self, done: FinishedPart) -> None:
-        """A part is on disk; its done-record names it."""
-        self.records.add(done)
+        """A part is on disk; it goes where it belongs, and its done-record names it."""
+        self.records.finish(done)
 
     def _manifest(self) -> Manifest:
         """Merge the index and put the manifest together; what an earlier try left of them was swept away."""

@@ -1,15 +1,14 @@
-"""Store target: a pack's place behind a URL. It is built in a scratch folder of this machine, and uploaded from there.
+"""Store target: a pack's place behind a URL. Its parts go there one by one, as they are finished; see stored_parts.py.
 
-Below the URL, while it is published:
+What is put together of all parts, the index and the manifest, is in a scratch folder of this machine. When all parts
+are there it is uploaded:
 
-    .partial/plan.json      which pack is being published: created, so that of two conversions one goes on
-    .partial/done/NAME.json of each file that is there: its sha256, size and ETag
-    part-00000 ..., index/, extras/   under their own names, which nobody reads before there is a packer.json
+    extras/, index/         under their own names, each with a record below .partial/done
     packer.json             created last: from then on it is a pack, and never before
 
-A run that was killed leaves its scratch folder and what is under `.partial`; the same command goes on with both: the
-pack is not built again, and what has a record and the ETag of that record is not uploaded again. Nothing is replaced: a
-store has no way to swap a pack that others read for another one.
+A run that was killed leaves its scratch folder and what is under `.partial`; the same command goes on with both: what
+is there is neither built nor uploaded again. Nothing is replaced: a store has no way to swap a pack that others read
+for another one.
 """
 
 import hashlib
@@ -22,24 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from packer import formats
+from packer.conversion.build_versions import build_versions
 from packer.conversion.plan import Plan
-from packer.errors import InvalidRequest, NoObject, PackerError, PackExists
+from packer.conversion.stored_parts import DONE, PARTIAL, StoredParts, StoredPlan
+from packer.errors import InvalidRequest, NoObject, PackerError, PackExists, StorageError
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import EXTRAS, INDEX, Manifest
 from packer.stores.store import Store
 from packer.stores.url import StoreURL, URLPath
 
-_PARTIAL = ".partial"
-_PLAN = f"{_PARTIAL}/plan.json"
-_DONE = f"{_PARTIAL}/done"
 _PACK = "pack"  # in the scratch folder, and the work folder of its conversion beside it
 _NAMES = {_PACK: ANYTHING, f"\\.{_PACK}\\.partial": ANYTHING}
 
 
 @dataclass(frozen=True)
 class StoreTarget:
-    """url: of the pack. scratch: a folder of this machine with room for it."""
+    """url: of the pack. scratch: a folder of this machine with room for its index, and for the parts it builds."""
 
     url: StoreURL
     scratch: Path
@@ -58,8 +56,8 @@ class StoreTarget:
             )
         if scratch is None:
             raise InvalidRequest(
-                f"{target}: a pack is built on this machine before it is uploaded: give --scratch, a folder with room "
-                "for it; what is there after a kill is taken up by the same command"
+                f"{target}: parts are built on this machine before they are uploaded: give --scratch, a folder with "
+                "room for the index and a few of them; what is there after a kill is taken up by the same command"
             )
         return cls(target.url, scratch)
 
@@ -107,48 +105,56 @@ class Publication:
         except NoObject:
             there = b""
         if there and not (self.is_built and there == manifests.read(self.folder).to_bytes()):
+            self._work.clear()  # what is unfinished here has no place to go
             raise PackExists(f"{self._target.url}: already there; choose another name")
-        if not self._store.keeps_conditions(f"{_PARTIAL}/probe-{uuid.uuid4().hex}"):
+        if not self._store.keeps_conditions(f"{PARTIAL}/probe-{uuid.uuid4().hex}"):
             raise InvalidRequest(
                 f"{self._target.url}: the store overwrites what is there though it is asked to create it "
                 "(If-None-Match), so that of two conversions each would destroy the other's; build the pack in a "
                 "folder, and copy it with the store's own tool"
             )
 
+    def parts_of(self, plan: Plan) -> StoredParts:
+        """Where the parts of a plan go."""
+        run = "" if plan.source.resume_reason is None else uuid.uuid4().hex
+        versions = build_versions(pixels=not plan.keeps_bytes)
+        return StoredParts(self._store, StoredPlan(plan.fingerprint, versions, run))
+
     def has(self, plan: Plan) -> bool:
-        """Whether the pack that is built is what this plan gives: of the same files, with the same options."""
+        """Whether all parts are there, and the rest is built here: of the same files, with the same options."""
         try:
             built = manifests.read(self.folder)
         except PackerError:
             return False
         return built.options == plan.options.to_json() and built.source.get("digest") == plan.digest
 
-    def publish(self) -> Manifest:
-        """Upload the pack that is built, and remove it here; raises PackExists, InvalidRequest, StoreError."""
+    def forget(self) -> None:
+        """Remove what an earlier run has built here of another pack."""
+        self._work.remove(_PACK)
+
+    def publish(self, parts: StoredParts) -> Manifest:
+        """Upload the rest of the pack, and remove it here; raises PackExists, StorageError, StoreError."""
         manifest = manifests.read(self.folder)
-        data = manifest.to_bytes()
-        claim = manifests.canonical({"pack": hashlib.sha256(data).hexdigest(), "pack_id": manifest.pack_id})
-        if not self._store.create(_PLAN, claim):
-            raise InvalidRequest(
-                f"{self._target.url}: another pack is being published there, or was when its conversion was killed: "
-                f"choose another name, or, where nobody publishes it any more, remove what is below "
-                f"{self._target.url / _PARTIAL}"
-            )
         if self._store.state(manifests.NAME) is None:  # else an earlier run was killed behind it
+            parts.begin()
+            there = parts.listed()
+            for part in manifest.parts:
+                if part.name not in there or there[part.name].bytes != part.bytes:
+                    raise StorageError(
+                        f"{self._target.url / part.name}: has been removed or replaced since it was put there; "
+                        "--restart builds all parts anew"
+                    )
             for name, sha256, size in _files(manifest):
                 self._upload(name, sha256, size)
-        if not self._store.create(manifests.NAME, data):
+        if not self._store.create(manifests.NAME, manifest.to_bytes()):
             raise PackExists(f"{self._target.url}: another pack was put there meanwhile; choose another name")
-        # in this order: as long as a record is there, so is the claim that keeps others away
-        for found in list(self._store.objects(_DONE)):
-            self._store.remove(found.name)
-        self._store.remove(_PLAN)
+        parts.remove_records()
         self._work.clear()
         return manifest
 
     def _upload(self, name: str, sha256: str, size: int) -> None:
         """Bring a file there, unless a record says that it is, and it has the ETag of then."""
-        record = f"{_DONE}/{name}.json"
+        record = f"{DONE}/{name}.json"
         try:
             known: dict[str, Any] = json.loads(self._store.read(record))
         except NoObject:
@@ -162,10 +168,7 @@ class Publication:
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
-    """Name, sha256 and size of all files but the manifest: index and extras last, whose size says that all is there."""
-    for part in manifest.parts:
-        yield part.name, part.sha256, part.bytes
-    for file in manifest.extras:
-        yield f"{EXTRAS}/{file.name}", file.sha256, file.bytes
-    for file in manifest.index:
-        yield f"{INDEX}/{file.name}", file.sha256, file.bytes
+    """Name, sha256 and size of all files but parts and manifest: the index last, whose size says that all is there."""
+    for folder, files in ((EXTRAS, manifest.extras), (INDEX, manifest.index)):
+        for file in files:
+            yield f"{folder}/{file.name}", file.sha256, file.bytes

@@ -1,10 +1,12 @@
 """The engine of many machines, over a cluster of one process: what is lost is tried again, what is there is kept."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -12,9 +14,10 @@ import h5py
 import pytest
 
 from packer import formats
+from packer.conversion import engines
 from packer.conversion.build_part import FinishedPart
 from packer.conversion.build_versions import build_versions
-from packer.conversion.convert import convert_source
+from packer.conversion.convert import ConversionSummary, convert, convert_source
 from packer.conversion.done_records import DoneRecords
 from packer.conversion.engines import _cluster_engine
 from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
@@ -24,6 +27,7 @@ from packer.conversion.plan import make_plan
 from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import BadInputs, Interrupted, InvalidRequest, StorageError
 from tests.support.conversions import digest, opened, packed
+from tests.support.object_server import Fault, ObjectServer
 from tests.support.source_trees import photos
 
 Fate = Callable[[Workplace, Task], Outcome | Lost]
@@ -303,6 +307,148 @@ def test_versions_are_those_of_the_libraries() -> None:
     assert found["OpenCV"] == cv2.__version__
     assert found["HDF5"] == h5py.version.hdf5_version
     assert found == build_versions(pixels=True)
+
+
+URL = "s3://b/many.pack"
+
+
+@pytest.fixture
+def to_store(
+    tmp_path: Path, root: Path, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[ConversionSummary, ClusterEngine]]:
+    """Converts `root` to `URL` on that cluster, whose machines do not see the folder that the conversion works in."""
+    for name in ("disk", "scratch"):
+        (tmp_path / name).mkdir()
+
+    load = engines.load
+
+    def convert_there(fate: Fate = build_remotely, **options: Any) -> tuple[ConversionSummary, ClusterEngine]:
+        def elsewhere(place: Workplace, task: Task) -> Outcome | Lost:
+            return fate(replace(place, work=tmp_path / "not seen"), task)
+
+        made: list[ClusterEngine] = []
+
+        def engine(asked: EngineOptions) -> ClusterEngine:
+            made.append(ClusterEngine(asked))
+            made[0].cluster = Here(elsewhere)
+            return made[0]
+
+        module = SimpleNamespace(Engine=engine)
+        monkeypatch.setattr(engines, "load", lambda name: module if name == "ray" else load(name))
+        given = {"part_bytes": 2000, "nodes_scratch": tmp_path / "disk", "scratch": tmp_path / "scratch", **options}
+        summary = convert(root, URL, engine="ray", **given)
+        return summary, made[0]
+
+    return convert_there
+
+
+def stored(server: ObjectServer) -> dict[str, bytes]:
+    """What lies below the URL."""
+    return {key.removeprefix("many.pack/"): found.data for key, found in server.objects.items()}
+
+
+def files(pack: Path) -> dict[str, bytes]:
+    """The files of a pack."""
+    return {str(path.relative_to(pack)): path.read_bytes() for path in pack.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("format", ["lmdb", "hdf5", "pth"])
+def test_machines_upload_their_parts_and_share_no_folder(
+    tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any, format: str
+) -> None:
+    convert(root, tmp_path / "one", to=format, part_bytes=2000)
+    summary, engine = to_store(lost_at(1, 2, 5), to=format)
+    assert stored(object_server) == files(tmp_path / "one")
+    assert (summary.parts, engine.cluster.most) == (len(list((tmp_path / "one").glob("part-*"))), 4)
+    assert os.listdir(tmp_path / "disk") == os.listdir(tmp_path / "scratch") == []
+    assert "tries that were lost" in summary.notes[-1]
+
+
+def test_a_stored_part_that_was_complete_when_its_machine_was_lost_is_not_built_again(
+    tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any
+) -> None:
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        assert build_remotely(place, task).finished
+        return Lost("NodeDiedError: gone")
+
+    summary, engine = to_store(fate)
+    assert len(engine.cluster.tasks) == summary.parts
+    convert(root, tmp_path / "one", part_bytes=2000)
+    assert stored(object_server) == files(tmp_path / "one")
+
+
+def test_what_a_killed_driver_had_stored_is_taken_up_by_another(
+    tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any
+) -> None:
+    """Its scratch folder is lost with it."""
+    built: list[Task] = []
+
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        if len(built) == 3:
+            raise Interrupted(signal.SIGTERM)
+        assert build_remotely(place, task).finished
+        built.append(task)
+        return Outcome("here", False, [])  # as if it had never been heard of
+
+    with pytest.raises(Interrupted):
+        to_store(fate)
+    shutil.rmtree(tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    summary, engine = to_store()
+    assert {task.number for task in engine.cluster.tasks}.isdisjoint(task.number for task in built)
+    assert summary.resumed_samples > 0
+    convert(root, tmp_path / "one", part_bytes=2000)
+    assert stored(object_server) == files(tmp_path / "one")
+
+
+def test_a_machine_that_cannot_reach_the_store_does_not_end_the_conversion(
+    tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any
+) -> None:
+    """Another one may; where none can, the error names machine and URL."""
+    object_server.faults = [Fault("403", "PUT", f"many.pack/part-00001{formats.load('lmdb').SUFFIX}", times=3)]
+    summary, _ = to_store()
+    assert "not allowed" in summary.notes[-1]
+    assert "and 2 more" in summary.notes[-1]
+    convert(root, tmp_path / "one", part_bytes=2000)
+    assert stored(object_server) == files(tmp_path / "one")
+    object_server.objects.clear()
+    object_server.faults = [Fault("403", "PUT", f"many.pack/part-00001{formats.load('lmdb').SUFFIX}")]
+    with pytest.raises(StorageError, match=rf"4 tries to build it were lost: .*, process \d+: .*{URL}/part-00001"):
+        to_store()
+
+
+def test_a_late_machine_leaves_nothing_in_a_published_pack(
+    root: Path, object_server: ObjectServer, to_store: Any
+) -> None:
+    places: list[tuple[Workplace, Task]] = []
+
+    def fate(place: Workplace, task: Task) -> Outcome | Lost:
+        places.append((place, task))
+        return build_remotely(place, task)
+
+    to_store(fate)
+    before = stored(object_server)
+    late = build_remotely(*places[0])
+    assert late.failure is not None
+    assert late.failure[0] == "PackExists"
+    assert stored(object_server) == before
+
+
+def test_bad_samples_on_machines_leave_nothing_in_the_store(
+    root: Path, object_server: ObjectServer, to_store: Any
+) -> None:
+    for path in sorted(root.rglob("*.jpg"))[3::4]:
+        path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(BadInputs) as error:
+        to_store()
+    assert len(error.value.reasons) == 4
+    assert stored(object_server) == {}
+
+
+def test_a_pack_at_a_url_needs_a_folder_on_each_machine(root: Path, object_server: ObjectServer, to_store: Any) -> None:
+    with pytest.raises(InvalidRequest, match="give --nodes-scratch"):
+        to_store(nodes_scratch=None)
+    assert not object_server.requests
 
 
 def test_a_cluster_without_machines_is_waited_for_and_given_up(

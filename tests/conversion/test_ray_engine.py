@@ -5,6 +5,7 @@ loopback address, and reports nothing to anybody.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,17 @@ import pytest
 from tests.support.foreign_environments import said_by
 
 pytestmark = pytest.mark.foreign
+ROOT = Path(__file__).resolve().parents[2]
 
-# Prints a line of JSON. Usage: PROGRAM FOLDER, a new one.
+# Prints a line of JSON. Usage: PROGRAM FOLDER ROOT: a new one, and that of the repository.
 PROGRAM = r"""
 import hashlib, json, os, signal, subprocess, sys, threading, time
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+sys.path.insert(0, sys.argv[2])
+from tests.support.object_server import ObjectServer
+server = ObjectServer()
+os.environ.update(server.environment)  # before the machines, which inherit it
+server.start()
 from pathlib import Path
 import cv2, numpy as np, ray
 from ray.cluster_utils import Cluster
@@ -126,6 +133,45 @@ summary = same("driver")
 said["driver resumed"] = summary.resumed_samples >= sum(part["samples"] for part in done) > 0
 said["driver kept"] = all((root / "driver" / part["name"]).stat().st_ino == parts[part["name"]] for part in done)
 
+for name in ("s1", "s2"):
+    (root / name).mkdir()
+url = "s3://b/stored.pack"
+
+
+def stored():
+    return {key.removeprefix("stored.pack/"): found.data for key, found in server.objects.items()}
+
+
+files = [path for path in (root / "one").rglob("*") if path.is_file()]
+expected = {path.relative_to(root / "one").as_posix(): path.read_bytes() for path in files}
+there = {**where, "nodes_scratch": root / "disk"}
+packer.convert(root / "in", url, **OPTIONS, **there, scratch=root / "s1")
+said["stored"] = stored() == expected
+said["stored scratch"] = os.listdir(root / "s1") + os.listdir(root / "disk")
+
+server.objects.clear()
+words[2] = url
+words += ["--nodes-scratch", root / "disk", "--scratch", root / "s1"]
+driver = subprocess.Popen([sys.executable, "-m", "packer", *map(str, words)], stderr=subprocess.DEVNULL)
+while sum("/.partial/done/" in key for key in list(server.objects)) < 2:
+    assert driver.poll() is None, driver.returncode
+    time.sleep(0.01)
+driver.kill()
+driver.wait()
+time.sleep(1)  # until its tasks have ended
+done = {name[14:24]: stored()[f"{name[14:24]}.lmdb"] for name in stored() if name.startswith(".partial/done/")}
+kept = {name: server.objects[f"stored.pack/{name}.lmdb"].modified for name in done}
+machine = threading.Timer(0.5, lambda: cluster.remove_node(machines.pop(), allow_graceful=False))
+machine.start()
+summary = packer.convert(root / "in", url, **OPTIONS, **there, scratch=root / "s2")  # the driver's folder is lost
+machine.join()
+machines.append(cluster.add_node(num_cpus=1, **node))
+said["stored driver"] = stored() == expected
+said["stored resumed"] = summary.resumed_samples > 0
+said["stored kept"] = len(done) >= 2 and all(
+    server.objects[f"stored.pack/{name}.lmdb"].modified == at for name, at in kept.items()
+)
+
 _cluster_engine.build_versions = lambda *, pixels: {**build_versions(pixels=pixels), "numpy": "9.9"}
 try:
     same("versions")
@@ -167,7 +213,7 @@ cluster.shutdown()
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program says of its conversions."""
-    lines = said_by("ray", PROGRAM, tmp_path_factory.mktemp("ray")).splitlines()  # Ray prints some of its own
+    lines = said_by("ray", PROGRAM, tmp_path_factory.mktemp("ray"), ROOT).splitlines()  # Ray prints some of its own
     found: dict[str, Any] = next(json.loads(line) for line in lines if line.startswith('{"parts"'))
     return found
 
@@ -187,6 +233,8 @@ def test_the_pack_is_that_of_one_machine_whatever_is_killed(said: dict[str, Any]
         "never",
         "one",
         "plain",
+        "s1",
+        "s2",
         "scratch",
     ]
 
@@ -200,6 +248,15 @@ def test_a_part_whose_workers_all_crash_is_named_and_the_others_are_kept(said: d
 
 def test_a_killed_driver_loses_no_finished_part(said: dict[str, Any]) -> None:
     assert (said["driver"], said["driver resumed"], said["driver kept"]) == (True, True, True)
+
+
+def test_machines_upload_their_parts(said: dict[str, Any]) -> None:
+    assert (said["stored"], said["stored scratch"]) == (True, [])
+
+
+def test_a_killed_driver_and_a_killed_machine_lose_no_stored_part(said: dict[str, Any]) -> None:
+    """Another driver goes on, whose scratch folder is a new one."""
+    assert (said["stored driver"], said["stored resumed"], said["stored kept"]) == (True, True, True)
 
 
 def test_other_versions_are_refused_before_anything_is_built(said: dict[str, Any]) -> None:

@@ -1,18 +1,25 @@
-"""Packs at URLs: built in a scratch folder, uploaded, complete only with packer.json, whatever ends the run."""
+"""Packs at URLs: parts go there as they are finished, complete only with packer.json, whatever ends the run."""
 
 import os
+import shutil
 import signal
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from packer import formats
+from packer.conversion import store_target
 from packer.conversion.convert import convert
-from packer.errors import InvalidRequest, PackExists, StoreError
+from packer.conversion.stored_parts import StoredParts, StoredPlan
+from packer.errors import BadInputs, CorruptPack, Interrupted, InvalidRequest, PackExists, StorageError, StoreError
+from packer.files.work_folder import WorkFolder
 from packer.pack import manifest as manifests
+from packer.stores.store import Store
+from packer.stores.url import parse
 from tests.support import source_trees
 from tests.support.child_processes import fork
 from tests.support.command_line import run
@@ -124,14 +131,195 @@ def test_an_upload_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_s
     assert "packer.json" not in stored(object_server)
     object_server.faults = []
     object_server.requests.clear()
+    summary = convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert 0 < summary.resumed_samples < 12
+    assert object_server.count("PUT", f"photos.pack/part-00000{SUFFIX}") == 0
+    assert object_server.count("PUT", f"photos.pack/part-00001{SUFFIX}") == 1
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_the_rest_of_a_pack_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    """All parts are there, and what is put together of them is uploaded by the next run."""
+    object_server.faults = [Fault("403", "PUT", "/keys.npy")]
+    with pytest.raises(StoreError, match=r"index/keys\.npy: upload: not allowed"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert "packer.json" not in stored(object_server)
+    object_server.faults = []
+    object_server.requests.clear()
     notes: list[str] = []
     summary = convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch", on_note=notes.append)
     assert summary.resumed_samples == 12
     assert any("only what is missing" in note for note in notes)
-    assert object_server.count("PUT", f"/part-00000{SUFFIX}") == 0
-    assert object_server.count("PUT", f"/part-00001{SUFFIX}") == 1
+    assert object_server.count("PUT", SUFFIX) == object_server.count("PUT", "/key_ends.npy") == 0
     convert(photos, tmp_path / "local.pack", part_bytes=20_000)
     assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_parts_go_there_as_they_are_finished(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    """So that the scratch folder has room for a pack that it could not hold."""
+    most = [0]
+
+    def look() -> bool:
+        most[0] = max(most[0], len(list((tmp_path / "scratch").rglob(f"pack/part-*{SUFFIX}"))))
+        return False
+
+    object_server.faults = [Fault("503", "PUT", chance=look)]
+    summary = convert(photos, URL, part_bytes=2, scratch=tmp_path / "scratch")
+    assert summary.parts == 12
+    assert 0 < most[0] <= 4
+
+
+def interrupted(photos: Path, server: ObjectServer, scratch: Path, **options: Any) -> set[str]:
+    """Have a conversion end after some of its parts, which are named."""
+    server.faults = [Fault("403", "PUT", f"/part-00003{SUFFIX}")]
+    with pytest.raises(StoreError):
+        convert(photos, URL, part_bytes=20_000, scratch=scratch, **options)
+    server.faults = []
+    server.requests.clear()
+    front = ".partial/done/"
+    return {name.removeprefix(front)[:10] for name in stored(server) if name.startswith(front)}
+
+
+def test_another_machine_goes_on_after_what_is_there(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    """Its scratch folder is lost, too."""
+    finished = interrupted(photos, object_server, tmp_path / "scratch")
+    assert len(finished) >= 2
+    (tmp_path / "other").mkdir()
+    summary = convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "other")
+    assert summary.resumed_samples == 2 * len(finished)
+    assert not any(object_server.count("PUT", f"/{name}{SUFFIX}") for name in finished)
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+@pytest.mark.parametrize("what", ["removed", "replaced", "entries", "record"])
+def test_a_part_that_is_no_longer_there_is_built_again(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, what: str
+) -> None:
+    """A record or entries that are damaged are told, and --restart builds everything anew."""
+    interrupted(photos, object_server, tmp_path / "scratch")
+    shutil.rmtree(tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    front = "packs/photos.pack"
+    if what == "removed":
+        del object_server.objects[f"{front}/part-00000{SUFFIX}"]
+    elif what == "replaced":
+        object_server.put(f"{front}/part-00000{SUFFIX}", b"other")
+    else:
+        place = f"pieces/part-00000{SUFFIX}" if what == "entries" else "done/part-00000.json"
+        object_server.put(f"{front}/.partial/{place}", b"other")
+        with pytest.raises(CorruptPack, match=f"{place}: damaged: not what packer writes; --restart"):
+            convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch", restart=what in ("entries", "record"))
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_a_part_that_is_removed_before_the_end_is_told(
+    tmp_path: Path, photos: Path, object_server: ObjectServer
+) -> None:
+    def gone() -> bool:
+        object_server.objects.pop(f"packs/photos.pack/part-00000{SUFFIX}", None)
+        return False
+
+    object_server.faults = [Fault("503", "PUT", "/done/part-00005.json", chance=gone)]
+    with pytest.raises(StorageError, match=f"part-00000{SUFFIX}: has been removed or replaced .* --restart"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert "packer.json" not in stored(object_server)
+    object_server.faults = []
+    convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch", restart=True)
+    convert(photos, tmp_path / "local.pack", part_bytes=20_000)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_restart_makes_way_for_another_plan(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    """Of one's own plan, that is, whose work lies in the scratch folder."""
+    interrupted(photos, object_server, tmp_path / "scratch")
+    (tmp_path / "other").mkdir()
+    for scratch in ("other", "scratch"):
+        with pytest.raises(InvalidRequest):
+            convert(photos, URL, resize=16, scratch=tmp_path / scratch)
+    with pytest.raises(InvalidRequest, match="another pack is on its way there"):
+        convert(photos, URL, resize=16, scratch=tmp_path / "other", restart=True)
+    convert(photos, URL, resize=16, scratch=tmp_path / "scratch", restart=True)
+    convert(photos, tmp_path / "local.pack", resize=16)
+    assert stored(object_server) == files(tmp_path / "local.pack")
+
+
+def test_another_machine_with_other_versions_is_refused(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(photos, object_server, tmp_path / "scratch")
+    real = store_target.build_versions
+    monkeypatch.setattr(store_target, "build_versions", lambda *, pixels: {**real(pixels=pixels), "numpy": "9.9"})
+    with pytest.raises(InvalidRequest, match=r"of the same plan, by a machine with numpy \d.*, here 9\.9"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+
+
+def test_what_lies_there_already_is_never_written_over(
+    tmp_path: Path, photos: Path, object_server: ObjectServer
+) -> None:
+    object_server.put(f"packs/photos.pack/part-00000{SUFFIX}", b"mine")
+    with pytest.raises(InvalidRequest, match=f"part-00000{SUFFIX} lies there already; choose another name"):
+        convert(photos, URL, scratch=tmp_path / "scratch")
+    assert stored(object_server) == {f"part-00000{SUFFIX}": b"mine"}
+
+
+def test_nothing_is_left_of_a_conversion_that_cannot_go_on(
+    tmp_path: Path, photos: Path, object_server: ObjectServer
+) -> None:
+    (photos / "2/11.png").write_bytes(b"\x89PNG")
+    object_server.put("packs/photos.pack/inner.pack/packer.json", b"{}")  # another pack, whoever put it there
+    object_server.put("packs/photos.pack/.partial/plan.json", b"{}")
+    with pytest.raises(InvalidRequest, match="on its way there"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    object_server.objects.clear()
+    put = Fault("503", "PUT", "/part-00000.json", chance=lambda: object_server.put(inner, b"{}") is not None)
+    inner = "packs/photos.pack/inner.pack/packer.json"
+    object_server.faults = [put]
+    with pytest.raises(BadInputs, match=r"11\.png"):
+        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
+    assert stored(object_server) == {"inner.pack/packer.json": b"{}"}
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_process_that_is_late_leaves_nothing(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
+    """Whoever still works on a part of a pack that is published by now."""
+    convert(photos, URL, scratch=tmp_path / "scratch")
+    before = stored(object_server)
+    late = StoredParts(Store(parse(URL)), StoredPlan("f", {}))
+    for error, says in ((PackExists, "another machine has put a pack there"), (StorageError, "was given up meanwhile")):
+        with pytest.raises(error, match=says):
+            late.begin_attempt("part-00000-" + "0" * 32, "n7")
+        late.remove()
+        assert stored(object_server) == before
+        object_server.objects.clear()
+        before = {}
+
+
+def test_what_is_there_when_a_run_was_killed_at_its_very_end_is_cleared(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pack is there, and nothing of it below `.partial`; only the scratch folder is not empty yet."""
+    real = WorkFolder.clear
+
+    def clear(self: WorkFolder) -> None:
+        if object_server.objects.get("packs/photos.pack/packer.json"):
+            raise Interrupted(signal.SIGTERM)
+        real(self)
+
+    monkeypatch.setattr(WorkFolder, "clear", clear)
+    with pytest.raises(Interrupted):
+        convert(photos, URL, scratch=tmp_path / "scratch")
+    monkeypatch.undo()
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    before = stored(object_server)
+    assert list((tmp_path / "scratch").iterdir())
+    convert(photos, URL, scratch=tmp_path / "scratch")
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert stored(object_server) == before
 
 
 def test_another_plan_on_the_same_url_is_refused(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
@@ -141,11 +329,11 @@ def test_another_plan_on_the_same_url_is_refused(tmp_path: Path, photos: Path, o
     object_server.faults = []
     (tmp_path / "other").mkdir()
     before = stored(object_server)
-    with pytest.raises(InvalidRequest, match=r"another pack is being published there"):
-        convert(photos, URL, resize=16, scratch=tmp_path / "other")
-    assert stored(object_server) == before
-    with pytest.raises(InvalidRequest, match=r"another pack is being published there"):
-        convert(photos, URL, resize=16, scratch=tmp_path / "scratch")  # makes way for what is asked now
+    for scratch in ("other", "scratch"):
+        with pytest.raises(
+            InvalidRequest, match=r"another pack is on its way there, .* remove what is below s3://b/packs"
+        ):
+            convert(photos, URL, resize=16, scratch=tmp_path / scratch)
     assert stored(object_server) == before
 
 

@@ -18,9 +18,9 @@ from packer import errors
 from packer.conversion.build_versions import build_versions
 from packer.conversion.done_records import ATTEMPTS
 from packer.conversion.engines import base
-from packer.conversion.engines.base import Job
+from packer.conversion.engines.base import EngineOptions, Job
 from packer.conversion.remote_part import NODE, Outcome, Task, Workplace
-from packer.errors import PackerError, StorageError
+from packer.errors import InvalidRequest, PackerError, StorageError
 
 _TRIES = 4
 _PATIENCE_SECONDS = 300.0  # without a machine that could build a part
@@ -74,14 +74,25 @@ class ClusterEngine(base.Engine):
 
     cluster: Cluster
 
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        if options.to_store and options.nodes_scratch is None:
+            raise InvalidRequest(
+                "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every "
+                "machine with room for one part for each CPU"
+            )
+
     def build(self, job: Job, numbers: Iterator[int]) -> None:
-        plan, work = job.spec.plan, job.records.work
+        plan, work, stored = job.spec.plan, job.records.work, job.records.stored
         versions = build_versions(pixels=not plan.keeps_bytes)
-        threads = self.options.threads or 1
+        cpus = self.options.threads or 1
+        threads = self.options.threads or max(1, plan.source.folder.reads_at_once)
         tries = _Tries(self.cluster, job, numbers)
-        work.make_folder(ATTEMPTS).close()
+        if stored is None:
+            work.make_folder(ATTEMPTS).close()
+        place = Workplace(plan, work.path.absolute(), cpus, threads, self.options.nodes_scratch, versions, stored)
         try:
-            self.cluster.connect(Workplace(plan, work.path.absolute(), threads, self.options.nodes_scratch, versions))
+            self.cluster.connect(place)
             tries.run()
         finally:
             self.cluster.close()
@@ -155,8 +166,10 @@ class _Tries:
             self._end(self._running.pop(handle), Lost(reason))
 
     def _end(self, part: _Part, outcome: Outcome | Lost) -> None:
-        if isinstance(outcome, Outcome) and outcome.failure is not None and outcome.failure[0] == "StorageError":
-            outcome = Lost(outcome.failure[1])  # of one machine's disk, maybe
+        if isinstance(outcome, Outcome) and outcome.failure is not None:
+            name, message = outcome.failure
+            if issubclass(getattr(errors, name, PackerError), StorageError):
+                outcome = Lost(message)  # of one machine's disk or line, maybe
         if isinstance(outcome, Lost):
             if self._job.spec.only_reads or not self._adopted(part):
                 self._note_lost(part, outcome)
@@ -184,7 +197,7 @@ class _Tries:
         until = time.monotonic() + _SEEN_SECONDS
         while not self._adopted(part):
             if time.monotonic() > until:
-                where = self._job.records.work.path / ATTEMPTS / part.attempt
+                where = self._job.records.place_of(part.attempt)
                 raise StorageError(
                     f"{where}: the part that was built there is not seen here after {_SEEN_SECONDS:.0f} s"
                 )

@@ -19,11 +19,13 @@ from packer.conversion.encode import Encoder
 @dataclass(frozen=True)
 class EngineOptions:
     """address: of a cluster. nodes_scratch: a folder on every machine of it, where parts are built before they are
-    copied into the work folder; None builds them there. threads: of each part; None for what the engine has."""
+    copied into the work folder, or uploaded; None builds them there. threads: of each part; None for what the engine
+    has. to_store: whether the pack lies behind a URL."""
 
     address: str | None = None
     nodes_scratch: Path | None = None
     threads: int | None = None
+    to_store: bool = False
 
 
 class Job(Protocol):

@@ -44,12 +44,12 @@ class _RayCluster(Cluster):
                 if threading.current_thread() is threading.main_thread() and handler is not None:
                     signal.signal(signal.SIGTERM, handler)  # Ray takes it over
             self._is_own = True
-        self._threads = place.threads
+        self._cpus = place.cpus
         if not self._slots():
-            raise InvalidRequest(f"--address {self._address}: no machine of the cluster has {place.threads} CPUs")
+            raise InvalidRequest(f"--address {self._address}: no machine of the cluster has {place.cpus} CPUs")
         self._compare(place)
         self._place = ray.put(place)
-        self._remote = ray.remote(_build).options(num_cpus=place.threads, max_retries=0, scheduling_strategy="SPREAD")
+        self._remote = ray.remote(_build).options(num_cpus=place.cpus, max_retries=0, scheduling_strategy="SPREAD")
 
     def _compare(self, place: Workplace) -> None:
         """Ask every machine that there is; one that comes later is asked before it builds its first part."""
@@ -62,7 +62,7 @@ class _RayCluster(Cluster):
             )
             .remote(pixels=compares_pixels(place.versions)): str(node["NodeManagerHostname"])
             for node in ray.nodes()
-            if node["Alive"] and node["Resources"].get("CPU", 0) >= place.threads
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= place.cpus
         }
         for handle, node in asked.items():
             try:
@@ -76,7 +76,7 @@ class _RayCluster(Cluster):
             check_versions(node, place.versions, found)
 
     def _slots(self) -> int:
-        return sum(int(node["Resources"].get("CPU", 0)) // self._threads for node in ray.nodes() if node["Alive"])
+        return sum(int(node["Resources"].get("CPU", 0)) // self._cpus for node in ray.nodes() if node["Alive"])
 
     def submit(self, task: Task) -> Any:
         handle = self._remote.remote([self._place], task)  # in a list, Ray does not unpack it for each task anew
