@@ -6,6 +6,7 @@ is that very pack, or an error.
 
 import hashlib
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -26,7 +27,10 @@ from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
 from packer.stores.store import Store, StoreOptions
 from packer.stores.url import StoreURL, is_url, parse
+from packer.system.parallel import ordered_map
 from packer.system.size_text import parse_size
+
+_INDEX_FETCHES = 4  # at once, of a dozen of files that are small for most packs: each waits for an answer
 
 
 @dataclass(frozen=True)
@@ -125,14 +129,16 @@ class RemoteParts:
         self._fetcher = PartFetcher(cache, parts)
         self._kept = ExitStack()
         self._kept_bytes = 0
+        self._keeping = threading.Lock()
         # below zero, where no device has its number
         self._name = -1 - int(hashlib.sha256(f"{cache.folder.folder}/{cache.digest}".encode()).hexdigest()[:15], 16)
 
     def keep(self, file: PackFile) -> Path:
-        """Bring a file, which stays as long as the pack is open; returns where it is."""
+        """Bring a file, which stays as long as the pack is open; returns where it is. Several threads may."""
         lease = self._leased(file)
-        self._kept.callback(lease.close)
-        self._kept_bytes += in_blocks(file.bytes)
+        with self._keeping:
+            self._kept.callback(lease.close)
+            self._kept_bytes += in_blocks(file.bytes)
         return lease.path
 
     @property
@@ -211,8 +217,9 @@ def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, ver
         cache.check_limit([head, *index], parts)
         supply = RemoteParts(cache, parts)
         undo.callback(supply.close)
-        for file in (head, *index):
-            supply.keep(file)
+        supply.keep(head)
+        for _ in ordered_map(supply.keep, index, threads=_INDEX_FETCHES):
+            pass
         opened = Pack(path.parent, verify=verify, supply=supply)
         undo.pop_all()
         first.close()

@@ -286,17 +286,21 @@ class _Call:
         return {}
 
     def _fetch(self) -> dict[str, Any]:
-        """Ranges are requested ahead, hashed and written in order."""
+        """Ranges are requested ahead, hashed and written in order; all with the ETag of the first, if none is known."""
         (descriptor,) = self._descriptors
         size, etag = self._fields["bytes"], self._fields["etag"]
-        if not size or not etag:
-            found = self._state()
-            if found["bytes"] != size or (etag and found["etag"] != etag):
-                raise _Failed("changed", f"expected {size} bytes, found {found['bytes']}")
-            etag = found["etag"]
         digest = hashlib.sha256()
         starts = deque(range(0, size, _RANGE_BYTES))
         waiting: deque[tuple[int, Future[Any]]] = deque()
+        if not size:
+            found = self._state()
+            if found["bytes"] or (etag and found["etag"] != etag):
+                raise _Failed("changed", f"expected no bytes, found {found['bytes']}")
+            etag = found["etag"]
+        elif not etag:
+            data, etag = self._range(starts.popleft(), min(size, _RANGE_BYTES), size, "")
+            digest.update(data)
+            _write_at(descriptor, data, 0)
         with ThreadPoolExecutor(_RANGES) as pool:
             try:
                 while starts or waiting:
@@ -305,7 +309,7 @@ class _Call:
                         end = min(size, start + _RANGE_BYTES)
                         waiting.append((start, pool.submit(self._range, start, end, size, etag)))
                     start, future = waiting.popleft()
-                    data = future.result()
+                    data, _ = future.result()
                     digest.update(data)
                     _write_at(descriptor, data, start)
                     self._check_caller(0)
@@ -315,8 +319,10 @@ class _Call:
                 raise
         return {"bytes": size, "sha256": digest.hexdigest(), "etag": etag}
 
-    def _range(self, start: int, end: int, size: int, etag: str) -> Any:
-        def get() -> Any:
+    def _range(self, start: int, end: int, size: int, etag: str) -> tuple[Any, str]:
+        """The bytes, and the ETag that came with them."""
+
+        def get() -> tuple[Any, str]:
             options: GetOptions = {}
             if (start, end) != (0, size):
                 options["range"] = (start, end)
@@ -329,7 +335,7 @@ class _Call:
             data = answer.bytes()
             if len(data) != end - start:
                 raise _Short(f"expected {end - start} bytes, found {len(data)}")
-            return data
+            return data, _etag(answer.meta["e_tag"])
 
         return self._patiently(get)
 
@@ -364,7 +370,14 @@ class _Call:
                 file.seek(0)
                 return obstore.put(self._client, self._url.key, file, chunk_size=part, max_concurrency=_RANGES)
 
-        return {"etag": _etag(self._patiently(put)["e_tag"])}
+        try:
+            done = self._patiently(put)
+        except _Failed as error:
+            if error.kind != "missing":
+                raise
+            # the answer that it is complete was lost, and to the next try the store knows of no such upload any more
+            done = self._patiently(put)
+        return {"etag": _etag(done["e_tag"])}
 
     def _remove(self) -> dict[str, Any]:
         self._patiently(lambda: obstore.delete(self._client, self._url.key))

@@ -267,6 +267,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                     return
                 if "uploadId" in query:
                     with server.lock:
+                        if query["uploadId"] not in server.uploads:
+                            self._fail(404, "NoSuchUpload")
+                            return
                         server.uploads[query["uploadId"]][int(query["partNumber"])] = body
                     self._send(200, b"", {"ETag": StoredBytes(body).etag})
                     return
@@ -301,8 +304,14 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                     self._send(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
                     return
                 with server.lock:
-                    parts = server.uploads.pop(query["uploadId"])
+                    parts = server.uploads.pop(query["uploadId"], None)
+                    if parts is None:
+                        self._fail(404, "NoSuchUpload")
+                        return
                     server.put(key, b"".join(data for _, data in sorted(parts.items())))
+                if fault == "lost":
+                    self._lose()
+                    return
                 etag = escape(server.objects[key].etag)
                 self._send(
                     200, f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>".encode()
