@@ -29,7 +29,7 @@ from packer.registry import import_or_explain
 from packer.remote.remote_pack import open_remote, remote_location
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
-from packer.stores.url import StoreURL
+from packer.stores.url import StoreURL, URLPath
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
@@ -609,12 +609,13 @@ class PackDataset(Dataset[Any]):
     def show(self, index: int) -> "Drawing":
         """A picture of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
 
-        Raises BadIndex, CorruptPack.
+        Of a pack at a URL its part comes into the cache. Raises BadIndex, CorruptPack, StoreError.
         """
-        from packer.inspect.notebook import draw_samples  # training does without it
+        from packer.inspect.notebook import draw_open_samples, draw_samples  # training does without it
 
         if self._location is not None:
-            raise InvalidRequest(f"{self.path}: samples are drawn of packs on a disk; copy the pack, and open the copy")
+            name = URLPath(str(self._location.url)).name
+            return draw_open_samples(self.sample_decoder().pack, name, [self.key(index)])
         return draw_samples(Path(str(self.path)), [self.key(index)])
 
     def __repr__(self) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from packer.errors import printable
 from packer.files.storage_errors import failing
 from packer.inspect.contact_sheet.png_sheet import draw_png
-from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet
+from packer.inspect.contact_sheet.sheet import Sheet, SheetRequest, make_sheet, sheet_of
+from packer.pack.reader import Pack
 
 _WIDTH_PX = 480
 _SMALL_PX = 160
@@ -35,7 +36,15 @@ class Drawing:
 
 def draw_samples(folder: Path, keys: Sequence[str], *, width_px: int = _WIDTH_PX) -> Drawing:
     """The samples of the pack with these keys, as they are stored; raises UnknownKey, CorruptPack."""
-    sheet = make_sheet(folder, SheetRequest(keys=tuple(keys), width=width_px))
+    return _drawn(make_sheet(folder, SheetRequest(keys=tuple(keys), width=width_px)))
+
+
+def draw_open_samples(pack: Pack, name: str, keys: Sequence[str]) -> Drawing:
+    """As `draw_samples`, of an open pack: of one at a URL the parts with these samples come into its cache."""
+    return _drawn(sheet_of(pack, name, SheetRequest(keys=tuple(keys), width=_WIDTH_PX)))
+
+
+def _drawn(sheet: Sheet) -> Drawing:
     return Drawing(sheet.title, draw_png(sheet))
 
 

@@ -16,6 +16,8 @@ import torch
 from torch.utils.data import DataLoader
 
 import packer
+from packer import formats
+from packer.conversion.convert import convert
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StoreError
 from packer.loading.loader import Loader
@@ -26,6 +28,7 @@ from packer.remote.part_cache import PackFile, PartCache
 from packer.remote.remote_pack import RemoteParts, open_remote, remote_location
 from tests.support.built_packs import make_pack, record, values
 from tests.support.object_server import Fault, ObjectServer
+from tests.support.source_trees import photos
 from tests.support.stored_files import Watch, ended, in_processes
 
 URL = "s3://b/set/x.pack"
@@ -548,10 +551,13 @@ def test_the_page_on_remote_packs_runs(folder: Path, object_server: ObjectServer
     names["dataset"].close()
 
 
-def test_a_drawing_needs_a_pack_on_a_disk(server: ObjectServer, cache: Path) -> None:
-    dataset = packer.open(URL, cache=cache)
-    assert URL in repr(dataset)
-    assert URL in dataset._repr_html_()
-    with pytest.raises(InvalidRequest, match="samples are drawn of packs on a disk"):
-        dataset.show(0)
-    dataset.close()
+def test_one_sample_is_drawn_of_its_part_alone(tmp_path: Path, object_server: ObjectServer, cache: Path) -> None:
+    """A notebook's table of the data set fetches nothing."""
+    convert(photos(tmp_path / "in", 16), tmp_path / "local.pack", part_bytes=2000)
+    object_server.put_folder(tmp_path / "local.pack", "local.pack/")
+    with packer.open("s3://b/local.pack", cache=cache) as remote, packer.open(tmp_path / "local.pack") as local:
+        assert "s3://b/local.pack" in repr(remote)
+        assert "s3://b/local.pack" in remote._repr_html_()
+        assert object_server.count("GET", formats.load("lmdb").SUFFIX) == 0
+        assert remote.show(5).png == local.show(5).png
+        assert object_server.count("GET", formats.load("lmdb").SUFFIX) == 1

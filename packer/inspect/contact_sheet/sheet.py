@@ -72,14 +72,19 @@ def make_sheet(pack: Path, wanted: SheetRequest, *, scratch: Path | None = None,
 
     Raises InvalidRequest, UnknownKey, CorruptPack; StoreError of a URL.
     """
+    name = pack.name if isinstance(pack, URLPath) else pack.absolute().name
     with read_once(pack, scratch=scratch, in_order=False) as opened:
-        tiler = Tiler(opened, wanted.fields, most=wanted.most, is_zoomed=wanted.zoom)
-        indices = choose(opened, count=wanted.count, keys=wanted.keys, seed=wanted.seed)
-        box = tiler.box(indices, wanted.width)
-        tiles = tuple(ordered_map(lambda index: tiler.tile(index, box), indices, threads=threads))
-        what = "samples, close-ups" if wanted.zoom else "samples"
-        name = pack.name if isinstance(pack, URLPath) else pack.absolute().name
-        title = f"{name}: {len(tiles)} of {len(opened)} {what}, format {opened.manifest.format}"
+        return sheet_of(opened, name, wanted, threads=threads)
+
+
+def sheet_of(pack: Pack, name: str, wanted: SheetRequest, *, threads: int = 1) -> Sheet:
+    """The sheet of an open pack. name: for the title. Raises as `make_sheet`."""
+    tiler = Tiler(pack, wanted.fields, most=wanted.most, is_zoomed=wanted.zoom)
+    indices = choose(pack, count=wanted.count, keys=wanted.keys, seed=wanted.seed)
+    box = tiler.box(indices, wanted.width)
+    tiles = tuple(ordered_map(lambda index: tiler.tile(index, box), indices, threads=threads))
+    what = "samples, close-ups" if wanted.zoom else "samples"
+    title = f"{name}: {len(tiles)} of {len(pack)} {what}, format {pack.manifest.format}"
     has_depth = any(panel.scale is not None for tile in tiles for panel in tile.panels)
     return Sheet(
         title,
