@@ -352,6 +352,7 @@ def files(pack: Path) -> dict[str, bytes]:
     return {str(path.relative_to(pack)): path.read_bytes() for path in pack.rglob("*") if path.is_file()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("format", ["lmdb", "hdf5", "pth"])
 def test_machines_upload_their_parts_and_share_no_folder(
     tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any, format: str

@@ -49,6 +49,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("to", ["lmdb", "hdf5", "pth"])
 def test_what_is_stored_is_the_pack_of_a_folder(
     tmp_path: Path, photos: Path, object_server: ObjectServer, to: str
@@ -193,6 +194,7 @@ def test_another_machine_goes_on_after_what_is_there(tmp_path: Path, photos: Pat
     assert stored(object_server) == files(tmp_path / "local.pack")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", ["removed", "replaced", "entries", "record"])
 def test_a_part_that_is_no_longer_there_is_built_again(
     tmp_path: Path, photos: Path, object_server: ObjectServer, what: str

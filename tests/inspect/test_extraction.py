@@ -418,7 +418,6 @@ def _encodes(path: str) -> bool:
         return False
 
 
-@settings(max_examples=100)
 @given(st.lists(ADVERSARIAL, min_size=1, max_size=1))
 def test_adversarial_names_stay_inside(paths: list[str]) -> None:
     stays_inside(paths)
