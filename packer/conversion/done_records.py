@@ -259,7 +259,10 @@ class DoneRecords:
             found = self.stored.store.state(name)
             if found is not None:
                 self._there[name] = found
-            return self._adopt_stored_part(self.stored, name, parts)
+            done = self._adopt_stored_part(self.stored, name, parts)
+            if done is not None:
+                self.stored.end_attempt(attempt)
+            return done
         return None
 
     def _adopt_local(self, attempt: str, parts: Mapping[str, int], fingerprint: str) -> FinishedPart | None:

@@ -159,6 +159,10 @@ class StoredParts:
         except NoObject:
             return ""
 
+    def end_attempt(self, attempt: str) -> None:
+        """Nobody asks for it any more."""
+        self.store.remove(f"{_ATTEMPTS}/{attempt}")
+
     # ---- finished parts
 
     def put(self, path: Path, piece: Path, done: FinishedPart) -> FinishedPart:
