@@ -169,8 +169,13 @@ def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
     for path in left:
         with suppress(Locked, UnsafePath, StorageError), work_folder(path, _SCRATCH) as old:
             old.clear()
-    with work_folder(above / f".packer-{attempt}", _SCRATCH) as scratch:
+    # another try of this machine may hold it for a moment, as it looks for what killed ones have left
+    with work_folder(above / f".packer-{attempt}", _SCRATCH, waiting=_soon) as scratch:
         try:
             yield scratch
         finally:
             scratch.clear()
+
+
+def _soon() -> None:
+    """Nothing is to be told: it is let go at once."""

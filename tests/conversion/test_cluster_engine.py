@@ -1,8 +1,10 @@
 """The engine of many machines, over a cluster of one process: what is lost is tried again, what is there is kept."""
 
 import os
+import random
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import h5py
 import pytest
 
 from packer import formats
-from packer.conversion import engines
+from packer.conversion import engines, remote_part
 from packer.conversion.build_part import FinishedPart
 from packer.conversion.build_versions import build_versions
 from packer.conversion.convert import ConversionSummary, convert, convert_source
@@ -26,9 +28,11 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import BadInputs, Interrupted, InvalidRequest, StorageError
+from packer.files import work_folder
 from tests.support.conversions import digest, opened, packed
 from tests.support.object_server import Fault, ObjectServer
 from tests.support.source_trees import photos
+from tests.support.stored_files import ended, in_processes
 
 Fate = Callable[[Workplace, Task], Outcome | Lost]
 
@@ -199,6 +203,23 @@ def test_what_another_machine_wrote_is_waited_for_until_it_is_seen(
     monkeypatch.setattr(DoneRecords, "adopt", lambda self, *given: None)
     with pytest.raises(StorageError, match=r"attempts/part-0000\d-\w+: the part that was built there is not seen here"):
         convert_source(opened(root), tmp_path / "b", ConversionOptions(part_bytes=2000), engine=engine_of())
+
+
+def test_tries_of_one_machine_at_once_do_not_hold_each_other_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each looks for what killed ones have left, and so takes hold of another's folder for a moment."""
+    real = work_folder._flock
+    monkeypatch.setattr(work_folder, "_flock", lambda *given: (time.sleep(random.random() / 200), real(*given)))
+
+    def build(number: int) -> None:
+        for turn in range(10):
+            with remote_part._scratch_folder(tmp_path, f"part-{number:05d}-{turn:032x}") as scratch:
+                scratch.make_folder("pack").close()
+                assert (scratch.inside / "pack").is_dir()
+
+    assert ended(in_processes(6, build)) == [0] * 6
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_others_left_on_a_machines_disk_is_let_be(tmp_path: Path, root: Path) -> None:
