@@ -294,6 +294,7 @@ def _published(
     target = StoreTarget.of(path, scratch=scratch, overwrite=wanted.request.overwrite)
     with target.opened() as publication:
         publication.check()
+        # what an earlier run has put together there makes way where it is of another pack
         request = replace(wanted.request, pack=publication.folder, overwrite=publication.is_built)
         plan = request.plan(note)
         target.check_format(plan.options.to)

@@ -125,7 +125,7 @@ class StoredParts:
         """What plan.json says; nothing where there is none, or another's."""
         try:
             found = json.loads(self.store.read(_PLAN))
-        except (NoObject, ValueError):
+        except (NoObject, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -172,10 +172,11 @@ class StoredParts:
         """
         with failing(piece, "read"):
             entries = piece.read_bytes()
+        self.check()  # whoever is late changes no part of a pack that is published
         etag = self.store.upload(done.part.name, path)
         self.store.write(f"{_PIECES}/{done.part.name}", entries)
         found = replace(done, etag=etag)
-        self.check()  # an upload takes long: whoever is late leaves no record in a pack that is published
+        self.check()  # nor leaves a record there: an upload takes long
         record = {**asdict(found), "entries": {"bytes": len(entries), "sha256": hashlib.sha256(entries).hexdigest()}}
         self.store.write(f"{DONE}/{_record_name(done.part.name)}", manifests.canonical(record))
         return found
@@ -191,7 +192,7 @@ class StoredParts:
             found = json.loads(self.store.read(name))
         except NoObject:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged(name) from error
         if not isinstance(found, dict):
             raise self._damaged(name)
