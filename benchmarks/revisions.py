@@ -1,11 +1,13 @@
 """This checkout of packer beside another one: the ways into a batch, converting and opening, in turn, as ratios.
 
 Every figure is of a process of its own, which measures one task of one checkout several times and gives the best; the
-two checkouts take turns. `git worktree add ../other REVISION` makes the other checkout.
+two checkouts take turns. `--figure calls` counts the calls of Python functions instead, which hardly vary: what a busy
+machine hides shows there. `git worktree add ../other REVISION` makes the other checkout.
 """
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -16,9 +18,9 @@ from pathlib import Path
 import base
 
 _TASK = """
-import inspect, json, sys, time
+import inspect, itertools, json, sys, threading, time
 from pathlib import Path
-work, task = Path(sys.argv[1]), sys.argv[2]
+work, task, calls = Path(sys.argv[1]), sys.argv[2], itertools.count()
 import torch
 import packer
 from packer import geometry
@@ -41,7 +43,14 @@ def passes(batches, count):
 def opened(name, **options):
     return packer.open(work / name, **options)
 
+def note_call(frame, event, argument):
+    if event in ("call", "c_call"):
+        next(calls)
+
 crop = geometry.RandomResizedCrop(224)
+if sys.argv[3] == "calls":
+    threading.setprofile(note_call)
+    sys.setprofile(note_call)
 if task == "item":
     dataset, best = opened("encoded.pack"), 1e9
     for _ in range(3):
@@ -75,33 +84,46 @@ elif task == "open":
         best = min(best, time.perf_counter() - begun)
 elif task == "grasp":
     best = passes(loader(packer.GraspDataset(work / "cornell.pack", include_rgb=True), 8, threads=1), 3)
-print(json.dumps(best))
+sys.setprofile(None)
+print(json.dumps(next(calls) if sys.argv[3] == "calls" else best))
 """
 _TASKS = (
     *("item", "small item", "crops encoded", "crops jpeg90", "crops raw", "small batches", "small batches, bmp"),
     *("workers", "DataLoader", "open", "grasp"),
 )
+_CONVERSIONS = ("convert", "convert cpu")
 _RUN = "from packer.cli import run; run()"
 
 
 def main() -> None:
-    args = base.arguments(__doc__ or "", other=None, scratch=None, samples=400, rounds=7, tasks="all")
+    args = base.arguments(__doc__ or "", other=None, scratch=None, samples=400, rounds=7, tasks="all", figure="seconds")
     if args.other is None:
         raise SystemExit("--other: the folder of another checkout of packer")
+    if args.figure not in ("seconds", "calls"):
+        raise SystemExit(
+            f"--figure {args.figure}: seconds, or calls (of Python functions, in all threads of a process)"
+        )
     checkouts = {"this": Path(__file__).resolve().parent.parent, "other": args.other.resolve()}
-    wanted = (*_TASKS, "convert") if args.tasks == "all" else tuple(args.tasks.split("/"))
+    known = _TASKS if args.figure == "calls" else (*_TASKS, *_CONVERSIONS)
+    wanted = known if args.tasks == "all" else tuple(args.tasks.split("/"))
+    if not set(wanted) <= set(known):
+        raise SystemExit(f"--tasks {args.tasks}: the tasks of --figure {args.figure} are {'/'.join(known)}")
     with base.scratch(args.scratch) as work:
         _prepare(checkouts["other"], work, args.samples)
         runs: dict[str, Callable[[], float]] = {
-            f"{task}, {which}": partial(_seconds, checkout, work, task)
+            f"{task}, {which}": partial(_measured, checkout, work, task, args.figure)
             for task in wanted
             for which, checkout in checkouts.items()
         }
         found = base.interleaved(runs, args.rounds)
     rows = {}
+    unit, digits = ("s", 4) if args.figure == "seconds" else ("calls", 0)
     for task in wanted:
-        times = f"{base.spread(found[f'{task}, this'], 's', 4)}, other {base.spread(found[f'{task}, other'], 's', 4)}"
-        rows[task] = f"time, this / other: {base.ratio(found, f'{task}, this', f'{task}, other'):.3f}   {times}"
+        ours, others = (base.spread(found[f"{task}, {which}"], unit, digits) for which in checkouts)
+        times = f"{ours}, other {others}"
+        rows[task] = (
+            f"{args.figure}, this / other: {base.ratio(found, f'{task}, this', f'{task}, other'):.3f}   {times}"
+        )
     base.report("revisions", rows, found, args)
 
 
@@ -129,16 +151,25 @@ def _where(checkout: Path) -> dict[str, object]:
     return {"env": environment, "cwd": checkout, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
 
-def _seconds(checkout: Path, work: Path, task: str) -> float:
-    if task == "convert":
+def _measured(checkout: Path, work: Path, task: str, figure: str) -> float:
+    if task in _CONVERSIONS:
         target = work / "out.pack"
+        before = _processor_seconds()
         found = base.seconds(
             ["env", f"PYTHONPATH={checkout}", sys.executable, "-c", _RUN, "convert", work / "photos", target]
         )
         shutil.rmtree(target)
-        return found
-    done = subprocess.run([sys.executable, "-c", _TASK, str(work), task], check=True, text=True, **_where(checkout))
+        return found if task == "convert" else _processor_seconds() - before
+    done = subprocess.run(
+        [sys.executable, "-c", _TASK, str(work), task, figure], check=True, text=True, **_where(checkout)
+    )
     return float(json.loads(done.stdout))
+
+
+def _processor_seconds() -> float:
+    """What all ended child processes used: it varies less than the clock, which waits for the disk too."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

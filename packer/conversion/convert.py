@@ -16,7 +16,6 @@ import numpy as np
 from packer import formats, sources
 from packer.conversion import engines
 from packer.conversion.build_part import Progress
-from packer.conversion.done_records import NAMES
 from packer.conversion.engines.base import Engine, EngineOptions
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
@@ -32,6 +31,7 @@ from packer.conversion.pack_builder import Estimate, PackBuilder, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
+from packer.conversion.work_folder_names import NAMES
 from packer.errors import InvalidRequest, PackerError, PackExists, printable
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar

@@ -1,12 +1,6 @@
 """Done-records: which parts of an interrupted conversion are finished, so that the next run goes on after them.
 
-`.<name>.partial/` beside the target, a work folder (files/work_folder.py):
-    plan.json              the plan's fingerprint and options; there from before the first part on
-    done/part-00000.json   of a finished part, there once the part and its index entries are on disk
-    attempts/<try>/        a part that another process builds, see remote_part.py; with record.json once complete
-    pieces/<part>          the index entries of a part
-    pack/                  the parts; becomes the target by one rename
-    pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
+They lie in the work folder beside the target, see work_folder_names.py.
 
 Of a pack behind a URL the parts lie in the store, and what is said of tries and parts lies there too, so that machines
 need not share a folder: see stored_parts.py. Records and index entries are here all the same.
@@ -29,30 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 from packer import __version__
 from packer.conversion.build_part import FinishedPart
+from packer.conversion.work_folder_names import ATTEMPTS, BEING_WRITTEN, DONE, PACK, PIECES, PLAN, RECORD
 from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.digest import part_bytes
 from packer.files.folder_handle import FolderHandle
-from packer.files.work_folder import ANYTHING, WorkFolder
-from packer.formats._columns import SPOOL_NAME
+from packer.files.work_folder import WorkFolder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Part
-from packer.pack.unlisted_files import PACK_NAMES
 
 if TYPE_CHECKING:  # the client of the stores, which folders do without
     from packer.conversion.stored_parts import StoredParts
     from packer.stores.store import StoredObject
     from packer.stores.url import StoreURL
 
-PACK, PIECES, DONE, PLAN = "pack", "pieces", "done", "plan.json"
-ATTEMPTS, RECORD = "attempts", "record.json"
-_NEW = ".new"  # after a name: a file that is being written
-NAMES = {
-    rf"{re.escape(PLAN)}({re.escape(_NEW)})?": ANYTHING,
-    DONE: rf"part-[0-9]+\.json({re.escape(_NEW)})?",
-    PIECES: r"part-[0-9]+.*",
-    ATTEMPTS: r"part-[0-9]+-[0-9a-f]{32}",
-    rf"{PACK}(\.old)?": rf"{PACK_NAMES}|{re.escape(SPOOL_NAME)}.*",
-}
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others as they are called
 
@@ -184,7 +167,7 @@ class DoneRecords:
         if self.work.status(DONE) is None:
             return []
         with self.work.folder(DONE) as folder:
-            return [name for name in folder.names() if not name.endswith(_NEW)]
+            return [name for name in folder.names() if not name.endswith(BEING_WRITTEN)]
 
     def _records(self, parts: Mapping[str, int]) -> list[FinishedPart]:
         names = self._names()
@@ -370,9 +353,9 @@ def _finished_part(said: Mapping[str, Any], parts: Mapping[str, int]) -> Finishe
 
 def put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
     """Write a file that is whole or not there, synced with its name; what a kill left of an earlier one goes."""
-    folder.remove(name + _NEW)
-    folder.write_file(name + _NEW, json.dumps(content).encode() + b"\n")
-    folder.replace(name + _NEW, folder, name)
+    folder.remove(name + BEING_WRITTEN)
+    folder.write_file(name + BEING_WRITTEN, json.dumps(content).encode() + b"\n")
+    folder.replace(name + BEING_WRITTEN, folder, name)
 
 
 def read_json(folder: FolderHandle, name: str) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from packer import __version__, formats
 from packer.conversion import suspect_values
 from packer.conversion.build_part import FinishedPart, PartSpec, Progress, encoder_of
-from packer.conversion.done_records import PACK, DoneRecords
+from packer.conversion.done_records import DoneRecords
 from packer.conversion.encode import Encoded
 from packer.conversion.engines.base import Engine
 from packer.conversion.plan import Plan
+from packer.conversion.work_folder_names import PACK
 from packer.errors import BadInputs, InvalidRequest, PackerError, StorageError, StoreError, printable
 from packer.files.storage_errors import free_bytes, free_files
 from packer.files.work_folder import WorkFolder

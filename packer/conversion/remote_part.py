@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packer.conversion.build_part import FinishedPart, PartSpec, build_part
 from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
-from packer.conversion.done_records import ATTEMPTS, PACK, PIECES, PLAN, RECORD, put, read_json
+from packer.conversion.done_records import put, read_json
 from packer.conversion.plan import Plan
+from packer.conversion.work_folder_names import ATTEMPTS, PACK, PIECES, PLAN, RECORD
 from packer.errors import InvalidRequest, Locked, PackerError, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
 from packer.files.fsync import sync_part

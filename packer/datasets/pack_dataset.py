@@ -24,16 +24,16 @@ from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, PartSupply, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
-from packer.pack.stored_head import StoredPack
 from packer.registry import import_or_explain
-from packer.remote.remote_pack import open_remote, remote_location
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
-from packer.stores.url import StoreURL, URLPath
+from packer.stores.url import StoreURL, URLPath, is_url
 from packer.system.shared_memory import SharedMemory
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a pack in a folder is opened without what reads URLs
     from packer.inspect.notebook import Drawing
+    from packer.pack.stored_head import StoredPack
+    from packer.remote.remote_pack import RemoteLocation
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -283,7 +283,7 @@ class PackDataset(Dataset[Any]):
                     f"{type(self).__name__}.{name}: it is set before super().__init__, which sets it too; give {name}= "
                     "to super().__init__, or set it behind that"
                 )
-        self._location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+        self._location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         if self._location is not None and (stage is not None or stage_as is not None):
             raise InvalidRequest(
                 f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept, or open the "
@@ -366,6 +366,8 @@ class PackDataset(Dataset[Any]):
 
     def _opened_pack(self) -> Pack:
         if self._location is not None:
+            from packer.remote.remote_pack import open_remote  # a pack in a folder does without
+
             self._stored = self._stored or self._location.find()
             return open_remote(self._location, self._stored, verify=self._verify)
         folder = Path(str(self.path))
@@ -746,6 +748,27 @@ _OF_FORMAT: dict[str | None, type[PackDataset]] = {
 }
 
 
+def location_of(
+    path: str | PathLike[str],
+    *,
+    cache: str | PathLike[str] | None,
+    cache_limit: int | str | None,
+    patience: float | None,
+) -> "RemoteLocation | None":
+    """Where the pack behind a URL is and is kept; None for a folder, with which nothing is loaded that reads URLs.
+
+    Raises InvalidRequest where what is given does not go together.
+    """
+    if is_url(path):
+        from packer.remote.remote_pack import remote_location  # a pack in a folder does without
+
+        return remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience)
+    for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience)):
+        if value is not None:
+            raise InvalidRequest(f"{name}=: {os.fspath(path)} is a folder, which is read where it is; it is for URLs")
+    return None
+
+
 def open_pack(
     path: str | PathLike[str],
     fields: Sequence[str] | None = None,
@@ -766,7 +789,7 @@ def open_pack(
     patience: float | None = None,
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
-    location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+    location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
     manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
     return _OF_FORMAT.get(manifest.format, PackDataset)(
         path,

@@ -19,7 +19,7 @@ import torch
 
 from packer.datasets.batch import Batch
 from packer.datasets.batch_decoder import Take, take_new
-from packer.datasets.pack_dataset import Indices, PackDataset, Transform
+from packer.datasets.pack_dataset import Indices, PackDataset, Transform, location_of
 from packer.errors import InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
 from packer.geometry.transforms.rotate import rotated
@@ -42,7 +42,6 @@ from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
-from packer.remote.remote_pack import remote_location
 from packer.schema import PIXEL_KINDS
 from packer.system.boolean_arguments import check_switches
 
@@ -145,7 +144,7 @@ class GraspDataset(PackDataset):
             raise InvalidRequest(f"items={items!r}: expected one of {', '.join(ITEM_UNITS)}")
         if exact is not None and exact not in EXACT:
             raise InvalidRequest(f"exact={exact!r}: expected {EXACT[0]!r} or None")
-        location = remote_location(path, cache=cache, cache_limit=cache_limit, patience=patience)
+        location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
         schema = manifest.schema
         if exact is not None:

@@ -5,7 +5,6 @@ is that very pack, or an error.
 """
 
 import hashlib
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from packer.remote.cache_folder import CacheFolder, in_blocks
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
 from packer.stores.store import Store, StoreOptions
-from packer.stores.url import StoreURL, is_url, parse
+from packer.stores.url import StoreURL, parse
 from packer.system.parallel import ordered_map
 from packer.system.size_text import parse_size
 
@@ -60,27 +59,16 @@ class RemoteLocation:
 
 
 def remote_location(
-    url: str | PathLike[str],
+    url: str,
     *,
     cache: str | PathLike[str] | None,
     cache_limit: int | str | None,
     patience: float | None,
-) -> RemoteLocation | None:
-    """The location of a URL; None for the path of a folder. cache_limit: bytes, or a text such as "200GB".
+) -> RemoteLocation:
+    """The location of a URL. cache_limit: bytes, or a text such as "200GB".
 
     Raises InvalidRequest where what is given does not go together.
     """
-    if not is_url(url):
-        given = [
-            name
-            for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience))
-            if value is not None
-        ]
-        if given:
-            raise InvalidRequest(
-                f"{given[0]}=: {os.fspath(url)} is a folder, which is read where it is; it is for URLs"
-            )
-        return None
     if cache is None:
         raise InvalidRequest(
             f"{url}: parts are read from a disk of this machine: give cache=, a folder with room for them, and "
@@ -90,7 +78,7 @@ def remote_location(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InvalidRequest(f'cache_limit={cache_limit!r}: expected bytes, or a text such as "200GB"')
     options = StoreOptions() if patience is None else StoreOptions(patience_seconds=patience)
-    return RemoteLocation(parse(str(url)), Path(cache).absolute(), limit, options)
+    return RemoteLocation(parse(url), Path(cache).absolute(), limit, options)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from packer import codecs, formats
 from packer.conversion.convert import convert_source
-from packer.conversion.done_records import NAMES, DoneRecords
+from packer.conversion.done_records import DoneRecords
 from packer.conversion.options import MOST_EXTRAS_BYTES, ConversionOptions
 from packer.conversion.pack_builder import Estimate, estimate
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
+from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests

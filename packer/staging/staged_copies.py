@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from packer import codecs
-from packer.conversion.done_records import DONE, NAMES
+from packer.conversion.work_folder_names import DONE, NAMES
 from packer.errors import CorruptPack, InvalidRequest, Locked, StorageError, UnsafePath, printable
 from packer.files.digest import part_bytes
 from packer.files.folder_handle import FolderHandle

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from packer.conversion.done_records import NAMES, DoneRecords
+from packer.conversion.done_records import DoneRecords
+from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, UnsafePath
 from packer.files.work_folder import work_folder
 

@@ -17,10 +17,10 @@ import pytest
 from packer import formats
 from packer.conversion import encode
 from packer.conversion.convert import convert_source
-from packer.conversion.done_records import NAMES
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import PackBuilder
 from packer.conversion.plan import make_plan
+from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, Interrupted, InvalidRequest, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack.verification import problems

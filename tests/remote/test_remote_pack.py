@@ -67,7 +67,6 @@ def pack(server: ObjectServer, cache: Path) -> Iterator[Pack]:
 
 def opened_pack(cache: Path, *, limit: int | None = None, patience: float | None = 20, verify: str = "first") -> Pack:
     location = remote_location(URL, cache=cache, cache_limit=limit, patience=patience)
-    assert location is not None
     return open_remote(location, verify=verify)
 
 

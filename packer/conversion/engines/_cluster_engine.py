@@ -16,10 +16,10 @@ from uuid import uuid4
 
 from packer import errors
 from packer.conversion.build_versions import build_versions
-from packer.conversion.done_records import ATTEMPTS
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions, Job
 from packer.conversion.remote_part import NODE, Outcome, Task, Workplace
+from packer.conversion.work_folder_names import ATTEMPTS
 from packer.errors import InvalidRequest, PackerError, StorageError
 
 _TRIES = 4

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from packer.conversion.build_part import FinishedPart
-from packer.conversion.done_records import NAMES, DoneRecords
+from packer.conversion.done_records import DoneRecords
+from packer.conversion.work_folder_names import NAMES
 from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
 from tests.fuzz import scratch
