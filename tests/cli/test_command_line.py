@@ -422,6 +422,7 @@ def test_sizes_are_read_and_shown() -> None:
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("columns", [0, 100])
 def test_progress_on_a_terminal_is_a_bar(tmp_path: Path, columns: int) -> None:
     root = photos(tmp_path / "in", 300, height=100, width=100)
@@ -469,6 +470,7 @@ def test_progress_without_a_terminal_is_plain_lines(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize("buffered", [(), ("-u",)])
 def test_an_output_on_a_full_disk_is_an_error_of_the_disk(buffered: tuple[str, ...]) -> None:

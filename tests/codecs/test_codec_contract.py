@@ -137,7 +137,7 @@ def decoded(case: Case) -> Any:
     return case.codec.decode(case.codec.encode(example(case)))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @each_case
 @given(data=st.data())
 def test_what_was_encoded_comes_back(case: Case, data: st.DataObject) -> None:
@@ -225,7 +225,7 @@ def test_values_without_pixels_have_no_view_no_out_and_pixels_have_both(case: Ca
         assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @each_case
 def test_threads_see_what_one_sees(case: Case) -> None:
     stored = case.codec.encode(example(case))
@@ -241,7 +241,7 @@ def test_threads_see_what_one_sees(case: Case) -> None:
     assert all(ordered_map(work, range(6), threads=6, window=6))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @each_case
 @given(data=st.data())
 def test_damaged_bytes_give_an_error_or_a_value_of_the_right_form(case: Case, data: st.DataObject) -> None:

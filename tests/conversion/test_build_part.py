@@ -31,7 +31,7 @@ def build_all(pickled: bytes, numbers: list[int]) -> None:
         build_part(spec, number)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("format", formats.names())
 def test_parts_built_alone_and_in_any_order_are_those_of_the_pack(tmp_path: Path, format: str) -> None:
     root = photos(tmp_path / "in", 30)

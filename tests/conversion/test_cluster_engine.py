@@ -89,7 +89,7 @@ def root(tmp_path: Path) -> Path:
     return photos(tmp_path / "in", 16)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("scratch", [False, True])
 @pytest.mark.parametrize("format", formats.names())
 def test_the_pack_is_that_of_one_machine(tmp_path: Path, root: Path, format: str, scratch: bool) -> None:

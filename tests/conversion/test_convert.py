@@ -228,7 +228,7 @@ def test_too_little_space_is_refused_before_anything_is_written(
     assert not (tmp_path / "out.pack").exists()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("format", formats.names())
 def test_the_estimate_is_near_the_truth(tmp_path: Path, format: str) -> None:
     root = photos(tmp_path / "in", 60, height=90, width=120)

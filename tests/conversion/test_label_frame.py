@@ -57,7 +57,7 @@ def test_the_trees_pictures_are_what_pillow_shows_upright(tmp_path: Path) -> Non
         assert np.array_equal(shown, annotated_source.drawn(SIZE, OBJECTS)), orientation
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_upright_labels_lie_over_the_pixels_that_are_packed(tmp_path: Path, orientation: int, exif: Any) -> None:
@@ -140,7 +140,7 @@ class WithMask(AnnotatedSource):
         return {**super().__getitem__(index), "mask": file.getvalue()}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("to", ["lmdb", "n5"])  # n5 wants to know the shape before
 @pytest.mark.parametrize(
     ("frame", "orientation"),  # a stated size tells where the sides are exchanged

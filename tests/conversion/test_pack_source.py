@@ -45,7 +45,7 @@ def fields(pack: Path) -> list[dict[str, Any]]:
     return manifests.read(pack).schema.to_json()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_every_value_is_copied(tmp_path: Path, kind: str) -> None:
     convert_folder(source_trees.BUILDERS[kind](tmp_path / "in"), tmp_path / "a.pack", kind=kind, part_bytes=2000)
@@ -58,7 +58,7 @@ def test_every_value_is_copied(tmp_path: Path, kind: str) -> None:
     assert reindex(tmp_path / "b.pack") == []
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("change", [{}, {"resize": "32"}, {"resize": "32x20", "codecs": (("rgb", "jpeg:80"),)}])
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_a_pack_of_a_pack_is_the_pack_of_the_folder(tmp_path: Path, kind: str, change: dict[str, Any]) -> None:
@@ -138,6 +138,7 @@ def test_a_pack_of_one_size_is_resized_to_another(tmp_path: Path) -> None:
     assert LMDBDataset(tmp_path / "c.pack", output="numpy")[0]["image"].shape == (9, 12, 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", [{}, {"resize": "20"}])
 def test_the_bytes_do_not_depend_on_threads(tmp_path: Path, change: dict[str, Any]) -> None:
     convert_folder(photos(tmp_path / "in", 70), tmp_path / "a.pack", part_bytes=40_000)

@@ -71,7 +71,7 @@ def smaller(value: Any, *, turned: bool) -> Any:
     return encoded(".tiff" if header.dtype.startswith("float") else ".png", small)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", WITH_SECOND_PICTURES)
 def test_a_picture_of_another_size_than_the_first_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -194,7 +194,7 @@ def test_another_machine_goes_on_after_what_is_there(tmp_path: Path, photos: Pat
     assert stored(object_server) == files(tmp_path / "local.pack")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("what", ["removed", "replaced", "entries", "record"])
 def test_a_part_that_is_no_longer_there_is_built_again(
     tmp_path: Path, photos: Path, object_server: ObjectServer, what: str
@@ -361,6 +361,7 @@ def test_of_two_machines_with_one_plan_both_end_well(tmp_path: Path, photos: Pat
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("moment", [pytest.param(at, marks=[pytest.mark.full] if at % 10 else []) for at in range(20)])
 def test_a_kill_loses_nothing(tmp_path: Path, photos: Path, object_server: ObjectServer, moment: int) -> None:
     """At 20 moments that are spread over the requests of a run."""

@@ -78,7 +78,7 @@ def test_every_format_keeps_every_value(root: Path, tmp_path: Path, format: str)
     assert batch["mask"].dtype == torch.int32 and torch.equal(batch["mask"], torch.tensor(np.stack(WHOLE)).int())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("format", formats.names())
 def test_every_format_keeps_every_value_of_resized_masks(root: Path, tmp_path: Path, format: str) -> None:
     pack = convert(root, tmp_path / "pack", to=format, resize=(SIZE[0] // 2, SIZE[1] // 2))
@@ -146,7 +146,7 @@ def test_every_output_is_widened(root: Path, tmp_path: Path) -> None:
     assert bool((packer.open(pack)[0]["mask"] == ID).any())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "geometry", [Resize((24, 32)), CenterCrop(20), RandomHorizontalFlip(1.0), RandomRotation(choices=(30,))]
 )
@@ -169,6 +169,7 @@ def test_exact_geometries_are_numpys(root: Path, tmp_path: Path) -> None:
     assert are(masks(pack, geometry=Resize((24, 32))), list(map(halved, WHOLE)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_of_a_data_loader_and_those_that_a_transform_makes(
     root: Path, tmp_path: Path, num_workers: int
@@ -253,6 +254,7 @@ def test_a_source_cannot_declare_another_dtype(tmp_path: Path) -> None:
 # ---- packs of packs, hostile packs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", ["encoded", "raw"])
 def test_a_pack_of_a_pack(root: Path, tmp_path: Path, first: str) -> None:
     pack = convert(root, tmp_path / "pack", codecs={"mask": first})

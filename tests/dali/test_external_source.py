@@ -75,7 +75,7 @@ def texts(values: Any) -> list[str]:
     return [bytes(value).decode() for value in values]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize(("rank", "world_size"), [(0, 1), (0, 3), (2, 3)])

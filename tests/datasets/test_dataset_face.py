@@ -82,6 +82,7 @@ def test_a_repr_shows_no_control_characters(tmp_path: Path) -> None:
         assert "<script" not in text
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["photos", "grasps"])
 def test_a_notebook_shows_samples(pack: Path, tmp_path: Path, kind: str) -> None:
     dataset = packer.open(pack if kind == "photos" else grasp_folders.packs(tmp_path)["cornell"])

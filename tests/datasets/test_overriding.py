@@ -80,7 +80,7 @@ def collated(samples: list[Any]) -> Any:
     return torch.utils.data.default_collate(samples)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("kind", [Normalised, Twice, Labels, Sampled])
 @pytest.mark.parametrize("make", [
     lambda data: DataLoader(data, 4),
@@ -145,6 +145,7 @@ class Scaled(GraspDataset):
         return x * 2, maps, *rest
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [DataLoader, Loader])
 def test_grasp_items_are_read_through_it(tmp_path: Path, make: Any) -> None:
     pack = grasp_folders.packs(tmp_path, codecs=(("rgb", "raw"), ("depth", "raw")))["cornell"]
@@ -168,7 +169,7 @@ def _negative(self: Any, index: int) -> Any:
     return -1 - index
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("make", [
     lambda data: DataLoader(data, 4),
     lambda data: DataLoader(data, 4, num_workers=1, multiprocessing_context="fork"),

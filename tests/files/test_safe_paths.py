@@ -78,7 +78,7 @@ def test_links_and_ways_out_are_refused(folder: int, opener: Open, path: bytes, 
         st.sampled_from(["..", ".", "", "a", "sub", "b", "up", "down", "away", "out", "c", "etc"]), max_size=7
     )
 )
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_outside_is_opened_by_any_path(folder: int, parts: list[str]) -> None:
     path = "/".join(parts).encode()
     inside = {status(os.stat(name, dir_fd=folder)) for name in ("a", "sub", "sub/b", ".", "fifo")}

@@ -85,6 +85,7 @@ def test_any_tree_gives_what_the_library_gives(
         assert tree.find(b"q") is tree.find(b"") is tree.find(b"\xff" * 511) is None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("append", [True, False])
 def test_a_tree_of_three_levels(tmp_path: Path, append: bool) -> None:
     numbers = list(range(60_000))
@@ -260,7 +261,7 @@ def test_what_is_forged_is_sound_before(tmp_path: Path, large: bytes) -> None:
         ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("what", OPENING)
 def test_a_tree_that_leads_nowhere_is_refused(tmp_path: Path, large: bytes, what: str) -> None:
     path = forged(tmp_path / "a.lmdb", large, OPENING[what])
@@ -274,7 +275,7 @@ def test_a_tree_that_leads_nowhere_is_refused(tmp_path: Path, large: bytes, what
     assert "damaged LMDB file" in outcome.message
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("what", READING)
 def test_a_page_that_leads_elsewhere_is_refused_when_it_is_read(tmp_path: Path, large: bytes, what: str) -> None:
     path = forged(tmp_path / "a.lmdb", large, READING[what])

@@ -56,6 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield root
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("end", [".pack", "-kept.pack"])
 def test_every_format_gives_the_same_samples(folder: Path, end: str) -> None:
     found = set()
@@ -151,7 +152,7 @@ def test_memory_does_not_grow_with_the_part(module: ModuleType, tmp_path: Path) 
     assert outcome.value < 16 << 20
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("file_bytes", [100_000, 1 << 20, 6 << 20, 20 << 20])
 def test_a_full_disk_is_an_error_with_exit_code_4(module: ModuleType, tmp_path: Path, file_bytes: int) -> None:
     path = tmp_path / "part"
@@ -194,7 +195,7 @@ def test_a_failed_write_is_made_up_for_when_there_is_space_again(module: ModuleT
     assert child(run).value is True
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("file_bytes", [0, 100, 1000, 2000, 4096, 6000])
 def test_a_full_disk_at_the_end_is_an_error_and_the_writer_goes_on_later(
     module: ModuleType, tmp_path: Path, file_bytes: int
@@ -256,7 +257,7 @@ def test_a_part_is_refused_at_every_cut(module: ModuleType, tmp_path: Path) -> N
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("number", [100, pytest.param(10_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("number", [50, pytest.param(10_000, marks=pytest.mark.full)])
 def test_a_flipped_byte_is_refused_or_without_effect(module: ModuleType, tmp_path: Path, number: int) -> None:
     small_pack(tmp_path / "pack", module.__name__.rpartition(".")[2])
     check_flips(flips(tmp_path / "pack", number, seed=number), number)

@@ -15,7 +15,7 @@ JPEG, PNG = b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"
 
 
 @given(st.lists(st.text(st.sampled_from("aAéÉ~1./\\"), max_size=4) | st.binary(max_size=6).map(os.fsdecode)))
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 def test_names_are_never_taken_for_one(keys: list[str]) -> None:
     taken, found = FileNames(), []
     for row, key in enumerate(keys):

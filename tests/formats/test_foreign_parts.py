@@ -74,7 +74,7 @@ def test_a_folder_comes_back_byte_for_byte(name: str, photos: Path, tmp_path: Pa
     assert list(problems(tmp_path / "a.pack", depth="data")) == []
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 def test_every_field_comes_back_though_the_tool_has_no_place_for_it(name: str, tmp_path: Path) -> None:
     """Depth, mask, grasps: they are in the tool's file where that can be, else in values.npz."""
     root = source_trees.jacquard(tmp_path / "in")
@@ -112,7 +112,7 @@ def test_a_pack_of_it_becomes_a_pack_of_any_format(name: str, photos: Path, tmp_
 # ---- order
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", [name for name in FOREIGN if formats.load(name).Writer.order == "shuffled"])
 def test_samples_are_shuffled_unless_the_stored_order_is_asked_for(name: str, photos: Path, tmp_path: Path) -> None:
     notes: list[str] = []
@@ -269,7 +269,7 @@ def test_raw_fields_of_a_pack_are_files_as_from_the_source(name: str, tmp_path: 
 # ---- damage
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @of_files
 def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
     records = [built_packs.record(row, blob=bytes([row]) * 300) for row in range(20)]
@@ -287,7 +287,7 @@ def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
         Pack(tmp_path / "pack").reader(0)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @of_files
 def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
@@ -308,7 +308,7 @@ def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_p
     assert list(problems(tmp_path / "a.pack")) != []
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @of_files
 def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=name, part_bytes=0)
@@ -320,7 +320,7 @@ def test_a_flip_in_a_value_names_the_sample(name: str, photos: Path, tmp_path: P
     assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("number", [60, pytest.param(3000, marks=pytest.mark.full)])
 def test_a_flipped_byte_is_refused_or_without_effect(name: str, number: int, tmp_path: Path) -> None:
     small_pack(tmp_path / "pack", name)
@@ -329,7 +329,7 @@ def test_a_flipped_byte_is_refused_or_without_effect(name: str, number: int, tmp
     assert found["refused"] + found["CorruptPack"] > number // 30, found  # tar and LMDB are full of padding
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @of_files
 def test_parts_and_files_of_parts_that_were_exchanged_are_refused(name: str, tmp_path: Path) -> None:
     """Of equal sizes, and each a sound one: the crc32 of the values tell, and the digests."""
@@ -416,6 +416,7 @@ def others(name: str) -> tuple[str, ...]:
 # ---- what a tool leaves behind
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("to", ["caffe-lmdb", "bmp"])
 def test_what_a_tool_leaves_in_a_part_is_named_and_no_damage(to: str, photos: Path, tmp_path: Path) -> None:
     packed(photos, tmp_path / "a.pack", to=to)

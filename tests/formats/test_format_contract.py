@@ -92,7 +92,7 @@ def opened(module: ModuleType, path: Path) -> Iterator[Reader]:
 # ---- what was written is read
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(12)
 @given(data=st.data())
 @settings(max_examples=25)
 def test_every_record_is_read_as_it_was_written(module: ModuleType, data: st.DataObject) -> None:
@@ -136,7 +136,7 @@ def test_rows_may_be_read_in_any_order_and_again(opened: Reader) -> None:
     assert [read(opened, row) for row in rows] == [built_packs.record(row) for row in rows]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("count", [257, 2500])
 def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: int) -> None:
     write(module, path, built_packs.records(count))
@@ -175,7 +175,7 @@ def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path
     reader.close()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("payload_bytes", [0, 300_000, 1 << 28])
 def test_the_same_records_give_the_same_bytes(module: ModuleType, tmp_path: Path, payload_bytes: int) -> None:
     found = set()
@@ -212,7 +212,7 @@ def test_a_part_that_is_not_finished_never_opens(module: ModuleType, path: Path)
             module.Reader(path, SCHEMA, samples=count)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_a_writer_that_was_killed_leaves_no_part(module: ModuleType, path: Path) -> None:
     def write_and_die() -> None:
         writer = module.Writer(path, SCHEMA, payload_bytes=0)
@@ -288,7 +288,7 @@ def test_other_fields_than_the_manifest_says_are_refused(module: ModuleType, pat
         module.Reader(path, schema, samples=10)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("data", [b"", b"x", bytes(5000), b"\xff" * 70_000])
 def test_a_file_that_is_no_part_is_refused(module: ModuleType, path: Path, data: bytes) -> None:
     path.write_bytes(data)
@@ -356,7 +356,7 @@ def test_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None
     assert built_packs.snapshot(path.parent) == before
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_part_in_a_folder_that_cannot_be_written_is_read(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
     for folder in (path.parent, *path.parent.parents):  # let another user in as far as this test owns the way
@@ -442,7 +442,7 @@ def test_two_users_of_one_part_share_a_reader(module: ModuleType, path: Path) ->
         assert read(one, 7) == built_packs.record(7)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_forked_child_reads_what_the_parent_has_read(module: ModuleType, path: Path, tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 10, format=name_of(module))
     expected = built_packs.values(tmp_path / "pack")

@@ -123,7 +123,7 @@ def test_the_file_has_no_filter_no_time_and_the_oldest_format(tmp_path: Path) ->
 # ---- what the reader refuses, one file per rule
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("what", HOSTILE)
 def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:
     (tmp_path / "secret").write_bytes(b"secret bytes of this machine" * 10)

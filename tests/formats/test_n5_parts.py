@@ -323,6 +323,7 @@ def test_one_that_differs_among_those_that_were_not_looked_at_is_a_bad_sample(tm
     assert convert(root, tmp_path / "a.pack", to="n5", on_error="skip").samples == 39
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", [{}, {"resize": (32, 24)}], ids=["kept", "of the size that they have"])
 def test_raw_pictures_of_any_size_become_pictures_of_one(tmp_path: Path, change: dict[str, Any]) -> None:
     """A pack of pictures of any size stores the size before the pixels, and a block has none."""

@@ -121,7 +121,7 @@ def test_the_bytes_depend_neither_on_process_nor_path_nor_on_who_made_the_names(
 # ---- what the reader refuses
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:

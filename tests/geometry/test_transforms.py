@@ -77,7 +77,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return marked_packs.pack(tmp_path_factory.mktemp("posed") / "posed.pack", 40)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_everything_moves_together(pack: Path, name: str) -> None:
     geometry = GEOMETRIES[name]
@@ -86,7 +86,7 @@ def test_everything_moves_together(pack: Path, name: str) -> None:
     assert sum(seen) >= 5
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_resized_pack_moves_its_points_through_the_stored_matrix(tmp_path: Path, name: str) -> None:
     x, y, height, width = 90.0, 66.0, 150, 200
@@ -112,7 +112,7 @@ def test_a_resized_pack_moves_its_points_through_the_stored_matrix(tmp_path: Pat
     assert any(seen)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("fields", [None, ("mask", "depth", "image", "spots", "grasps", "boxes")])
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_mask_of_half_the_size_shows_the_same_part(tmp_path: Path, name: str, fields: Sequence[str] | None) -> None:

@@ -92,7 +92,7 @@ def test_maps_and_true_rectangles_are_those_of_the_slow_rule(name: str, style: s
         assert found.dtype == np.int64
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("zoom", [1.0, 0.8, 0.5])
 @pytest.mark.parametrize("rot", TURNS)
 @pytest.mark.parametrize("name", SETS)
@@ -166,7 +166,7 @@ def test_a_resized_pack_has_the_same_labels_and_shows_the_same(
             assert np.abs(one.get_depth(index, rot, zoom) - other.get_depth(index, rot, zoom)).mean() < 0.005
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("format", formats.names())
 @pytest.mark.parametrize("name", SETS)
 def test_every_format_gives_the_same_items(name: str, format: str, made: dict[str, Path], tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_every_format_gives_the_same_items(name: str, format: str, made: dict[st
             assert equal(a, b)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("codec", ["raw", "raw:float16", "npy"])
 @pytest.mark.parametrize("name", SETS)
 def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: dict[str, Path], tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_batch_is_what_a_stock_data_loader_makes(name: str, pixels: str, made:
         assert all(a.dtype == b.dtype for a, b in zip(flat(one), flat(other), strict=True))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_two_workers_give_the_items_of_the_loader_in_every_epoch(persistent: bool, made: dict[str, Path]) -> None:
     dataset = GraspDataset(made["cornell"], SIZE, seed=3)

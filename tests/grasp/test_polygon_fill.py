@@ -69,7 +69,7 @@ def rectangles(draw: Any) -> tuple[float, ...]:
     return (float(draw(st.integers(-9, 30))), float(draw(st.integers(-9, 35))), draw(angle), draw(length), draw(length))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(rectangles(), min_size=1, max_size=6))
 def test_every_rectangle_has_the_pixels_of_the_slow_rule(given: list[tuple[float, ...]]) -> None:
     y, x = rectangle(*np.asarray(given).T)

@@ -67,7 +67,7 @@ def made(items: list[tuple[Any, targets.Frame]], rot: list[float], zoom: list[fl
     return points, maps
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("rot", TURNS)
 @pytest.mark.parametrize("set_name", ["cornell", "jacquard"])

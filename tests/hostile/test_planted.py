@@ -303,7 +303,7 @@ def attack(command: Any, paths: list[Path], *, points: int | None = None) -> Cou
     return found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_something_planted_at_some_paths(tmp_path: Path, name: str) -> None:
     load_everything()

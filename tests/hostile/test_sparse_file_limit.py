@@ -31,7 +31,7 @@ def forged(root: Path, name: str) -> Path:
     return place / "pack"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("name", ["bmp: a file of 3 GiB", "lmdb: 360,000 leaves", "index: a hole of a terabyte"])
 def test_a_pack_of_holes_is_refused_before_it_is_read(tmp_path: Path, name: str, reader: str) -> None:

@@ -196,7 +196,7 @@ def outcome(whole: bytes, file: bytes, box: Box, library: str) -> str:
 CASES = st.tuples(mutants(), st.integers(0, 80), st.integers(0, 226), st.integers(1, 16), st.integers(1, 30))
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(CASES, st.sampled_from(list(LIBRARIES)))
 def test_no_mutant_gives_pixels_that_the_whole_would_not(case: tuple[tuple[bytes, bytes], ...], library: str) -> None:
     (whole, file), *box = case

@@ -33,7 +33,7 @@ def test_the_order_of_the_files_does_not_matter(files: list[bytes]) -> None:
         assert told(look, file) == told(sniff, file) == told(look, memoryview(file))  # type: ignore[arg-type]
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.sampled_from([*KEPT, *PACKED]), st.data())
 def test_a_file_that_differs_in_a_byte_is_looked_at_anew(file: bytes, data: st.DataObject) -> None:
     look = HeaderCache().of

@@ -79,7 +79,7 @@ def check(file: bytes, data: st.DataObject) -> None:
     assert all(np.array_equal(pixels[0], other) for other in pixels[1:])
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(files(), st.data())
 def test_any_box_of_any_file_at_any_scale(file: bytes, data: st.DataObject) -> None:
     check(file, data)
@@ -180,6 +180,7 @@ def test_a_file_without_tables_does_not_get_those_of_the_one_before(library: str
             decode_region(bare, sniff(bare))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_threads_do_not_disturb_each_other(library: str) -> None:
     made = [restart_jpegs.packed(150 + 8 * seed, 230 + 16 * seed, seed=seed) for seed in range(6)]

@@ -56,7 +56,7 @@ def test_the_rows_of_a_box_are_those_of_the_whole(sampling: str, library: str) -
             assert (region.pixels.shape[1] < whole.shape[1]) == has_regions(sampling, library, eighths)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.data())
 def test_any_box_of_any_file_at_any_scale(data: st.DataObject) -> None:
     height, width = data.draw(st.integers(1, 130)), data.draw(st.integers(1, 130))
@@ -134,7 +134,7 @@ def test_another_marker_before_the_end_is_told_by_the_whole(library: str) -> Non
         assert restart_jpegs.shows(part(file), decode(file, "image"), TOP)
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.data())
 def test_damage_is_refused_or_shows_what_libjpeg_makes_of_it(data: st.DataObject) -> None:
     """Never other pixels than a lenient decode of the whole has, and none where libjpeg has warned of them."""

@@ -99,6 +99,7 @@ def test_few_parts_are_on_the_disk_at_a_time(server: ObjectServer, scratch: Path
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["flip", "403", "gone"])
 def test_what_goes_wrong_is_one_error_and_leaves_nothing(
     kind: str, folder: Path, server: ObjectServer, scratch: Path, tmp_path: Path

@@ -90,7 +90,7 @@ def values_of(source: Source, back: dict[bytes, bytes]) -> tuple[dict[bytes, byt
     return found, arrays
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_what_was_kept_comes_back_byte_for_byte(tmp_path: Path, kind: str) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")
@@ -424,7 +424,7 @@ def test_adversarial_names_stay_inside(paths: list[str]) -> None:
 
 
 @pytest.mark.full
-@settings(max_examples=5000)
+@settings(max_examples=50 * settings().max_examples)
 @given(st.lists(ADVERSARIAL, min_size=1, max_size=1))
 def test_many_adversarial_names_stay_inside(paths: list[str]) -> None:
     stays_inside(paths)

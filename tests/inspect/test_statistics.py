@@ -155,7 +155,7 @@ def test_stored_bytes(result: dict[str, Any]) -> None:
 # ---- whatever the circumstances
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("format", formats.names())
 @pytest.mark.parametrize("threads", [1, 4])
 def test_formats_and_threads_change_nothing(tmp_path: Path, result: dict[str, Any], format: str, threads: int) -> None:

@@ -13,7 +13,7 @@ from tests.support.conversions import packed
 from tests.support.source_trees import cornell, jacquard
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("format", formats.names())
 def test_every_format_gives_the_same_sheet(tmp_path: Path, format: str) -> None:
     packed(cornell(tmp_path / "in"), tmp_path / "lmdb", to="lmdb")

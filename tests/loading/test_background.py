@@ -274,6 +274,7 @@ class Failing(Dataset[Any]):
         return torch.tensor(index)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_loader_x_gives_what_a_data_loader_gives(workers: int) -> None:
     options: dict[str, Any] = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}

@@ -138,7 +138,7 @@ def read_through_a_loader(path: Path, cuda: FakeCUDA, **options: Any) -> list[An
     return read
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("steps", [None, 10])
 def test_a_loader_uses_no_memory_again_that_is_still_copied_from(path: Path, cuda: FakeCUDA, steps: int | None) -> None:
     read = read_through_a_loader(path, cuda, steps_per_epoch=steps)

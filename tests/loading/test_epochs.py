@@ -183,7 +183,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("step", [0, 1, 4])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_goes_on_exactly_where_it_stood(dataset: PackDataset, name: str, step: int) -> None:
@@ -280,6 +280,7 @@ def test_a_forked_child_has_a_stream_of_its_own(keyed: PackDataset) -> None:
 # ---- a stock DataLoader
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stock_data_loader_augments_by_torchs_seed(path: Path, workers: int) -> None:
     dataset = packer.open(path, fields=("key", "image", "spots"), geometry=RANDOM)

@@ -103,7 +103,7 @@ def cases() -> Iterator[Any]:
                     yield pytest.param(engine, holder, data, marks=marks, id=f"{engine}-{holder}-{data}")
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("engine", "holder", "data"), list(cases()))
 def test_a_batch_that_another_process_holds_stays_as_it_is(engine: str, holder: str, data: str, root: Path) -> None:
     method, make = ENGINES[engine]
@@ -227,6 +227,7 @@ def test_a_batch_that_torch_shares_is_a_copy(root: Path) -> None:
     batches.close()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ["workers", "stock"])
 def test_with_files_as_torchs_way_of_sharing(engine: str, root: Path) -> None:
     """torch.multiprocessing.set_sharing_strategy("file_system")."""

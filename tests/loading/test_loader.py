@@ -57,7 +57,7 @@ def check_batch(batch: dict[str, Any], samples: list[dict[str, Any]]) -> None:
             assert all(same(value, each) for value, each in zip(values, wanted, strict=True)), name
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("geometry", [None, Resize((32, 32)), RANDOM])
 @pytest.mark.parametrize("name", [*formats.names(), "jpeg"])
 def test_batches_are_the_samples(root: Path, name: str, geometry: Any) -> None:
@@ -84,6 +84,7 @@ def test_layouts_and_dtypes_are_as_documented(dataset: PackDataset) -> None:
     assert dataset[0]["image"].any()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("by_sample", [False, True])
 def test_the_number_of_threads_changes_nothing(dataset: PackDataset, by_sample: bool) -> None:
     transform = (lambda sample: sample) if by_sample else None

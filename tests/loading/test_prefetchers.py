@@ -201,6 +201,7 @@ def test_next_of_an_empty_loader_is_none() -> None:
 # ---- Loader(device=...)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("steps", [None, 7])
 def test_a_loader_gives_the_same_batches_on_a_device(path: Path, steps: int | None) -> None:
     dataset = packer.open(path)

@@ -73,7 +73,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("way", WAYS)
 def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
     """Three epochs: the first one's batches travel by value, the others' in buffers."""
@@ -84,7 +84,7 @@ def test_batches_are_those_of_threads(dataset: PackDataset, way: str) -> None:
     threads.close()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", formats.names())
 def test_of_every_format(root: Path, name: str) -> None:
     dataset = packer.open(root / f"{name}.pack")
@@ -211,6 +211,7 @@ def epoch_of(dataset: PackDataset, epoch: int) -> Loader:
     return loader
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("hidden", ["memfd_create", "open"])
 def test_without_shared_memory_batches_travel_by_value(
     dataset: PackDataset, hidden: str, monkeypatch: pytest.MonkeyPatch
@@ -256,6 +257,7 @@ class Raising:
         return sample
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("error", "kind"), [(ZeroDivisionError, ZeroDivisionError), (KeyError, KeyError), (StopIteration, RuntimeError)]
 )

@@ -54,7 +54,7 @@ def forged(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("format", formats.names())
 def test_the_whole_tree_comes_back_also_from_a_pack_of_a_pack(tmp_path: Path, format: str) -> None:
     root = photos(tmp_path / "in")

@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
     return sorted(f"index/{path.name}" for path in (folder / "index").iterdir())
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_a_sound_pack_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
     packed(source_trees.BUILDERS[kind](tmp_path / "in"), tmp_path / "out.pack", kind=kind, resize="32", part_bytes=9000)
@@ -44,7 +44,7 @@ def test_a_sound_pack_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.pack"]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("kind", source_trees.BUILDERS)
 def test_a_lost_index_comes_back_byte_for_byte(tmp_path: Path, kind: str) -> None:
     packed(source_trees.BUILDERS[kind](tmp_path / "in"), tmp_path / "out.pack", kind=kind, part_bytes=9000)

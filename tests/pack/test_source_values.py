@@ -111,7 +111,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", layout_trees.builders())
 def test_a_tree_is_equal_until_one_number_of_an_annotation_is_another(tmp_path: Path, kind: str) -> None:
     root, pack = layout_trees.builders()[kind](tmp_path / "in"), tmp_path / "out.pack"
@@ -242,7 +242,7 @@ SIZE = "<size><width>64</width><height>48</height></size>"
 MOVES: list[dict[str, Any]] = [{"resize": 20}, {"resize": 40}, {"exif": "rotate"}, {"resize": 20, "to": "n5"}]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("options", MOVES)
 @pytest.mark.parametrize("kind", ["mask", "mask:uint16", "depth:0", "image"])
 def test_moved_pixels_of_other_files_are_told(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:

@@ -147,7 +147,7 @@ def matches(lines: list[str], patterns: list[str]) -> bool:
     return len(lines) == len(patterns) and all(map(re.search, patterns, lines))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("what", QUICK)
 def test_damage_to_names_sizes_or_index_is_found_at_every_depth(folder: Path, what: str, depth: str) -> None:
@@ -250,6 +250,7 @@ def test_an_index_that_does_not_fit_is_a_problem_though_its_hashes_do(folder: Pa
 # ---- a pack in use
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: str) -> None:
     pack = Pack(folder)
@@ -313,7 +314,7 @@ def test_a_flipped_byte_never_makes_verification_raise(folder: Path) -> None:
 # ---- a subset, and an expected digest
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("depth", ["default", "data"])
 @pytest.mark.parametrize("of", [1, 3, *(pytest.param(of, marks=pytest.mark.full) for of in (2, 4, 20))])
 def test_all_subsets_together_find_what_the_whole_finds(folder: Path, of: int, depth: str) -> None:

@@ -73,6 +73,7 @@ def test_a_part_is_fetched_once_and_is_what_the_manifest_says(base: Path, source
     assert len(process_descriptors) == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
 def test_processes_and_threads_that_want_a_part_at_once_fetch_it_once(
     base: Path, source: FileSource, named: bool, monkeypatch: pytest.MonkeyPatch

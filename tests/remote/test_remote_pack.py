@@ -413,7 +413,7 @@ def batches(loader: Any) -> list[Any]:
     return [batch["blob"] + batch["label"].tolist() for batch in loader]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("folder", FORMATS, indirect=True)
 def test_a_loader_gives_the_batches_of_the_local_pack(

@@ -29,7 +29,7 @@ def without_odd_names(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_a_url_gives_the_pack_of_the_folder(tmp_path: Path, object_server: ObjectServer, kind: str) -> None:
     folder = without_odd_names(BUILDERS[kind](tmp_path / "in"))
@@ -44,7 +44,7 @@ def test_a_url_gives_the_pack_of_the_folder(tmp_path: Path, object_server: Objec
     assert list(comparison.problems()) == [] and comparison.compared > 0
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_it_is_recognised_as_the_folder_is(tmp_path: Path, object_server: ObjectServer, kind: str) -> None:
     folder = without_odd_names(BUILDERS[kind](tmp_path / "in"))

@@ -187,7 +187,7 @@ def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Pat
     assert source.schema.names == ("key", "image", "mask", "other", "files")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("maker", [archives.gnu, archives.named, archives.deflated])
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_an_archive_of_a_tree_is_told_as_the_tree(

@@ -606,7 +606,7 @@ def isolated_answer(path: Path) -> bytes:
 
 
 def test_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
-    mutated(tmp_path, 500, listings=100)
+    mutated(tmp_path, 200, listings=40)
 
 
 @pytest.mark.full

@@ -38,7 +38,7 @@ from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, wr
 FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:
@@ -56,7 +56,7 @@ def test_an_archive_gives_the_pack_of_the_folder(tmp_path: Path, kind: str, make
     assert extracted and extracted.items() <= tree(folder).items()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
 def test_samples_are_those_of_the_folder(tmp_path: Path, kind: str, maker: str) -> None:

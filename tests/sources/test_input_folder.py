@@ -125,7 +125,7 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 # ---- samples
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("name", sources.names())
 def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path: Path, name: str) -> None:
     """As people link their pictures to a store: every file is a link."""

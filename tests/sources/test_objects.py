@@ -354,6 +354,7 @@ class Stream(IterableDataset[dict[str, Any]]):
         return iter(samples(self.count))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [Stream, lambda count: iter(samples(count))])
 def test_an_iterable_gives_the_pack_of_its_list(make: Any, tmp_path: Path) -> None:
     packer.convert(samples(200), tmp_path / "list.pack", threads=4)
@@ -364,6 +365,7 @@ def test_an_iterable_gives_the_pack_of_its_list(make: Any, tmp_path: Path) -> No
         assert other["key"] == one["text"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "message"), [(90, "ended after 90 samples"), (120, "goes on after 100 samples")])
 def test_an_iterable_of_another_length_leaves_nothing(count: int, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=f"{message}.*length="):
@@ -421,6 +423,7 @@ class StopAfter:
             raise Interrupted(2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("given", [{"key": "text"}, {"fingerprint": "v1"}])
 def test_an_interrupted_run_goes_on_where_the_object_can_be_told(given: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
@@ -433,6 +436,7 @@ def test_an_interrupted_run_goes_on_where_the_object_can_be_told(given: dict[str
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("format", ["lmdb", "hdf5"])
 def test_a_killed_run_leaves_no_pack_and_goes_on(format: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {"part_bytes": 20_000, "fingerprint": "v1", "to": format}

@@ -353,7 +353,7 @@ def built(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", TREES)
 def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path: Path, name: str) -> None:
     like, files = TREES[name]

@@ -457,7 +457,7 @@ def turned_records(root: Path, kind: str, *, frame: str) -> Path:
     return write(root / "in", {"a.tar": tar_archive(members)})
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
 def test_masks_in_records_fit_pictures_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:

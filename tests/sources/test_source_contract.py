@@ -121,7 +121,7 @@ def test_a_sample_has_every_field_and_nothing_else(source: base.Source) -> None:
         assert set(source[index]) == set(source.schema.names)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_values_fit_their_kinds(source: base.Source) -> None:
     for index in range(len(source)):
         for field in source.schema:
@@ -153,14 +153,14 @@ def test_a_pickled_source_is_the_same(source: base.Source) -> None:
     assert (copy.schema, copy.notes, copy.left_out) == (source.schema, source.notes, source.left_out)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_four_threads_read_what_one_reads(source: base.Source) -> None:
     indices = [index % len(source) for index in range(40)]
     for index, sample in zip(indices, ordered_map(source.__getitem__, indices, threads=4), strict=True):
         assert same(sample, source[index])
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(30)
 def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None:
     """Eight at once, after the parent has read: none moves the place where another reads."""
     expected = [repr(source[index]) for index in range(len(source))]
@@ -174,7 +174,7 @@ def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 8
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest.MonkeyPatch) -> None:
     read: dict[Path, bytes] = {}
     real, opened = SourceRoot.read, SourceRoot.open
@@ -202,7 +202,7 @@ def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest
             assert all(value in contents for value in values)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_the_extent_of_a_record_holds_its_values(source: base.Source) -> None:
     for index in range(len(source)):
         extent = source.extent(index)
@@ -216,7 +216,7 @@ def test_the_extent_of_a_record_holds_its_values(source: base.Source) -> None:
             assert source.key(index) in source.where(index)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_the_stem_begins_the_main_file(source: base.Source) -> None:
     for index in range(len(source)):
         if not source.holds_records:
@@ -224,7 +224,7 @@ def test_the_stem_begins_the_main_file(source: base.Source) -> None:
         assert not source.stem(index).is_dir()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 def test_the_json_of_files_names_relative_paths_that_hold_the_field(source: base.Source) -> None:
     for index in range(len(source)):
         sample = source[index]

@@ -155,7 +155,7 @@ def pasted(root: Path, pack: Path, message: str) -> None:
     main.main([str(pack) if word == "PACK" else word for word in command], standalone_mode=False)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", SETS)
 def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
     root, pack = tmp_path / "set", tmp_path / "set.pack"
@@ -365,7 +365,7 @@ PAGE = (Path(__file__).parents[2] / "docs/layouts.md").read_text(encoding="utf-8
 ROWS = [row for row in re.findall(r"^\| (`.*?) \| (.*) \|$", PAGE.partition("\n**")[0], re.MULTILINE) if "--" in row[1]]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("files", "typed"), ROWS)
 def test_every_row_of_the_page_packs_its_files(tmp_path: Path, files: str, typed: str) -> None:
     root, pack = tmp_path / "set", tmp_path / "set.pack"

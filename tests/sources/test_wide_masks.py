@@ -104,6 +104,7 @@ def test_tfrecord(tmp_path: Path) -> None:
     check(root, tmp_path, "image=image:image,mask=ids:mask:uint16")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_file", [False, True])
 def test_tensorpack(tmp_path: Path, is_file: bool) -> None:
     values = [
@@ -132,6 +133,7 @@ def test_basicsr(tmp_path: Path) -> None:
 # ---- arrays
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["npz", "hdf5"])
 def test_arrays(tmp_path: Path, kind: str) -> None:
     arrays = {

@@ -212,7 +212,7 @@ def shown_objects(root: Path, orientation: int) -> list[tuple[int, int, int, int
     return objects
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_rows_are_shares_of_the_upright_picture(tmp_path: Path, orientation: int, exif: Any) -> None:

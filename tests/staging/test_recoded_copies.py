@@ -82,7 +82,7 @@ def converted(pack: Path, target: Path, codec: str = CODEC) -> Path:
 # ---- what is in it
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("format", formats.names())
 def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, base: Path, format: str) -> None:
     pack = tmp_path / "a"
@@ -100,6 +100,7 @@ def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, ba
     assert sorted(os.listdir(first.path.parent))[:2] == [first.path.name, f"{first.path.name}.origin"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [None, "40", "48x32"])
 def test_all_but_pictures_stays_to_the_bit(tmp_path: Path, base: Path, size: str | None) -> None:
     packed(source_trees.BUILDERS["jacquard"](tmp_path / "in"), tmp_path / "a", kind="jacquard", resize=size)
@@ -367,7 +368,7 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_marker")
 @needs_strace
-@pytest.mark.parametrize("moments", [6, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("moments", [3, pytest.param(50, marks=pytest.mark.full)])
 def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, base: Path, pack: Path, moments: int) -> None:
     load_everything()
     registry.load("stage")

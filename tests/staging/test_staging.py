@@ -90,7 +90,7 @@ def size_of(pack: Path) -> int:
 # ---- copying and finding
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @each_format
 def test_a_copy_is_the_pack_byte_for_byte_and_made_once(tmp_path: Path, base: Path, format: str) -> None:
     built_packs.make_pack(tmp_path / "pack", 40, format=format, parts=3)
@@ -109,7 +109,7 @@ def test_a_copy_is_the_pack_byte_for_byte_and_made_once(tmp_path: Path, base: Pa
     assert first.path.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @each_format
 def test_parts_are_staged_a_few_at_a_time(tmp_path: Path, base: Path, format: str) -> None:
     pack = tmp_path / "pack"
@@ -226,7 +226,7 @@ def test_a_cut_pack_is_refused_before_anything_is_written(
 # ---- reading
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @each_format
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_data_sets_read_the_copy_in_workers_too(tmp_path: Path, base: Path, format: str, method: str) -> None:

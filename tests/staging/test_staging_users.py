@@ -117,6 +117,7 @@ def test_each_has_a_copy_that_the_other_cannot_touch(shared: Path) -> None:
     assert str(anns) not in listed
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["folder", "open folder", "link"])
 def test_what_another_user_put_in_the_place_is_refused_and_stays(shared: Path, how: str) -> None:
     anns = shared / "base" / f"packer-{_ANN}"

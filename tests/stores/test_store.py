@@ -107,6 +107,7 @@ def test_nothing_below_a_url_is_an_empty_listing(store: Store) -> None:
 # ---- fetching
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("size", [0, 1, 8 * MEBIBYTE - 1, 8 * MEBIBYTE, 30 * MEBIBYTE + 7])
 def test_an_object_comes_into_a_file_hashed(object_server: ObjectServer, file: int, size: int) -> None:
     store = Store(parse("s3://b/x"))  # whose connections may stall for as long as those of a busy machine do
@@ -118,6 +119,7 @@ def test_an_object_comes_into_a_file_hashed(object_server: ObjectServer, file: i
     assert object_server.sent["x/part"] == size
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["503", "cut", pytest.param("stall", marks=pytest.mark.full)])
 def test_an_outage_in_the_middle_is_waited_for(store: Store, object_server: ObjectServer, file: int, kind: str) -> None:
     data = os.urandom(20 * MEBIBYTE)

@@ -152,7 +152,7 @@ def jacquard(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> 
 CHECKS = {check.__name__: check for check in (coco, cornell, folder, jacquard, pairs, table, voc, yolo)}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     [

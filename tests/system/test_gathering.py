@@ -54,7 +54,7 @@ def record(number: int, *, size: int = SIZE) -> built_packs.Record:
     return {"key": b"%03d" % number, "image": image, "blob": bytes(number % 5)}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("verify", ["first", "always", "never", "open"])
 @pytest.mark.parametrize("format", formats.names())
 def test_a_batch_over_many_parts_has_each_row_in_its_place(tmp_path: Path, format: str, verify: str) -> None:

@@ -44,7 +44,7 @@ def address(buffers: BufferPool[PooledBuffer], size: int = SIZE) -> int:
     return tensor.data_ptr()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_is_used_again_only_after_the_last_view_is_gone(way: str) -> None:
     buffers = BufferPool(8, new=pageable)
