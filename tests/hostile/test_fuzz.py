@@ -109,13 +109,13 @@ def own_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "targets"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.full
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("guilt", "kind"),
     [
         pytest.param("raise KeyError(data)", "exception", id="raises"),
-        pytest.param("import os; os.abort()", "end", id="ends", marks=pytest.mark.full),
+        pytest.param("import os; os.abort()", "end", id="ends"),
     ],
 )
 def test_an_engine_finds_what_is_planted(own_targets: Path, engine: str, guilt: str, kind: str) -> None:
