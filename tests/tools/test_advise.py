@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.geometry.parsing import parse
 from packer.sources.folder import Source
-from packer.system.parallel import usable_cores
-from packer.tools import bench
 from packer.tools.advise import prediction, recommendation
 from packer.tools.advise import trial as trials
 from packer.tools.advise.candidates import Candidate, candidates
@@ -34,8 +31,7 @@ from packer.tools.advise.prediction import (
     thrifty,
 )
 from packer.tools.advise.recommendation import Advice, Question, advise, free_target
-from packer.tools.advise.trial import PHOTOS, Loss, SourceSample, TrialRunner
-from packer.tools.workload import LoaderSetting, subjects
+from packer.tools.advise.trial import PHOTOS, Loss, SourceSample
 from tests.support import source_trees
 from tests.support.command_line import called, run, run_with_torch
 from tests.support.conversions import opened, packed
@@ -467,40 +463,3 @@ def test_without_time_only_the_first_group_is_tried_and_the_others_are_named(tmp
     assert {one.candidate.codec for one in found.predictions} == {"kept"}
     assert all(line.endswith("no time left; --seconds gives more") for line in found.left_out)
     assert found.best is not None
-
-
-# ---- against packer bench
-
-
-def compared(folder: Path, kind: str, *, rounds: int = 5) -> dict[str, list[float]]:
-    """Foretold by measured rates of each codec and size, and of raw in each format.
-
-    Trial and bench take turns of a few seconds, so that both find the machine in the same state.
-    """
-    assert run("synth", kind, folder / "set", "--samples", "240" if kind == "folder" else "60").returncode == 0
-    through = LoaderSetting("Loader", usable_cores(), 32)
-    geometry = "Resize((224, 224))"
-    rehearsal, sampling = TrialRunner(folder, through, parse(geometry)), SourceSample(opened(folder / "set"))
-    sizes, good = sampling.sizes(parse(geometry), None)
-    ratios: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        for group in candidates(sampling.few, sizes, good):
-            for one in rehearsal.trials(sampling.few, group, seconds=2.5):
-                how = one.candidate
-                pack = folder / f"{how.format}-{how.codec}-{how.size}"
-                if how.format in ("hdf5", "pth") and how.codec != "raw":
-                    continue
-                if not pack.exists():
-                    main(shlex.split(how.line(folder / "set", pack))[1:], standalone_mode=False)
-                (line,) = bench.run(subjects([pack], geometry), [through], rounds=1, cold=False, say=str)
-                foretold = predict(one, sampling.whole, replace(RATES, memory_bytes=1 << 50)).rate
-                ratios.setdefault(pack.name, []).append(foretold / line.rate)
-    return ratios
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["folder", "cornell"])
-def test_predictions_are_within_30_percent_of_bench(tmp_path: Path, kind: str) -> None:
-    ratios = {name: statistics.median(found) for name, found in compared(tmp_path, kind).items()}
-    assert len(ratios) > 5
-    assert {name: ratio for name, ratio in ratios.items() if not 1 / 1.3 <= ratio <= 1.3} == {}
