@@ -198,13 +198,14 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
         ("DataLoader", 0),
         ("DataLoader", 1),
         ("Loader", 1),
+        ("Loader-workers", 1),
     ]
     for each in found["rows"]:
         assert each["seconds"]["compute"] >= 2 * 3 * 0.002
         assert each["seconds"]["total"] == pytest.approx(sum(each["seconds"][name] for name in tune.COLUMNS))
     assert found["sentence"] in done.stdout
     assert next(csv.reader(rows.read_text().splitlines())) == list(tune.CSV_HEAD)
-    assert len(rows.read_text().splitlines()) == 4
+    assert len(rows.read_text().splitlines()) == 5
 
 
 @pytest.mark.full
