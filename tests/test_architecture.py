@@ -197,6 +197,13 @@ def test_no_test_leans_on_the_jpeg_library_that_happens_to_be_here() -> None:
             assert "libjpeg.library()" not in path.read_text(), f"{path.name}: jpeg_libraries.LIBRARIES has each"
 
 
+def test_no_forked_child_of_a_test_goes_on_with_the_test_run() -> None:
+    """What a child raises would be caught by pytest there, too, which would run the next test twice."""
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+        called = (ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call))
+        assert not {"os.fork", "fork", "os._exit"} & set(called), f"{path.name}: child_processes has child and forked"
+
+
 @each_file
 def test_codecs_and_sources_are_asked_what_they_are(path: Path) -> None:
     """Who takes a codec's text apart, or asks for a source's class, knows what the codec or the source should say."""

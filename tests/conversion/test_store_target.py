@@ -21,7 +21,7 @@ from packer.pack import manifest as manifests
 from packer.stores.store import Store
 from packer.stores.url import parse
 from tests.support import source_trees
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 from tests.support.command_line import run
 from tests.support.object_server import Fault, ObjectServer
 
@@ -378,10 +378,7 @@ def test_a_kill_loses_nothing(tmp_path: Path, photos: Path, object_server: Objec
         return False
 
     object_server.faults = [Fault("503", method, chance=is_there) for method in ("PUT", "GET", "HEAD", "POST")]
-    running = fork()
-    if not running:
-        convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
-        os._exit(0)
+    running = forked(lambda: convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch"))
     until = time.monotonic() + 60
     while not reached.wait(0.01) and os.waitpid(running, os.WNOHANG) == (0, 0):  # where it does not end before
         assert time.monotonic() < until

@@ -21,6 +21,7 @@ from packer.datasets.pack_dataset import LMDBDataset, PackDataset
 from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey, WrongType
 from packer.pack import part_readers
 from tests.support import source_trees
+from tests.support.child_processes import forked
 from tests.support.conversions import packed
 from tests.support.sample_digests import digest_of, same
 from tests.support.source_trees import photos
@@ -314,12 +315,7 @@ def test_a_forked_child_reads_while_the_parent_reads(pack: Path) -> None:
     want = digest_of(dataset)
     assert other[0]["key"]
     read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, (digest_of(dataset) + digest_of(other)).encode())
-        finally:
-            os._exit(0)
+    child = forked(lambda: os.write(write, (digest_of(dataset) + digest_of(other)).encode()))
     assert digest_of(dataset) == want
     os.waitpid(child, 0)
     os.close(write)

@@ -28,7 +28,7 @@ from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
 from tests.support import built_packs
 from tests.support.built_packs import publish, swap
-from tests.support.child_processes import child, fork
+from tests.support.child_processes import child, forked
 
 
 def locked(path: Path) -> "AbstractContextManager[WorkFolder]":
@@ -225,10 +225,7 @@ def test_a_kill_at_any_moment_leaves_nothing_or_a_whole_pack(tmp_path: Path, ove
             remove(path)
         if overwrite:
             built_packs.make_pack(target, old)
-        pid = fork()
-        if pid == 0:
-            convert()
-            os._exit(0)
+        pid = forked(convert)
         time.sleep(rng.random() * 0.05)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -345,12 +342,13 @@ class Holder:
 
     def __init__(self, folder: Path) -> None:
         reading, writing = os.pipe()
-        self.pid = fork()
-        if self.pid == 0:
+
+        def hold() -> None:
             with locked(folder):
                 os.write(writing, b"held")
                 time.sleep(60)
-            os._exit(0)
+
+        self.pid = forked(hold)
         os.close(writing)
         assert os.read(reading, 4) == b"held"
         os.close(reading)
@@ -473,16 +471,7 @@ def test_of_many_processes_one_at_a_time_has_the_lock(tmp_path: Path) -> None:
             except Locked:
                 time.sleep(0.0005)
 
-    pids = []
-    for _ in range(8):
-        pids.append(fork())
-        if pids[-1] == 0:
-            code = 1
-            try:
-                work()
-                code = 0
-            finally:
-                os._exit(code)
+    pids = [forked(work) for _ in range(8)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
     assert (tmp_path / "log").read_bytes() == b"x\n" * 120
     assert not (tmp_path / "lock").exists()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import fault_injection
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 from tests.support.command_runs import load_everything
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
@@ -73,19 +73,19 @@ def swap(place: Path, name: str, target: Path, chosen: random.Random) -> None:
 
 def attack(place: Path, target: Path, count: Path, seed: int) -> int:
     """A child that swaps folders of `place` for links to `target` until it is killed; counts its swaps in a file."""
-    pid = fork()
-    if pid:
-        return pid
-    chosen = random.Random(seed)
-    counter = os.open(count, os.O_WRONLY | os.O_CREAT)
-    done = 0
-    while os.getppid() != 1:
-        with suppress(OSError):  # it is not there just now
-            swap(place, chosen.choice(_SWAPPED), target, chosen)
-            done += 1
-            os.pwrite(counter, b"%d" % done, 0)
-        shutil.rmtree(place / "aside", ignore_errors=True)
-    os._exit(0)
+
+    def work() -> None:
+        chosen = random.Random(seed)
+        counter = os.open(count, os.O_WRONLY | os.O_CREAT)
+        done = 0
+        while os.getppid() != 1:
+            with suppress(OSError):  # it is not there just now
+                swap(place, chosen.choice(_SWAPPED), target, chosen)
+                done += 1
+                os.pwrite(counter, b"%d" % done, 0)
+            shutil.rmtree(place / "aside", ignore_errors=True)
+
+    return forked(work)
 
 
 def race(folder: Path, swaps: int) -> Counter[str]:

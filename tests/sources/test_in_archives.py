@@ -30,7 +30,7 @@ from packer.system.parallel import ordered_map
 from packer.system.progress_callback import Progress
 from tests.support import arrow_payloads, foreign_files
 from tests.support.archives import MAKERS, deflated, gnu, packed, pax, stored, tar_of, zip_of
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 from tests.support.conversions import digest
 from tests.support.descriptors import open_files
 from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, write
@@ -77,12 +77,11 @@ def test_samples_are_those_of_the_folder(tmp_path: Path, kind: str, maker: str) 
 def test_forked_children_read_what_the_parent_reads(tmp_path: Path, maker: Callable[[Path, Path], Path]) -> None:
     source = sources.load("folder").Source(maker(photos(tmp_path / "in"), tmp_path / "data"))
     expected = [repr(source[row]) for row in range(len(source))]
-    children = []
-    for _ in range(4):
-        pid = fork()
-        if pid == 0:
-            os._exit([repr(source[row]) for row in range(len(source))] != expected)
-        children.append(pid)
+
+    def read() -> None:
+        assert [repr(source[row]) for row in range(len(source))] == expected
+
+    children = [forked(read) for _ in range(4)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
 
 

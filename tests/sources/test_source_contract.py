@@ -20,7 +20,7 @@ from packer.sources import base
 from packer.sources._detection import detect
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.system.parallel import ordered_map
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 from tests.support.source_trees import BUILDERS, write
 
 
@@ -164,13 +164,11 @@ def test_four_threads_read_what_one_reads(source: base.Source) -> None:
 def test_forked_children_read_what_the_parent_reads(source: base.Source) -> None:
     """Eight at once, after the parent has read: none moves the place where another reads."""
     expected = [repr(source[index]) for index in range(len(source))]
-    children = []
-    for _ in range(8):
-        pid = fork()
-        if pid == 0:
-            found = [repr(source[index]) for _ in range(5) for index in range(len(source))]
-            os._exit(found != expected * 5)
-        children.append(pid)
+
+    def read() -> None:
+        assert [repr(source[index]) for _ in range(5) for index in range(len(source))] == expected * 5
+
+    children = [forked(read) for _ in range(8)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 8
 
 

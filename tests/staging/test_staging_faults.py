@@ -25,7 +25,7 @@ from packer.staging.staged_copies import StagedCopy, copies, open_staged
 from packer.staging.stager import Hooks, StageOptions, stage
 from packer.staging.user_folder import UserFolder
 from tests.support import built_packs, fault_injection
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 from tests.support.command_line import run
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
@@ -61,13 +61,7 @@ def written_bytes() -> int:
 
 def staging_child(work: Callable[[], Any], answer: Path) -> int:
     """A child that writes what `work` returns to a file; returns its process id."""
-    pid = fork()
-    if pid == 0:
-        try:
-            answer.write_text(json.dumps(work()))
-        finally:
-            os._exit(0)
-    return pid
+    return forked(lambda: answer.write_text(json.dumps(work())))
 
 
 @pytest.mark.one_in(11)

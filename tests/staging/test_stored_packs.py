@@ -19,6 +19,7 @@ from packer.staging.user_folder import UserFolder
 from packer.stores.url import path_or_url
 from packer.system.machine_limits import Machine
 from tests.support.built_packs import make_pack, values
+from tests.support.child_processes import forked
 from tests.support.command_line import called
 from tests.support.object_server import Fault, ObjectServer
 
@@ -122,10 +123,7 @@ def test_what_goes_wrong_is_told_and_nothing_stays(kind: str, server: ObjectServ
 
 def test_a_killed_stager_is_gone_on_with(folder: Path, server: ObjectServer, base: Path) -> None:
     server.faults.append(Fault("stall", key="part-00004.pth"))
-    pid = os.fork()
-    if not pid:
-        staged(base)
-        os._exit(0)
+    pid = forked(lambda: staged(base))
     while not (server.count("GET", "part-00004.pth") and list(base.rglob("part-00000.pth"))):
         time.sleep(0.002)
     os.kill(pid, signal.SIGKILL)

@@ -21,6 +21,7 @@ from packer.errors import InvalidRequest, NoObject, ObjectChanged, StorageError,
 from packer.stores import client_process
 from packer.stores.store import Fetched, Store, StoredObject, StoreOptions
 from packer.stores.url import parse
+from tests.support.child_processes import child
 from tests.support.object_server import Fault, ObjectServer
 
 MEBIBYTE = 1 << 20
@@ -298,11 +299,8 @@ def test_forked_children_and_threads_share_one_client_process(store: Store, obje
     object_server.put("x/part", b"hello")
     assert store.read("part") == b"hello"
     client = pid_of_client()
-    child = os.fork()
-    if not child:
-        found = store.read("part") == b"hello" and pid_of_client() == client
-        os._exit(0 if found else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    forked = child(lambda: [store.read("part").decode(), pid_of_client()])
+    assert forked.value == ["hello", client], forked
     assert store.read("part") == b"hello"
     assert pid_of_client() == client
     assert pickle.loads(pickle.dumps(store)) == store

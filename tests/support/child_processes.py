@@ -61,6 +61,24 @@ def fork() -> int:
         return os.fork()
 
 
+def forked(work: Callable[[], object]) -> int:
+    """The process id of a child that does `work`; its exit code is 0, or 1 with a traceback on standard error.
+
+    Nothing that `work` raises gets out of the child: pytest would catch it there, too, and run the next test twice.
+    """
+    pid = fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001  whatever it is, it ends here
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 def _answer(descriptor: int, function: Callable[[], Any]) -> None:
     try:
         answer = {"kind": "value", "value": function()}

@@ -4,15 +4,15 @@ import hashlib
 import os
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from packer.remote.cache_folder import CacheFolder
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
-from tests.support.child_processes import fork
+from tests.support.child_processes import forked
 
 DIGEST = hashlib.sha256(b"a pack").hexdigest()
 _PIECE_BYTES = 4096
@@ -85,19 +85,7 @@ def whole_files(cache: PartCache, files: Sequence[PackFile]) -> list[str]:
 
 def in_processes(count: int, work: Callable[[int], object]) -> list[int]:
     """Start so many forks that call `work` with their number; returns their pids."""
-    return [_started(number, work) for number in range(count)]
-
-
-def _started(number: int, work: Callable[[int], object]) -> int:
-    pid = fork()
-    if pid:
-        return pid
-    try:
-        work(number)
-    except BaseException:  # noqa: BLE001  a fork of a test ends here, whatever happens in it
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+    return [forked(partial(work, number)) for number in range(count)]
 
 
 def ended(pids: Sequence[int]) -> list[int]:

@@ -18,7 +18,7 @@ from packer.system import buffer_pool as packer_buffers
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.shared_memory import SharedBuffer, shared
 from tests.support.batch_holders import memory_files
-from tests.support.child_processes import child, fork
+from tests.support.child_processes import child, forked
 
 
 def array(view: memoryview) -> npt.NDArray[np.uint8]:
@@ -154,11 +154,12 @@ def number(view: memoryview) -> int:
 def forked_child() -> Callable[[], object]:
     """One that lives until what is given is called."""
     holding, writing = os.pipe()
-    pid = fork()
-    if pid == 0:
+
+    def wait() -> None:
         os.close(writing)
         os.read(holding, 1)
-        os._exit(0)
+
+    pid = forked(wait)
     os.close(holding)
     return lambda: (os.close(writing), os.waitpid(pid, 0))
 
@@ -245,12 +246,13 @@ def seen_by_a_child(buffers: BufferPool[SharedBuffer]) -> set[int]:
     held = array(buffers.take(4096))
     held.fill(200)
     here, there = Pipe()
-    pid = fork()
-    if pid == 0:
+
+    def answer(held: np.ndarray = held) -> None:
         there.recv()
         there.send(set(held.tolist()))
-        os._exit(0)
-    del held
+
+    pid = forked(answer)
+    del answer, held
     for mark in range(50):
         array(buffers.take(4096)).fill(mark)
     here.send("now")

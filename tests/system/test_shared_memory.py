@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.system import shared_memory
 from packer.system.shared_memory import SharedMemory
-from tests.support.child_processes import child, fork
+from tests.support.child_processes import child, forked
 from tests.support.conversions import packed
 from tests.support.sample_digests import digest_of
 from tests.support.source_trees import photos
@@ -130,11 +130,12 @@ def holding(tensor: torch.Tensor) -> Iterator[Callable[[], list[int]]]:
     """A forked child with the tensor. What is given asks it for the least and the largest value."""
     holding, writing = os.pipe()
     answers, answering = os.pipe()
-    pid = fork()
-    if pid == 0:
+
+    def answer() -> None:
         while os.read(holding, 1) == b"?":
             os.write(answering, bytes([int(tensor.min()), int(tensor.max())]))
-        os._exit(0)
+
+    pid = forked(answer)
 
     def ask() -> list[int]:
         os.write(writing, b"?")
