@@ -88,15 +88,23 @@ class _FolderFiles:
     def copy(self, file: StagedFile, name: str, place: UserFolder, *, block_bytes: int) -> str:
         source = self._pack / file.name
         if not file.is_folder:
-            return _copy_file(source, place.work_path(name))
+            return _copy_file(source, place.work_path(name), size_bytes=file.bytes)
         reserved = place.work_path(name + ROOM)
         return _copy_folder(source, place.work, name, reserved=reserved, block_bytes=block_bytes)
 
 
-def _copy_file(source: Path, target: Path) -> str:
+def _copy_file(source: Path, target: Path, *, size_bytes: int) -> str:
+    """Copy a file of that size, whose space is taken; one that has grown would take more, up to all that is free."""
     digest = hashlib.sha256()
     with open_file(source) as file, failing(target, "write"), target.open("r+b", buffering=0) as filled:
-        while block := _read(source, file):
+        found = os.fstat(file.fileno()).st_size
+        if found != size_bytes:
+            raise CorruptPack(
+                f"{source}: cut or changed: expected {size_bytes:,} bytes, found {found:,}; copy or pack it again"
+            )
+        left = size_bytes
+        while block := _read(source, file, min(_BLOCK_BYTES, left)):
+            left -= len(block)
             digest.update(block)
             rest = memoryview(block)
             while rest:
@@ -104,9 +112,9 @@ def _copy_file(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(source: Path, file: BinaryIO) -> bytes:
+def _read(source: Path, file: BinaryIO, most_bytes: int) -> bytes:
     with failing(source, "read"):
-        return file.read(_BLOCK_BYTES)
+        return file.read(most_bytes)
 
 
 def _copy_folder(source: Path, target: FolderHandle, name: str, *, reserved: Path, block_bytes: int) -> str:
@@ -125,7 +133,7 @@ def _copy_folder(source: Path, target: FolderHandle, name: str, *, reserved: Pat
                 digest.add_folder(path)
                 continue
             with failing(source / os.fsdecode(path), "read"), os.fdopen(open_beneath(root, path), "rb") as file:
-                data = file.read()
+                data = file.read(size)  # no more than was counted, should it grow
             left = max(0, left - in_blocks(len(data), block_bytes))
             with failing(reserved, "give back space"):
                 os.truncate(reserved, left)

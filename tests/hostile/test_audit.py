@@ -47,6 +47,7 @@ def warm_ups() -> list[Case]:
     jpeg = hostile_values.with_value("image", source_trees.picture(1, suffix=".jpg"), format=formats.names()[0])
     found.append(Case("decoding", jpeg, "", "any"))  # the first JPEG lets ctypes look for libturbojpeg
     found += [Case("unknown format", hostile_manifests.MANIFESTS["format 'os'"])]
+    found += [Case("no manifest", hostile_manifests.nothing)]  # all sources look at what is no pack, for a hint
     return found
 
 

@@ -223,6 +223,18 @@ def test_a_cut_pack_is_refused_before_anything_is_written(
         staged(tmp_path / "pack", base)
 
 
+@pytest.mark.parametrize("grown", [1, 1 << 40])
+def test_a_file_that_has_grown_takes_no_more_than_was_counted(tmp_path: Path, base: Path, grown: int) -> None:
+    """Of the index: parts are looked at before. A hole of a terabyte would else be copied as its zeros."""
+    built_packs.make_pack(tmp_path / "pack")
+    path = tmp_path / "pack/index/keys.npy"
+    size = path.stat().st_size
+    os.truncate(path, size + grown)
+    with pytest.raises(CorruptPack, match=f"cut or changed: expected {size:,} bytes, found {size + grown:,}"):
+        staged(tmp_path / "pack", base)
+    assert os.listdir(base) == []
+
+
 # ---- reading
 
 
