@@ -211,7 +211,7 @@ def read_only(folder: Path, format: str, moments: int) -> dict[str, int]:
     return outcome.value
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.full
 @pytest.mark.parametrize("format", formats.names())
 def test_a_disk_that_turns_read_only(tmp_path: Path, format: str) -> None:
     found = read_only(tmp_path, format, 1)

@@ -113,8 +113,8 @@ def faults_of(case: Case, found: dict[str, Any]) -> Iterator[str]:
 
 
 def test_hostile_packs_run_nothing(tmp_path: Path) -> None:
-    """Every 700th pack; the others are for the full run."""
-    check(tmp_path, corpus()[::700])
+    """One pack; all are for the full run."""
+    check(tmp_path, corpus()[:1])
 
 
 @pytest.mark.full

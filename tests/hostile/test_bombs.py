@@ -58,8 +58,8 @@ def fault_of(case: Case, found: dict[str, Any]) -> str:
 
 
 def test_bombs_are_refused_within_bounds(tmp_path: Path) -> None:
-    """A manifest and pages; the others are for the full run."""
-    wanted = ("manifest: 900 levels", "lmdb: a fan of three levels")
+    """A manifest, through every command; the others are for the full run."""
+    wanted = ("manifest: 900 levels",)
     check(tmp_path, [case for case in bomb_packs.cases() if case.name in wanted])
 
 

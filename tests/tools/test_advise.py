@@ -402,6 +402,7 @@ def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_wa
         Path(words[3]).rename(tmp_path / f"{one.candidate.format} {one.candidate.codec} {one.candidate.size}")
 
 
+@pytest.mark.full
 def test_the_recommended_line_runs_in_a_shell(tmp_path: Path) -> None:
     photos(tmp_path / "a set", 12)
     done = run_with_torch("advise", tmp_path / "a set", "--seconds", "2")
