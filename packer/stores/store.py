@@ -118,8 +118,8 @@ class Store:
     def upload(self, name: str, path: Path) -> str:
         """Put a file as an object, over one that is there, in several parts where it is large; returns its ETag.
 
-        A failed upload of several parts is aborted, so that none of them stay and are billed. Raises StorageError where
-        the file cannot be read.
+        A failed upload of several parts is aborted, so that none of them stay and are billed; obstore before 0.12 does
+        not do so. Raises StorageError where the file cannot be read.
         """
         self._check_not_web("write", "give a store that can be written, such as s3://")
         with failing(path, "open"):
