@@ -147,7 +147,11 @@ MAKERS: dict[str, Callable[[Dataset[Any]], Iterable[Any]]] = {
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", MAKERS)
 def test_a_loop_that_forks_again_and_again_needs_no_more_memory(engine: str, root: Path) -> None:
-    """A saver every three batches, each alive until the next one has begun."""
+    """A saver every three batches, each alive until the next one has begun.
+
+    How much is in the making at once differs by a batch or two with the timing; a file lost with every saver would be
+    a dozen more in the second half.
+    """
     batches = MAKERS[engine](of_images(root))
     found, saver, wanted = [], None, ""
     for _ in range(6):
@@ -159,13 +163,16 @@ def test_a_loop_that_forks_again_and_again_needs_no_more_memory(engine: str, roo
             saver, wanted = forked(batch["image"]), digest(batch["image"])
             found.append(len(memory_files(os.getpid(), *workers())))
     assert saver is not None and saver.again() == wanted
-    assert max(found[len(found) // 2 :]) <= max(found[: len(found) // 2]) <= 18, found
+    half = len(found) // 2
+    assert half >= 12 and max(found) <= 18, found
+    assert max(found[half:]) <= max(found[:half]) + 2, found
     if isinstance(batches, Loader):
         batches.close()
 
 
 def test_a_child_that_lives_on_costs_the_batches_that_it_was_given(root: Path) -> None:
     """And one that had come back since the last one was begun; what was free or in the making goes on being used."""
+    open_before = open_files()
     batches = Loader(of_images(root), 2, num_workers=2, shuffle=True)
     found, savers = [], list[Holder]()
     for epoch in range(6):
@@ -180,7 +187,8 @@ def test_a_child_that_lives_on_costs_the_batches_that_it_was_given(root: Path) -
     for saver in savers:
         assert saver.first == saver.again()
     batches.close()
-    assert not [name for name in open_files().values() if "memfd:packer" in name]
+    still_open = {number: name for number, name in open_files().items() if number not in open_before}
+    assert not [name for name in still_open.values() if "memfd:packer" in name]
 
 
 def test_a_child_makes_batches_of_its_own_beside_its_parent(root: Path) -> None:
