@@ -40,19 +40,31 @@ DECODERS = ("turbojpeg", "opencv", "auto")
 Packs = Mapping[tuple[str, str], Path]
 
 
+class PacksOfOneTree(dict[tuple[str, str], Path]):
+    """The same views in every format and codec: PNG and JPEG pictures, depth, mask, grasps; two parts each.
+
+    A pack is made when a test first asks for it: by default few of them do.
+    """
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place
+        self.root = source_trees.jacquard(place / "in")
+        for number, path in enumerate(sorted(self.root.rglob("*_RGB.png"))):
+            if number % 2:  # the bytes count, not the name
+                path.write_bytes(source_trees.picture(number, suffix=".jpg"))
+
+    def __missing__(self, key: tuple[str, str]) -> Path:
+        format, codecs = key
+        path = self.place / f"{format}-{codecs}.pack"
+        packed(self.root, path, to=format, codecs=tuple(CODECS[codecs].items()), part_bytes=60_000)
+        self[key] = path
+        return path
+
+
 @pytest.fixture(scope="module")
 def packs(tmp_path_factory: pytest.TempPathFactory) -> Packs:
-    """The same views in every format and codec: PNG and JPEG pictures, depth, mask, grasps; two parts each."""
-    place = tmp_path_factory.mktemp("equal")
-    root = source_trees.jacquard(place / "in")
-    for number, path in enumerate(sorted(root.rglob("*_RGB.png"))):
-        if number % 2:  # the bytes count, not the name
-            path.write_bytes(source_trees.picture(number, suffix=".jpg"))
-    found = {}
-    for format, (name, codecs) in product(FORMATS, CODECS.items()):
-        found[format, name] = place / f"{format}-{name}.pack"
-        packed(root, found[format, name], to=format, codecs=tuple(codecs.items()), part_bytes=60_000)
-    return found
+    return PacksOfOneTree(tmp_path_factory.mktemp("equal"))
 
 
 @pytest.fixture(scope="module")
