@@ -89,7 +89,10 @@ def test_a_refusal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 ENGINES = [
     pytest.param(
         name,
-        marks=pytest.mark.skipif(name == "atheris" and find_spec("atheris") is None, reason="scripts/install fuzz"),
+        marks=pytest.mark.skipif(
+            name == "atheris" and find_spec("atheris") is None,
+            reason="atheris is not installed: scripts/install fuzz brings it",
+        ),
     )
     for name in campaign.ENGINES
 ]

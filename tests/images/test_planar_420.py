@@ -48,7 +48,7 @@ def test_the_planes_are_those_of_the_file(size: tuple[int, int]) -> None:
     """As libjpeg-turbo's own call gives them, which the library that packer prefers has and not every one."""
     path = jpeg_libraries.bundled()
     if path is None:
-        pytest.skip("pylibjxl, whose library is called here, needs Python 3.11")
+        pytest.skip("no pylibjxl here, whose libturbojpeg is called: it needs Python 3.11")
     file = picture_files.jpeg(picture_files.colours(height=size[0], width=size[1]))
     expected = turbojpeg.TurboJPEG(str(path)).decode_to_yuv_planes(file)
     found = planes(file)

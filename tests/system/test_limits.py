@@ -96,7 +96,7 @@ def test_a_file_system_is_known_by_its_device(tmp_path: Path) -> None:
     assert Machine(tmp_path / "none").mount(tmp_path) is None
 
 
-@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="no /proc")
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="the system has no /proc/self/mountinfo")
 def test_the_kernel_s_own_files_are_understood() -> None:
     machine = Machine()
     memory = machine.memory()

@@ -57,7 +57,7 @@ def test_several_files_are_added_up_and_an_empty_one_counts_nothing(file: Path, 
 def test_a_file_in_memory_stays() -> None:
     path = Path("/dev/shm/packer-test-caching")
     if not lies_in_memory(path.parent):
-        pytest.skip("no file system in memory")
+        pytest.skip("/dev/shm is no file system in memory here")
     path.write_bytes(b"x" * PAGE)
     try:
         assert drop([path]).share == 1.0
