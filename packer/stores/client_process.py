@@ -74,9 +74,9 @@ def ask(
 def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int]) -> Iterator[Answer]:
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs:
-            _clients.connect(theirs)
         try:
+            with theirs:
+                _clients.connect(theirs)
             head = json.dumps(request).encode()
             socket.send_fds(ours, [HEAD.pack(len(head), len(payload)) + head], list(descriptors))
             if payload:  # sending nothing is a call nevertheless, which fails where the answer is there by then
@@ -86,7 +86,7 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
                 yield answer
                 if answer.fields["last"]:
                     return
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        except (EOFError, ConnectionError) as error:
             raise _Ended("it closed the connection") from error
 
 
@@ -119,14 +119,17 @@ class _Clients:
         self._process: tuple[int, int] | None = None  # who started it, and its number
 
     def connect(self, theirs: socket.socket) -> None:
-        """Give the client process one end of a connection; starts it where there is none."""
+        """Give the client process one end of a connection; starts it where there is none.
+
+        Raises ConnectionError where it ends at once.
+        """
         environment = {name: value for name, value in os.environ.items() if name.upper().startswith(_CONVENTIONS)}
         with self._lock:
             if self._master is not None and self._environment == environment:
                 try:
                     socket.send_fds(self._master, [b"c"], [theirs.fileno()])
                     return
-                except (BrokenPipeError, ConnectionResetError, ConnectionRefusedError):
+                except ConnectionError:
                     pass  # it has ended
             socket.send_fds(self._start(environment), [b"c"], [theirs.fileno()])
 

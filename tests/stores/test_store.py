@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -325,11 +326,22 @@ def test_a_client_process_that_was_killed_is_replaced(store: Store, object_serve
     assert store.read("part") == data
 
 
+@pytest.mark.parametrize("asked", ["as it starts", "once it has ended"])
 def test_a_client_process_that_always_ends_is_told(
-    store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+    store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
+    """Also before the connection can be given to it: the kernel ends what is over its memory at any time."""
+    start = client_process._clients._start
+
+    def ended(environment: dict[str, str]) -> socket.socket:
+        master = start(environment)
+        os.waitid(os.P_PID, pid_of_client(), os.WEXITED | os.WNOWAIT)
+        return master
+
     client_process._clients._forget()
     monkeypatch.setattr(client_process, "_PROGRAM", "pass")
+    if asked == "once it has ended":
+        monkeypatch.setattr(client_process._clients, "_start", ended)
     with pytest.raises(StoreError, match=r"s3://b/x/part: read: the process of the store's client ended 4 times"):
         store.read("part")
 
