@@ -373,6 +373,51 @@ def test_an_iterable_of_another_length_leaves_nothing(count: int, message: str, 
     assert list(tmp_path.iterdir()) == []
 
 
+class Streaming(IterableDataset[dict[str, Any]]):
+    """As LitData's StreamingDataset: `iter` begins a pass of the one that there is, which takes its time."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.passes, self.at = count, 0, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return samples(self.count)[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.passes += 1
+        self.at = 0
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if self.at >= self.count:
+            raise StopIteration
+        self.at += 1
+        return self[self.at - 1]
+
+
+class Sharing(Streaming):
+    """Whose passes share one place, too, though each is an object of its own; one of the first samples is bad."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return super().__getitem__(index) | ({"image": 3} if index == 15 else {})
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        super().__iter__()
+        return iter(self.__next__, None)
+
+
+@pytest.mark.parametrize(("made", "passes"), [(Streaming, 1), (Sharing, 2)])
+def test_a_pass_over_an_iterable_is_one_iterator(made: type[Streaming], passes: int, tmp_path: Path) -> None:
+    data = made(40)
+    packer.convert(data, tmp_path / "out.pack", fields={"image": "image"}, key="text", on_error="skip")
+    assert data.passes == passes  # one that is packed, one to see whether it gives the same again
+    skipped = [15] if made is Sharing else []
+    with packer.open(tmp_path / "out.pack") as dataset:
+        assert list(dataset.keys()) == [f"no {number}" for number in range(40) if number not in skipped]
+
+
 def test_an_iterable_that_repeats_a_key_is_refused(tmp_path: Path) -> None:
     rows = [*samples(50), samples(1)[0]]
     with pytest.raises(BadInputs, match=r"<list_iterator>\[50\]: key 'no 0' is that of an earlier sample"):

@@ -1,12 +1,14 @@
 """Object rows: where the samples of an object come from: from any place by its number, or one after the other."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from packer.errors import InvalidRequest
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import MOST_PROBES, probe_indices
+
+_END = object()  # in place of a sample
 
 
 class Indexable(Protocol):
@@ -34,8 +36,8 @@ class ObjectRows(ABC):
         """The samples to look at before any is packed."""
 
     @abstractmethod
-    def again(self) -> Callable[[int], Any] | None:
-        """What reads the probes once more, in their order; None where they come only once."""
+    def restart(self) -> bool:
+        """Begin another pass, so that samples can be read once more; False where they come only once."""
 
 
 class IndexedRows(ObjectRows):
@@ -56,15 +58,16 @@ class IndexedRows(ObjectRows):
     def probes(self) -> Sequence[int]:
         return probe_indices(self._count)
 
-    def again(self) -> Callable[[int], Any]:
-        return self.read
+    def restart(self) -> bool:
+        return True
 
 
 class SequentialRows(ObjectRows):
     """Samples that come one after the other, as many as was said.
 
     They may be asked for somewhat out of order, as threads do: those between are held until they are asked for. The
-    first few stay, since they are looked at before any is packed.
+    first few stay, since they are looked at before any is packed. Each pass has one iterator, and the one of an earlier
+    pass is not used again: passes of a stream may share its place.
     """
 
     is_sequential = True
@@ -86,35 +89,28 @@ class SequentialRows(ObjectRows):
     def probes(self) -> Sequence[int]:
         return range(min(MOST_PROBES, self._count))
 
-    def again(self) -> Callable[[int], Any] | None:
+    def restart(self) -> bool:
         if self._comes_once:
-            return None
-        rest = iter(self._data)
-        return lambda index: next(rest, None)
+            return False
+        self._rest, self._next, self._first = iter(self._data), 0, []
+        return True
 
     def read(self, index: int) -> Any:
         while self._next <= index:
-            sample = self._pulled()
+            sample = next(self._rest, _END)
+            if sample is _END:
+                raise InvalidRequest(
+                    f"{self._name}: ended after {counted(self._next, 'sample')}, length= says {self._count}; give the "
+                    "number that there is"
+                )
             if self._next < MOST_PROBES:
                 self._first.append(sample)
             else:
                 self._held[self._next] = sample
             self._next += 1
-            if self._next == self._count:
-                self._check_end()
+            if self._next == self._count and next(self._rest, _END) is not _END:
+                raise InvalidRequest(
+                    f"{self._name}: goes on after {counted(self._count, 'sample')}, as many as length= says; give the "
+                    "number that there is, or take so many: itertools.islice"
+                )
         return self._first[index] if index < len(self._first) else self._held.pop(index)
-
-    def _pulled(self) -> Any:
-        for sample in self._rest:
-            return sample
-        raise InvalidRequest(
-            f"{self._name}: ended after {counted(self._next, 'sample')}, length= says {self._count}; give the number "
-            "that there is"
-        )
-
-    def _check_end(self) -> None:
-        for _ in self._rest:
-            raise InvalidRequest(
-                f"{self._name}: goes on after {counted(self._count, 'sample')}, as many as length= says; give the "
-                "number that there is, or take so many: itertools.islice"
-            )

@@ -136,14 +136,10 @@ class ObjectSource(base.Source):
 
     def _check_same(self, probed: Mapping[int, base.Sample]) -> list[str]:
         """Raise InvalidRequest where a sample is another when it is read again; a note where it comes only once."""
-        again = self._objects.again()
-        if again is None:
+        if not self._objects.restart():
             return ["its samples come only once, so that nothing tells whether random transforms change them"]
-        for index in self._objects.probes():
-            if index > max(probed):
-                break
-            sample = again(index)
-            if index in probed and _digest([probed[index]]) != _digest([self._values(index, sample)]):
+        for index, values in probed.items():
+            if _digest([values]) != _digest([self._values(index, self._read(index))]):
                 raise InvalidRequest(
                     f"{self.where(index)}: gives another sample each time that it is read, and a pack would keep one "
                     "of them: random transforms do so, and a shuffled order; pass the data set without them "
