@@ -18,12 +18,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import packer
 from packer.conversion.convert import ConversionRequest
-from packer.conversion.options import Exif
+from packer.conversion.options import Exif, OnError
 from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.schema import Field
 from packer.sources import folder
 from packer.sources._objects.listed_files import ListedFiles
+from packer.sources._objects.object_rows import SequentialRows
 from packer.sources._objects.object_source import ObjectSource
 from packer.sources._objects.source_of_object import ObjectOptions, source_of
 from packer.system.progress_callback import Progress
@@ -416,6 +417,44 @@ def test_a_pass_over_an_iterable_is_one_iterator(made: type[Streaming], passes: 
     skipped = [15] if made is Sharing else []
     with packer.open(tmp_path / "out.pack") as dataset:
         assert list(dataset.keys()) == [f"no {number}" for number in range(40) if number not in skipped]
+
+
+class Failing:
+    """Gives so many samples, then fails: a generator fails once, and ends after that."""
+
+    def __init__(self, count: int, error: Exception) -> None:
+        self.count, self.error = count, error
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield from samples(self.count)
+        raise self.error
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_the_exception_of_an_iterable_reaches_the_user_whichever_thread_met_it(attempt: int, tmp_path: Path) -> None:
+    for threads in (None, 2, 16):
+        with pytest.raises(ValueError, match="lost") as caught:
+            packer.convert(Failing(117, ValueError("lost")), tmp_path / "out.pack", length=400, threads=threads)
+        assert type(caught.value) is ValueError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_iterable_raises_its_exception_at_every_later_sample() -> None:
+    error = ValueError("lost")
+    rows = SequentialRows(Failing(40, error), 100, "<Failing>")
+    for index in (64, 41, 99, 40):
+        with pytest.raises(ValueError, match="lost") as caught:
+            rows.read(index)
+        assert caught.value is error
+    assert rows.read(39)["text"] == "no 39"
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_file_that_an_iterable_cannot_read_ends_it(on_error: OnError, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"<.*Failing>: .*117 samples.*disk") as caught:
+        packer.convert(Failing(117, OSError("disk")), tmp_path / "out.pack", length=400, on_error=on_error)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_iterable_that_repeats_a_key_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from packer.errors import InvalidRequest
+from packer.errors import BadInput, InvalidRequest
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import MOST_PROBES, probe_indices
 
@@ -79,6 +79,7 @@ class SequentialRows(ObjectRows):
         self._name = name
         self._rest = iter(data)
         self._comes_once = self._rest is data
+        self._failure: BaseException | None = None
         self._next = 0
         self._first: list[Any] = []
         self._held: dict[int, Any] = {}
@@ -97,7 +98,7 @@ class SequentialRows(ObjectRows):
 
     def read(self, index: int) -> Any:
         while self._next <= index:
-            sample = next(self._rest, _END)
+            sample = self._pulled()
             if sample is _END:
                 raise InvalidRequest(
                     f"{self._name}: ended after {counted(self._next, 'sample')}, length= says {self._count}; give the "
@@ -108,9 +109,22 @@ class SequentialRows(ObjectRows):
             else:
                 self._held[self._next] = sample
             self._next += 1
-            if self._next == self._count and next(self._rest, _END) is not _END:
+            if self._next == self._count and self._pulled() is not _END:
                 raise InvalidRequest(
                     f"{self._name}: goes on after {counted(self._count, 'sample')}, as many as length= says; give the "
                     "number that there is, or take so many: itertools.islice"
                 )
         return self._first[index] if index < len(self._first) else self._held.pop(index)
+
+    def _pulled(self) -> Any:
+        """The next sample, or _END. The first exception is raised at every later call: the iterable may be over."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._rest, _END)
+        except (OSError, BadInput) as error:  # not of one sample alone: no other may follow
+            self._failure = InvalidRequest(f"{self._name}: fails after {counted(self._next, 'sample')}: {error}")
+            raise self._failure from error
+        except BaseException as error:
+            self._failure = error
+            raise
