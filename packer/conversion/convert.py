@@ -44,6 +44,8 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
+from packer.sources._extend.source_wrapper import subset
+from packer.sources._objects.object_class import is_a
 from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
@@ -172,7 +174,8 @@ def convert(
     at all.
 
     source: a folder, also behind a URL such as "s3://bucket/photos", a pack, a table such as train.csv, another tool's
-    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. to: the
+    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. Of a packer
+    data set, or a torch Subset of one, the pack's records are copied. to: the
     format; None for what the name of the pack says
     (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
     such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
@@ -524,6 +527,7 @@ class ConversionRequest:
     max_pixels: int | None = None
     overwrite: bool = False
     restart: bool = False
+    rows: Sequence[int] | None = None  # of a pack, in this order; None for all
 
     def __post_init__(self) -> None:
         check_switches(
@@ -537,6 +541,8 @@ class ConversionRequest:
 
     def plan(self, on_note: Callable[[str], object] | None) -> Plan:
         """The plan of the conversion, once its target is checked; raises InvalidRequest, PackExists, BadInput."""
+        if self._is_object and (packed := self._of_pack()) is not None:
+            return packed.plan(on_note)
         said = named_format(self.pack)
         asked = ConversionOptions(
             to=format_of(self.pack, self.to, said=said),
@@ -562,6 +568,7 @@ class ConversionRequest:
         if isinstance(self.source, Path):
             spec = spec.preset(self.source) if self.preset else spec
             opened, found = spec.open(self.source)
+            opened = opened if self.rows is None else subset(opened, self.rows)
         elif isinstance(self.source, Source):
             if spec != SourceSpec():
                 raise InvalidRequest(
@@ -604,6 +611,16 @@ class ConversionRequest:
         if place is not None:
             check_source(place)
         check_target(place, self.pack, overwrite=self.overwrite)
+
+    def _of_pack(self) -> "ConversionRequest | None":
+        """The same request of the pack that a packer data set, or a Subset of one, reads; None for other objects."""
+        from packer.sources._objects.source_of_object import unwrapped  # folders do without
+
+        data, indices = unwrapped(self.source)
+        if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
+            return None
+        rows, fields = data.stored_rows(indices), self.fields or data.fields
+        return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields)
 
     def _open_object(self, data: Indexable | Iterable[Any], spec: SourceSpec) -> tuple[Source, SourceSpec]:
         """The source that a Python object is, and what the manifest says of it; raises InvalidRequest."""

@@ -8,6 +8,8 @@ checked on the way; what --resize moves and what --codec names is decoded and en
 source pixels. The matrix of the new pack leads from there to the new stored pixels: the old one, then the new step.
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,8 +29,10 @@ from packer.images import sniff
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.manifest import PACK_KIND
 from packer.pack.reader import Pack
+from packer.pack.source_paths import SELECTED
 from packer.schema import PIXEL_KINDS, Buffer, Field
 from packer.sources import base
+from packer.sources._parse.folder_listing import counted, listed
 
 
 class PackSource(base.Source):
@@ -57,6 +61,8 @@ class PackSource(base.Source):
                 self.pack.add_check(name, codec.check)
         self._incomplete = dict(self.manifest.incomplete)
         self._rows = range(len(self.pack)) if rows is None else rows
+        if rows is not None:
+            self.notes.append(f"{len(rows)} of {counted(len(self.pack), 'sample')} selected")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "rows": self._rows}
@@ -125,11 +131,19 @@ class PackSource(base.Source):
         return int(shape[0] or 0), int(shape[1] or 0)
 
     def subset(self, rows: Sequence[int]) -> "PackSource":
-        return PackSource(self.root, rows)
+        repeated = [self.key(row) for row, count in Counter(rows).items() if count > 1]
+        if repeated:
+            raise InvalidRequest(
+                f"{self.root}: {counted(len(repeated), 'sample')} selected more than once: {listed(repeated)}; a pack "
+                "has each once: repeat them in training, by a sampler"
+            )
+        return PackSource(self.root, [self._rows[row] for row in rows])
 
     def provenance(self) -> base.Provenance:
         found = self.manifest
         asked = {"kind": PACK_KIND, "pack_id": found.pack_id, "options": found.options}
+        if not isinstance(self._rows, range):
+            asked[SELECTED] = hashlib.sha256(np.asarray(self._rows, "<i8").tobytes()).hexdigest()
         return base.Provenance(
             sizes=self._sizes(),
             files=len(found.parts),

@@ -487,6 +487,26 @@ class PackDataset(Dataset[Any]):
             else np.asarray(self._chosen(self.sample_decoder()), np.int64)[given]
         )
 
+    def stored_rows(self, indices: Indices | None = None) -> Indices | None:
+        """Rows of the pack whose records these samples are, or all samples; None for all rows. packer.convert calls it.
+
+        Raises InvalidRequest where the samples are not the records, BadIndex, and CorruptPack for a pack that was
+        replaced.
+        """
+        makers = {"geometry": self.geometry, "transform": self.transform, "boxes": self._box_rule}
+        changed = [f"{name}=" for name, maker in makers.items() if maker is not None]
+        if changed or not self.decodes_batches():
+            raise InvalidRequest(
+                f"{self.path}: {(changed or ['__getitem__'])[0]} changes the samples, and convert copies the pack's "
+                "records: open the pack without it (convert has resize=), or give the samples: iter(dataset), "
+                "length=len(dataset)"
+            )
+        self.close()
+        self.sample_decoder()  # opened again: the rows are of the pack that is there now
+        if indices is None and self._takes_all:
+            return None
+        return self.pack_indices(np.arange(self._count) if indices is None else indices)
+
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
         draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
         return torch.rand(count, draws, dtype=torch.float64).tolist() if draws else [[]] * count

@@ -16,7 +16,7 @@ from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
 from packer.files.safe_paths import components
 from packer.geometry import Resize, View, identity, upright
 from packer.pack.reader import Pack
-from packer.pack.source_paths import asked_of_source, conversions
+from packer.pack.source_paths import SELECTED, asked_of_source, conversions
 from packer.schema import Field
 from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
@@ -165,7 +165,9 @@ class ReopenedSource:
         return None if found < 0 else found
 
     def further(self) -> Iterator[str]:
-        """Keys of the samples that the pack neither has nor lists as skipped."""
+        """Keys of the samples that the pack neither has nor lists as skipped; none where rows were selected."""
+        if any(SELECTED in asked.get("source", {}) for asked in self._conversions):
+            return
         skipped = {key for key, _ in self._pack.manifest.skipped}
         for _, key in _keys(self._listed):
             try:

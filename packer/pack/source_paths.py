@@ -17,6 +17,7 @@ from packer.pack.manifest import PACK_KIND
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
+SELECTED = "rows"  # in what was asked of a pack as the source: sha256 of the rows that were copied, if not all
 _NAME = "files"
 _BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their pictures
 

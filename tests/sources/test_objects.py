@@ -19,8 +19,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 import packer
 from packer.conversion.convert import ConversionRequest
 from packer.conversion.options import Exif, OnError
+from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, PackerError
 from packer.pack import manifest as manifests
+from packer.pack.reader import Pack
 from packer.schema import Field
 from packer.sources import folder
 from packer.sources._objects.listed_files import ListedFiles
@@ -30,7 +32,7 @@ from packer.sources._objects.source_of_object import ObjectOptions, source_of
 from packer.system.progress_callback import Progress
 from tests.support import object_standins as standins
 from tests.support.child_processes import child
-from tests.support.conversions import digest, packed
+from tests.support.conversions import digest
 from tests.support.source_trees import mask, photos, picture, tree
 
 
@@ -296,10 +298,133 @@ def test_what_cannot_be_packed_says_why(data: Any, options: dict[str, Any], mess
         opened(data, **options)
 
 
-def test_a_pack_is_no_object(tmp_path: Path) -> None:
-    packed(photos(tmp_path / "photos", 3), tmp_path / "photos.pack")
-    with packer.open(tmp_path / "photos.pack") as dataset, pytest.raises(InvalidRequest, match="pass its folder"):
+def split_pack(root: Path, **options: Any) -> Path:
+    """A pack of JPEG files with keys, classes and splits that say more than numbers do."""
+    packer.convert(photos(root / "photos", 12), root / "in.pack", splits={"train": 0.5, "val": 0.5}, **options)
+    return root / "in.pack"
+
+
+def records(pack: Path) -> dict[str, dict[str, bytes]]:
+    """The stored record of each key, in order."""
+    opened_pack = Pack(pack)
+    names = opened_pack.schema.names
+    found = {}
+    for row in range(len(opened_pack)):
+        with opened_pack.record(row, names) as record:
+            found[opened_pack.index.key(row)] = {name: bytes(record[name]) for name in names}
+    opened_pack.close()
+    return found
+
+
+def test_a_packer_data_set_is_its_pack(tmp_path: Path) -> None:
+    pack = split_pack(tmp_path)
+    copied = packer.convert(pack, tmp_path / "copied.pack")
+    for name, options in {"plain": {}, "pil": {"output": "pil"}}.items():
+        with packer.open(pack, **options) as dataset:
+            assert packer.convert(dataset, tmp_path / f"{name}.pack").pack_id == copied.pack_id
+    with packer.open(pack) as dataset, pytest.raises(InvalidRequest, match="key is for"):
+        packer.convert(dataset, tmp_path / "named.pack", key="label")
+    with packer.open(pack) as dataset, pytest.raises(InvalidRequest, match="--split"):
+        packer.convert(dataset, tmp_path / "named.pack", splits={"train": 1.0})
+
+
+def test_a_subset_of_a_packer_data_set_is_its_records_in_that_order(tmp_path: Path) -> None:
+    pack = split_pack(tmp_path)
+    before = records(pack)
+    keys = list(before)
+    with packer.open(pack) as dataset:
+        packer.convert(Subset(Subset(dataset, [7, 2, 9, -1]), [3, 0, 1]), tmp_path / "few.pack")
+        packer.convert(Subset(dataset, [7, 2]), tmp_path / "mixed.pack", order="shuffled", order_seed=1)
+    after = records(tmp_path / "few.pack")
+    assert list(after) == [keys[11], keys[7], keys[2]]
+    assert all(before[key] == record for key, record in after.items())
+    assert set(records(tmp_path / "mixed.pack")) == {keys[7], keys[2]}
+    kept, schema = manifests.read(tmp_path / "few.pack"), manifests.read(pack).schema
+    assert [kept.schema[name].classes for name in ("label", "split")] == [
+        schema[name].classes for name in ("label", "split")
+    ]
+    assert not packer.verify(tmp_path / "few.pack", source=tmp_path / "photos").problems
+
+
+def test_what_a_packer_data_set_reads_is_what_is_copied(tmp_path: Path) -> None:
+    pack = split_pack(tmp_path)
+    before = records(pack)
+    with packer.open(pack, split="val", as_tuple=("image", "label")) as dataset:
+        packer.convert(dataset, tmp_path / "two.pack")
+        packer.convert(Subset(dataset, [1]), tmp_path / "more.pack", fields=["image", "split"])
+        assert list(records(tmp_path / "two.pack")) == list(dataset.keys())
+        assert list(records(tmp_path / "more.pack")) == [dataset.key(1)]
+    shown = [field.name for field in manifests.read(tmp_path / "two.pack").schema if not field.hidden]
+    assert shown == ["key", "image", "label"]
+    assert "split" in manifests.read(tmp_path / "more.pack").schema
+    for key, record in records(tmp_path / "two.pack").items():
+        assert record["image"] == before[key]["image"]
+
+
+class Halved(PackDataset):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)["image"][:, ::2]
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "said"),
+    [
+        (packer.open, {"geometry": packer.geometry.Resize((8, 8))}, "geometry"),
+        (packer.open, {"transform": lambda sample: sample}, "transform"),
+        (Halved, {}, "__getitem__"),
+    ],
+)
+def test_samples_that_are_not_the_records_are_refused(made: Any, options: Any, said: str, tmp_path: Path) -> None:
+    with made(split_pack(tmp_path), **options) as dataset:
+        for data in (dataset, Subset(dataset, [0])):
+            with pytest.raises(InvalidRequest, match=said):
+                packer.convert(data, tmp_path / "out.pack")
+        if made is packer.open:
+            packer.convert(iter(dataset), tmp_path / "out.pack", fields=["image"], length=len(dataset))
+            assert np.array_equal(loaded(tmp_path / "out.pack")[2]["image"].transpose(2, 0, 1), dataset[2]["image"])
+
+
+def test_boxes_that_a_rule_changes_are_not_the_records(tmp_path: Path) -> None:
+    given = [{"image": picture(1), "boxes": [[0, 0, 4, 4]]}]
+    packer.convert(given, tmp_path / "in.pack", fields={"image": "image", "boxes": "boxes"})
+    rule = packer.geometry.BoxRule(clip=True)
+    with packer.open(tmp_path / "in.pack", boxes=rule) as dataset, pytest.raises(InvalidRequest, match="boxes="):
         packer.convert(dataset, tmp_path / "out.pack")
+
+
+def test_a_subset_that_makes_samples_of_its_own_is_read_by_them(tmp_path: Path) -> None:
+    class Small(Subset[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            return {"image": self.dataset[self.indices[index]]["image"][:, ::2]}
+
+        def __getitems__(self, indices: Any) -> Any:
+            return [self[index] for index in indices]
+
+    with packer.open(split_pack(tmp_path)) as dataset:
+        packer.convert(Small(dataset, [4]), tmp_path / "out.pack")
+        assert loaded(tmp_path / "out.pack")[0]["image"].shape[0] == (dataset[4]["image"].shape[1] + 1) // 2
+
+
+def test_rows_that_no_pack_can_have_are_refused(tmp_path: Path) -> None:
+    pack = split_pack(tmp_path)
+    with packer.open(pack) as dataset:
+        for rows, said in (([3, 1, 3], "once"), ([], "no samples"), ([99], "99")):
+            with pytest.raises(PackerError, match=said):
+                packer.convert(Subset(dataset, rows), tmp_path / "out.pack")
+        packer.convert(tmp_path / "photos", pack, overwrite=True)
+        with pytest.raises(PackerError, match="another pack"):
+            packer.convert(Subset(dataset, [1]), tmp_path / "out.pack")
+
+
+def test_other_rows_do_not_go_on_with_unfinished_work(tmp_path: Path) -> None:
+    pack = split_pack(tmp_path)
+    with packer.open(pack) as dataset:
+        first, second = Subset(dataset, range(1, 12)), Subset(dataset, range(11))
+        with pytest.raises(Interrupted):
+            packer.convert(first, tmp_path / "out.pack", part_bytes=1, progress=StopAfter(4), threads=1)
+        with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+            packer.convert(second, tmp_path / "out.pack", part_bytes=1)
+        assert packer.convert(first, tmp_path / "out.pack", part_bytes=1).resumed_samples > 0
 
 
 def test_options_of_folders_are_refused_for_objects_and_the_other_way_round(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def source_of(data: Objects, options: ObjectOptions) -> Listed:
             "<dict>: samples of a mapping have no order of their own; pass list(d.values()), key=list(d)"
         )
     _check_no_loader(data)
-    inner, rows = _unwrapped(data)
+    inner, rows = unwrapped(data)
     if torchvision_folder.recognised(inner):
         options.without(("follow_links",), said(inner))
         return source_of_list(torchvision_folder.file_list(inner, rows), follow_links=options.follow_links)
@@ -62,21 +62,17 @@ def source_of(data: Objects, options: ObjectOptions) -> Listed:
 
 
 def _check_no_loader(data: object) -> None:
-    """Raise InvalidRequest for what gives batches, and for a data set that is a pack already."""
+    """Raise InvalidRequest for what gives batches or columns."""
     if is_a(data, "torch.utils.data.dataloader", "DataLoader") or is_a(data, "packer.loading.loader", "Loader"):
         raise InvalidRequest(f"<{said(data)}>: gives batches; pass its data set, loader.dataset")
-    if is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
-        raise InvalidRequest(
-            f"<{said(data)}>: is a pack: pass its folder, packer.convert('a.pack', ...), which copies what is stored"
-        )
     if is_a(data, "pandas.core.frame", "DataFrame"):
         raise InvalidRequest("<pandas.DataFrame>: its places are columns; pass frame.to_dict('records')")
 
 
-def _unwrapped(data: object) -> tuple[Any, Sequence[int] | None]:
-    """What torch's Subsets are of, and which rows of it; None for all."""
+def unwrapped(data: object) -> tuple[Any, Sequence[int] | None]:
+    """What torch's Subsets are of, and which rows of it; None for all. Derived classes may change samples."""
     rows: Sequence[int] | None = None
-    while is_a(data, "torch.utils.data.dataset", "Subset"):
+    while said(data) == "torch.utils.data.dataset.Subset":
         subset: Any = data
         indices = [int(index) for index in subset.indices]
         rows = indices if rows is None else [indices[row] for row in rows]
