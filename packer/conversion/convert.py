@@ -174,8 +174,8 @@ def convert(
     at all.
 
     source: a folder, also behind a URL such as "s3://bucket/photos", a pack, a table such as train.csv, another tool's
-    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. Of a packer
-    data set, or a torch Subset of one, the pack's records are copied. to: the
+    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. For a
+    packer data set, or a torch Subset of one, the pack's records are copied. to: the
     format; None for what the name of the pack says
     (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
     such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
@@ -634,7 +634,7 @@ class ConversionRequest:
             given = next(iter(options), "kind, sidecars, splits or classes_from")
             raise InvalidRequest(
                 f"<{type(data).__name__}>: {given}: what is said of a folder's files; a Python object gives its "
-                "samples itself, with fields=, key= and axes="
+                "samples itself, with fields= (a field split for the splits), key= and axes="
             )
         listed = source_of(
             data,

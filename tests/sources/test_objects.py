@@ -454,6 +454,97 @@ def test_fields_chooses_renames_and_describes(tmp_path: Path) -> None:
         packer.convert(rows, tmp_path / "two.pack", fields={"target": two})
 
 
+def splits(pack: Path) -> dict[str, list[str]]:
+    """The texts of the samples of each split, in the order of the splits."""
+    names = manifests.read(pack).schema["split"].classes
+    found = {}
+    for name in names or ():
+        with packer.open(pack, fields=("text", "split"), split=name) as dataset:
+            found[name] = [dataset[index]["text"] for index in range(len(dataset))]
+            assert [dataset[index]["split"] for index in range(len(dataset))] == [len(found) - 1] * len(dataset)
+    return found
+
+
+SPLITS = Field("split", "number", "number", dtype="int64", shape=(), classes=("train", "val"))
+
+
+def test_texts_of_a_field_split_are_the_splits(tmp_path: Path) -> None:
+    given = [{**sample, "split": "val" if number % 5 == 3 else "train"} for number, sample in enumerate(samples(40))]
+    expected = {
+        "train": [sample["text"] for sample in given if sample["split"] == "train"],
+        "val": [sample["text"] for sample in given if sample["split"] == "val"],
+    }
+    renamed = [{"text": sample["text"], "fold": sample["split"]} for sample in given]
+    texts = {"text": "text", "fold": Field("split", "text", "text")}
+    declared = {"text": "text", "split": SPLITS}
+    for name, data, options in (
+        ("whole", given, {}),
+        ("renamed", renamed, {"fields": texts}),
+        ("declared", given, {"fields": declared}),
+        ("streamed", iter(given), {"fields": declared, "length": 40}),
+        ("mixed", given, {"order": "shuffled"}),
+    ):
+        packer.convert(data, tmp_path / f"{name}.pack", **options)  # type: ignore[arg-type]
+        found = splits(tmp_path / f"{name}.pack")
+        assert {key: sorted(value) for key, value in found.items()} == {
+            key: sorted(value) for key, value in expected.items()
+        }
+        assert name == "mixed" or found == expected
+        assert not packer.verify(tmp_path / f"{name}.pack", depth="data").problems
+
+
+def test_texts_that_are_no_split_are_refused(tmp_path: Path) -> None:
+    given = [{"text": "a", "split": "train"}] * 20 + [{"text": "b", "split": "other"}]
+    declared = {"text": "text", "split": SPLITS}
+    with pytest.raises(BadInputs, match=r"\[20\]: field 'split'.*'other'.*train, val"):
+        packer.convert(given, tmp_path / "out.pack", fields=declared)  # type: ignore[arg-type]
+    given[20] = {"text": "b", "split": 3}  # type: ignore[dict-item]
+    with pytest.raises(BadInputs, match=r"\[20\]: field 'split'"):
+        packer.convert(given, tmp_path / "out.pack")
+    packer.convert(given, tmp_path / "out.pack", on_error="skip")
+    assert splits(tmp_path / "out.pack") == {"train": ["a"] * 20}
+    with pytest.raises(InvalidRequest, match=r"'split'.*classes="):
+        packer.convert(iter(given), tmp_path / "streamed.pack", length=21)
+    with pytest.raises(InvalidRequest, match="field split"):
+        packer.convert(given, tmp_path / "drawn.pack", splits={"train": 0.5, "val": 0.5})
+
+
+class Labelled(Dataset[tuple[Any, int]]):
+    """As torchvision's CIFAR10: tuples, and the names of the classes beside."""
+
+    def __init__(self, classes: Any) -> None:
+        self.classes = classes
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return rgb(index), index % 3
+
+
+def test_the_classes_of_a_data_set_are_those_of_its_labels(tmp_path: Path) -> None:
+    fields = {"image": "image", "label": "number"}
+    names = ["cat", "dog", "hen"]
+    for number, (given, expected) in enumerate(
+        (
+            (names, ["cat", "dog", "hen"]),
+            ({"cat": 0}, []),
+            ([1, 2, 3], []),
+            ((), []),
+        )
+    ):
+        packer.convert(Labelled(given), tmp_path / f"{number}.pack", fields=fields)
+        with packer.open(tmp_path / f"{number}.pack") as dataset:
+            assert dataset.classes == expected
+            assert dataset.targets == [0, 1, 2, 0, 1, 2]
+    packer.convert(Subset(Subset(Labelled(names), [5, 1, 2]), [2, 0]), tmp_path / "few.pack", fields=fields)
+    with packer.open(tmp_path / "few.pack") as dataset:
+        assert (dataset.classes, dataset.targets) == (["cat", "dog", "hen"], [2, 2])
+    with pytest.raises(BadInput, match=r"label 2: expected 0 to 1"):
+        packer.convert(Labelled(names[:2]), tmp_path / "two.pack", fields=fields)
+    assert kinds(Labelled(names[:2]), fields={"image": "image", "target": "number"})["target"] == "number"
+
+
 def test_names_that_no_field_can_have_are_changed() -> None:
     assert kinds([{"image/encoded": picture(1), "key": "a", "files": 3}]) == {
         "image_encoded": "image",
@@ -887,9 +978,76 @@ def test_a_transform_of_hugging_face_is_refused_and_a_format_taken_off(tmp_path:
     assert kinds(dataset) == {"image": "image", "label": "number"}
 
 
-def test_a_dict_of_splits_and_what_no_kind_holds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"train, test: pass one, such as dataset\['train'\]"):
-        packer.convert(standins.DatasetDict(train=hugging_face(), test=hugging_face()), tmp_path / "out.pack")
+@pytest.mark.parametrize("key", [None, "caption", [f"no {number}" for number in (0, 1, 2, 5, 6, 7, 8, 9)]])
+def test_a_dict_of_splits_is_one_pack(key: Any, tmp_path: Path) -> None:
+    train, test = hugging_face(3), hugging_face(10).select([5, 6, 7, 8, 9])
+    parts = standins.DatasetDict(train=train, none=hugging_face(0), test=test)
+    packer.convert(parts, tmp_path / "out.pack", key=key)
+    assert train.decoded == 0
+    described = manifests.read(tmp_path / "out.pack").source
+    assert (described["of"], described["fingerprint"]) == ("datasets.DatasetDict", "f00d,f00d,f00d")
+    schema = manifests.read(tmp_path / "out.pack").schema
+    assert (schema["label"].classes, schema["split"].classes) == (("cat", "dog"), ("train", "none", "test"))
+    for name, rows, numbers in (
+        ("train", train.rows, (0, 1, 2)),
+        ("test", test.rows, (3, 4, 5, 6, 7)),
+        ("none", [], ()),
+    ):
+        with packer.open(tmp_path / "out.pack", split=name) as dataset:
+            captions = [row["caption"] for row in rows]
+            assert list(dataset.keys()) == (captions if key else [f"{number:08d}" for number in numbers])
+            if key != "caption":
+                assert [dataset[index]["caption"] for index in range(len(dataset))] == captions
+    packer.extract(tmp_path / "out.pack", tmp_path / "again")
+    name = b"no 9.jpg" if key else b"00000007.jpg"
+    assert tree(tmp_path / "again")[name] == test.rows[4]["image"]["bytes"]
+
+
+def test_a_dict_of_splits_goes_on_by_its_fingerprints(tmp_path: Path) -> None:
+    def parts(fingerprint: str) -> standins.DatasetDict:
+        return standins.DatasetDict(train=hugging_face(40), test=hugging_face(20, fingerprint=fingerprint))
+
+    with pytest.raises(Interrupted):
+        packer.convert(parts("a"), tmp_path / "out.pack", part_bytes=9000, progress=StopAfter(40), threads=1)
+    with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+        packer.convert(parts("b"), tmp_path / "out.pack", part_bytes=9000)
+    assert packer.convert(parts("a"), tmp_path / "out.pack", part_bytes=9000).resumed_samples > 0
+
+
+def test_a_column_split_of_hugging_face_is_the_splits(tmp_path: Path) -> None:
+    rows = [{"text": f"no {number}", "split": "ab"[number > 20]} for number in range(30)]
+    features = {"text": standins.Value("string"), "split": standins.Value("string")}
+    read: list[int] = []
+
+    class Counted(standins.Dataset):
+        def __getitem__(self, key: Any) -> Any:
+            read.extend([key] if isinstance(key, int) else [])
+            return super().__getitem__(key)
+
+    packer.convert(Counted(rows, features), tmp_path / "out.pack")
+    assert {name: len(texts) for name, texts in splits(tmp_path / "out.pack").items()} == {"a": 21, "b": 9}
+    assert max(map(read.count, read)) <= 3  # looked at twice at most, then packed
+    rows[25]["split"] = None  # type: ignore[assignment]
+    with pytest.raises(BadInputs, match=r"\[25\]: field 'split'"):
+        packer.convert(standins.Dataset(rows, features), tmp_path / "none.pack")
+
+
+def test_splits_that_differ_are_refused(tmp_path: Path) -> None:
+    other = hugging_face()
+    other.features["label"] = standins.ClassLabel(["dog", "cat"])
+    own = standins.Dataset([{"split": 1}], {"split": standins.Value("int64")})
+    for parts, said in (
+        (standins.DatasetDict(train=hugging_face(), test=other), "'test'.*'train'"),
+        (standins.DatasetDict(train=own), "'split'"),
+        (standins.DatasetDict(), "mapping"),
+        (standins.IterableDatasetDict(train=standins.IterableDataset(own)), "one of the data sets"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            packer.convert(parts, tmp_path / "out.pack")
+    assert kinds(hugging_face(), fields=["image"]) == {"image": "image"}
+
+
+def test_what_no_kind_holds_is_refused(tmp_path: Path) -> None:
     sounds = standins.Dataset([{"sound": 1, "label": 0}], {"sound": standins.Audio(), "label": standins.Value("int64")})
     with pytest.raises(InvalidRequest, match=r"column 'sound' holds Audio.*fields="):
         packer.convert(sounds, tmp_path / "out.pack")

@@ -49,8 +49,10 @@ for data, options in (
         refused.append(str(error))
 said["refused"] = refused
 fake = FakeData(20, image_size=(3, 24, 24))
+fake.classes = [f"class {number}" for number in range(10)]
 packer.convert(fake, f"{out}/fake.pack", fields=fields)
 with packer.open(f"{out}/fake.pack", output="pil", as_tuple=("image", "label")) as found:
+    assert found.classes == fake.classes
     said["fake"] = all(found[i][0].tobytes() == fake[i][0].tobytes() and found[i][1] == fake[i][1] for i in range(20))
 print(json.dumps(said))
 """
@@ -75,9 +77,15 @@ for name in ("a", "b"):
     said["again"].append(packer.convert(embedded, f"{out}/{name}.pack").pack_id)
 packer.convert(embedded.select([7, 3]).with_format("torch"), f"{out}/two.pack", key="caption")
 packer.convert(embedded.to_iterable_dataset(), f"{out}/stream.pack", length=20)
+parts = embedded.train_test_split(0.3, seed=0)
+packer.convert(parts, f"{out}/parts.pack", key="caption")
+said["parts"] = {name: list(part["caption"]) for name, part in parts.items()}
+named = embedded.remove_columns(["image", "mask"]).map(lambda row: {"split": ["val", "train"][row["label"]]})
+packer.convert(named, f"{out}/named.pack", key="caption")
 refused = []
 unlabelled = embedded.map(lambda row: {**row, "label": -1})
-for data in (embedded.with_transform(lambda batch: batch), DatasetDict(train=embedded), unlabelled):
+other = embedded.cast_column("label", ClassLabel(names=["dog", "cat"]))
+for data in (embedded.with_transform(lambda batch: batch), DatasetDict(train=embedded, test=other), unlabelled):
     try:
         packer.convert(data, f"{out}/refused.pack")
     except packer.errors.PackerError as error:
@@ -138,7 +146,13 @@ def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
         assert [two[row] for row in range(2)] == [{"key": "no 7", "label": 1}, {"key": "no 3", "label": 1}]
     transform, splits, labels = said["refused"]
     assert "a transform is set" in transform
-    assert "pass one, such as dataset['train']" in splits
+    assert "'test'" in splits
+    for name, captions in said["parts"].items():
+        with packer.open(tmp_path / "parts.pack", split=name) as part:
+            assert list(part.keys()) == captions
+            assert [part[row]["label"] for row in range(len(part))] == [int(text[3:]) % 2 for text in captions]
+    with packer.open(tmp_path / "named.pack", split="train") as named:
+        assert list(named.keys()) == [f"no {number}" for number in range(1, 20, 2)]
     assert "no label, as test splits have it" in labels
     assert said["shown"] == said["packed"]
 

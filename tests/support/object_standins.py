@@ -161,3 +161,8 @@ class IterableDataset:
 @of("datasets.dataset_dict")
 class DatasetDict(dict[str, Dataset]):
     pass
+
+
+@of("datasets.dataset_dict")
+class IterableDatasetDict(dict[str, IterableDataset]):
+    pass

@@ -8,18 +8,21 @@ The library turns pictures upright by their EXIF orientation when it decodes the
 the upright picture (`Source.frame`).
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.schema import Field
 from packer.sources._objects.object_class import is_a
-from packer.sources._parse.folder_listing import listed
+from packer.sources._parse.folder_layout import ordered_splits
 
+SPLIT = "split"
 _DATASET = ("datasets.arrow_dataset", "Dataset")
 _ITERABLE = ("datasets.iterable_dataset", "IterableDataset")
-_SEVERAL = (("datasets.dataset_dict", "DatasetDict"), ("datasets.dataset_dict", "IterableDatasetDict"))
+_SPLITS = ("datasets.dataset_dict", "DatasetDict")
 _PICTURE = ("datasets.features.image", "Image")
 _UNDECODABLE = (
     ("datasets.features.audio", "Audio"),
@@ -52,26 +55,23 @@ def is_iterable(data: object) -> bool:
     return is_a(data, *_ITERABLE)
 
 
-def check_one_split(data: object) -> None:
-    """Raise InvalidRequest for a dict of splits."""
-    if any(is_a(data, *name) for name in _SEVERAL) and isinstance(data, Mapping):
-        names = [str(name) for name in data]
-        raise InvalidRequest(
-            f"<DatasetDict>: holds the splits {listed(names)}: pass one, such as dataset[{names[0]!r}]"
-            if names
-            else "<DatasetDict>: holds no split"
-        )
+def is_splits(data: object) -> bool:
+    """Whether it is a dict of data sets, the splits, with random access."""
+    return is_a(data, *_SPLITS) and bool(data)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """data: the same samples, pictures undecoded. declared: the fields of those columns whose features say them."""
+    """data: the same samples, pictures undecoded. declared: the fields of those columns whose features say them.
+    columns: the names of those that can be read alone.
+    """
 
     data: Any
     declared: Mapping[str, Field]
     fingerprint: str | None
     notes: Sequence[str] = ()
     pictures: Sequence[str] = field(default=())
+    columns: Sequence[str] = ()
 
 
 def prepared(data: Any, *, wanted: Sequence[str] | None) -> Prepared:
@@ -106,9 +106,49 @@ def prepared(data: Any, *, wanted: Sequence[str] | None) -> Prepared:
             if getattr(feature, "mode", None) not in (None, "RGB"):
                 notes.append(f"{name}: its feature has mode {feature.mode}; the files are kept as they are")
         found = _declared(feature)
+        if name == SPLIT and is_dataset(data) and found is not None and found.kind == "text":
+            found = Field(SPLIT, "number", "number", "int64", (), classes=ordered_splits({*data[name]} - {None}))
         if found is not None:
             declared[name] = found
-    return Prepared(data, declared, fingerprint if isinstance(fingerprint, str) else None, notes, pictures)
+    columns = list(data.column_names) if is_dataset(data) else ()
+    return Prepared(data, declared, fingerprint if isinstance(fingerprint, str) else None, notes, pictures, columns)
+
+
+def joined(splits: Mapping[str, Any], *, wanted: Sequence[str] | None) -> Prepared:
+    """The samples of a dict of splits, one split after the other, with the column `split`; raises as `prepared`."""
+    parts = {name: prepared(data, wanted=wanted) for name, data in splits.items()}
+    first = next(iter(parts.values()))
+    for name, part in parts.items():
+        if part.declared != first.declared or SPLIT in part.columns:
+            raise InvalidRequest(
+                f"<DatasetDict>: split {name!r} has other features than {next(iter(parts))!r}, or its own column "
+                f"{SPLIT!r}: make them alike, or pass one split"
+            )
+    prints = [part.fingerprint or "" for part in parts.values()]
+    return replace(
+        first,
+        data=_JoinedSplits([part.data for part in parts.values()]),
+        declared={**first.declared, SPLIT: Field(SPLIT, "number", "number", "int64", (), classes=tuple(parts))},
+        fingerprint=",".join(prints) if all(prints) else None,
+        columns=[*first.columns, SPLIT],
+    )
+
+
+class _JoinedSplits:
+    """Data sets one after the other, with the number of each as the column `split`."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, wanted: int | str) -> Any:
+        if isinstance(wanted, str):
+            return [value for part in self._parts for value in part[wanted]]
+        number = bisect_right(self._ends, wanted)
+        return {**self._parts[number][wanted - self._ends[number]], SPLIT: number}  # its row, counted from the end
 
 
 _COLUMN = "column"  # in place of a name, which may be one that no field can have

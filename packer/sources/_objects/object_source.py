@@ -15,6 +15,9 @@ import os
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +27,11 @@ from packer.errors import BadInput, InvalidRequest
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
+from packer.sources._objects import object_values
 from packer.sources._objects.object_fields import FieldsAsked, ObjectField, described, entry_of, fields_of
 from packer.sources._objects.object_rows import ObjectRows
 from packer.sources._objects.object_values import Axes, is_picture_object
+from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed
 from packer.sources._records.record_source import beside_first_picture, is_path
 
@@ -53,12 +58,14 @@ class ObjectSource(base.Source):
         keys: Sequence[str] | None = None,
         key: str | None = None,
         fingerprint: str | None = None,
+        classes: Sequence[str] = (),
         axes: Axes = "auto",
         frame: base.Frame = "stored",
         notes: Sequence[str] = (),
     ) -> None:
         """declared: fields by the names that samples call them, for those of which the user says nothing. keys: of each
-        sample. key: the name of the entry that holds it, where samples come one after the other. frame: as of a source.
+        sample. key: the name of the entry that holds it, where samples come one after the other. classes: of `label`,
+        where its field has none. frame: as of a source.
 
         Raises InvalidRequest where fields cannot be told, keys repeat, or reading a sample twice gives two.
         """
@@ -76,6 +83,7 @@ class ObjectSource(base.Source):
         samples = self._looked_at()
         try:
             given = fields_of([*samples.values()], fields, declared=declared or {}, axes=axes, without=key)
+            given = [self._with_classes(one, classes) for one in given]
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.root}: {error.message}") from error
         self._fields = given
@@ -97,6 +105,29 @@ class ObjectSource(base.Source):
         again = self._check_same(probed)
         self.resume_reason = self._why_not_resumed()
         self.notes = [*self._found(), *self._rounded(samples), *notes, *again]
+
+    def _with_classes(self, one: ObjectField, of_labels: Sequence[str]) -> ObjectField:
+        """The field with class names: of splits that are texts, those of all samples; raises InvalidRequest."""
+        field, classes, take = one.field, tuple(of_labels), object_values.numbers
+        if (field.name, field.kind) == ("split", "text"):
+            classes, take = self._splits(one), object_values.class_number
+        elif replace(field, codec="number") != Field("label", "number", "number", "int64", ()) or not classes:
+            return one
+        field = Field(field.name, "number", "number", field.dtype or "int64", (), classes=classes)
+        return replace(one, field=field, take=partial(take, field=field))
+
+    def _splits(self, one: ObjectField) -> tuple[str, ...]:
+        """The names of the splits."""
+        if self._objects.is_sequential:
+            raise InvalidRequest(
+                "field 'split': the splits have to be known before the samples of an iterable come: say them with "
+                "fields=, by a Field of kind number with classes=, or leave the field out"
+            )
+        names = set()
+        for row in self._rows:
+            with suppress(BadInput):  # reported when the sample is packed
+                names.add(one.of(self._read(row)))
+        return ordered_splits(names)
 
     def _settle_axes(self, axes: Axes) -> None:
         self._options = {} if axes == "auto" else {"axes": axes}

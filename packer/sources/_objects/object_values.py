@@ -28,7 +28,7 @@ from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._objects.object_class import is_a, said
 from packer.sources._parse.box_check import check_boxes
-from packer.sources._parse.folder_listing import counted
+from packer.sources._parse.folder_listing import counted, listed
 from packer.sources.base import read_file
 from packer.system.exact_casts import cast_exactly
 
@@ -106,7 +106,12 @@ def picture(value: object, kind: str, axes: Axes, *, is_wide: bool = False) -> A
 
 
 def numbers(value: object, field: Field) -> Any:
-    """A number or an array of the field's dtype; raises BadInput for what it does not hold exactly, but for places."""
+    """A number or an array of the field's dtype; raises BadInput for what it does not hold exactly, but for places.
+
+    A name is the number of its class.
+    """
+    if isinstance(value, str) and field.classes is not None:
+        value = class_number(value, field)
     array = as_array(value)
     if array is None:
         array = listed_numbers(value)
@@ -126,6 +131,14 @@ def numbers(value: object, field: Field) -> Any:
     cast = cast_exactly(array, field.dtype or array.dtype)
     check_classes(field, cast)
     return cast if cast.ndim else cast[()]
+
+
+def class_number(value: object, field: Field) -> Any:
+    """The number of a class by its name; raises BadInput."""
+    name, classes = text(value), field.classes or ()
+    if name not in classes:
+        raise BadInput(f"{name!r:.60}: expected one of {listed(classes)}")
+    return np.int64(classes.index(name))
 
 
 def is_rounded(array: npt.NDArray[Any], field: Field) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from packer.errors import BadInput, InvalidRequest
+from packer.sources import base
 from packer.sources._objects import hugging_face, torchvision_folder
 from packer.sources._objects.listed_files import FileList, Listed, source_of_list
 from packer.sources._objects.object_class import is_a, said
@@ -44,21 +45,23 @@ def source_of(data: Objects, options: ObjectOptions) -> Listed:
 
     Raises InvalidRequest for what cannot be packed, saying what to pass instead.
     """
-    if isinstance(data, Mapping) and not hugging_face.is_dataset(data):
-        hugging_face.check_one_split(data)
+    if isinstance(data, Mapping) and not hugging_face.is_splits(data):
         raise InvalidRequest(
-            "<dict>: samples of a mapping have no order of their own; pass list(d.values()), key=list(d)"
+            f"<{said(data)}>: samples of a mapping have no order of their own; pass list(d.values()), key=list(d), or "
+            "one of the data sets in it"
         )
     _check_no_loader(data)
     inner, rows = unwrapped(data)
     if torchvision_folder.recognised(inner):
         options.without(("follow_links",), said(inner))
         return source_of_list(torchvision_folder.file_list(inner, rows), follow_links=options.follow_links)
-    if hugging_face.is_iterable(data):
-        return _of_hugging_face_iterable(data, options)
     if hugging_face.is_dataset(inner):
         return _of_hugging_face(inner if rows is None else cast(Any, inner).select(list(rows)), options)
-    return Listed(_of_object(data, options), {})
+    if hugging_face.is_iterable(data) or hugging_face.is_splits(data):
+        return _of_hugging_face(data, options)
+    names = getattr(inner, "classes", None)  # of torchvision's data sets
+    classes = names if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) else ()
+    return _of_object(said(data), hugging_face.Prepared(data, {}, None), options, classes=classes)
 
 
 def _check_no_loader(data: object) -> None:
@@ -83,20 +86,34 @@ def unwrapped(data: object) -> tuple[Any, Sequence[int] | None]:
 # ---- anything that gives samples
 
 
-def _of_object(data: Any, options: ObjectOptions) -> ObjectSource:
-    _check_no_links(options)
-    rows = _rows(data, options.length)
-    name = said(data)
-    keys, entry = _keys(rows, name, options.key)
-    return ObjectSource(
+def _of_object(
+    name: str,
+    prepared: hugging_face.Prepared,
+    options: ObjectOptions,
+    *,
+    classes: Sequence[str] = (),
+    frame: base.Frame = "stored",
+) -> Listed:
+    if options.follow_links:
+        raise InvalidRequest("option follow_links is for folders and lists of files")
+    rows = keyed = _rows(prepared.data, options.length)
+    if isinstance(options.key, str) and options.key in prepared.columns:  # which is read alone
+        keyed = IndexedRows([{options.key: value} for value in prepared.data[options.key]], len(rows))
+    keys, entry = _keys(keyed, name, options.key)
+    source = ObjectSource(
         rows,
         name,
         fields=options.fields,
+        declared=prepared.declared,
         keys=keys,
         key=entry,
-        fingerprint=options.fingerprint,
+        fingerprint=options.fingerprint or prepared.fingerprint,
+        classes=classes,
         axes=options.axes,
+        frame=frame,
+        notes=prepared.notes,
     )
+    return Listed(source, {})
 
 
 def _rows(data: Any, length: int | None) -> ObjectRows:
@@ -156,76 +173,21 @@ def _unique(keys: Sequence[str], name: str) -> Sequence[str]:
     return keys
 
 
-def _check_no_links(options: ObjectOptions) -> None:
-    if options.follow_links:
-        raise InvalidRequest("option follow_links is for folders and lists of files")
-
-
 # ---- Hugging Face
 
 
 def _of_hugging_face(data: Any, options: ObjectOptions) -> Listed:
-    prepared = hugging_face.prepared(data, wanted=_wanted(options.fields))
-    as_folder = _folder_of(prepared, options)
-    if as_folder is not None:
-        return as_folder
-    _check_no_links(options)
-    rows = IndexedRows(prepared.data, len(prepared.data))
-    name = _name(data)
-    entry = options.key if isinstance(options.key, str) else None
-    column = [{entry: value} for value in prepared.data[entry]] if entry in _columns(prepared.data) else None
-    keys, _ = _keys(rows if column is None else IndexedRows(column, len(column)), name, options.key)
-    source = ObjectSource(
-        rows,
-        name,
-        fields=options.fields,
-        declared=prepared.declared,
-        keys=keys,
-        key=entry,
-        fingerprint=options.fingerprint or prepared.fingerprint,
-        axes=options.axes,
-        frame="upright",
-        notes=prepared.notes,
-    )
-    return Listed(source, {})
-
-
-def _of_hugging_face_iterable(data: Any, options: ObjectOptions) -> Listed:
-    _check_no_links(options)
-    prepared = hugging_face.prepared(data, wanted=_wanted(options.fields))
-    rows = _rows(prepared.data, options.length)
-    keys, entry = _keys(rows, _name(data), options.key)
-    source = ObjectSource(
-        rows,
-        _name(data),
-        fields=options.fields,
-        declared=prepared.declared,
-        keys=keys,
-        key=entry,
-        fingerprint=options.fingerprint,
-        axes=options.axes,
-        frame="upright",
-        notes=prepared.notes,
-    )
-    return Listed(source, {})
-
-
-def _name(data: object) -> str:
-    return f"datasets.{type(data).__name__}"
-
-
-def _wanted(fields: FieldsAsked) -> Sequence[str] | None:
-    return None if fields is None else list(fields)
-
-
-def _columns(data: Any) -> Sequence[str]:
-    return list(data.column_names)
+    wanted = None if options.fields is None else list(options.fields)
+    prepare = hugging_face.joined if hugging_face.is_splits(data) else hugging_face.prepared
+    prepared = prepare(data, wanted=wanted)
+    name = f"datasets.{type(data).__name__}"
+    return _folder_of(prepared, options) or _of_object(name, prepared, options, frame="upright")
 
 
 def _folder_of(prepared: hugging_face.Prepared, options: ObjectOptions) -> Listed | None:
     """The folder whose files a data set of `imagefolder` lists; None where it is none, or bytes lie in Arrow files."""
-    names = _columns(prepared.data)
-    if options != ObjectOptions(follow_links=options.follow_links) or prepared.notes or len(prepared.data) == 0:
+    names = prepared.columns
+    if options != ObjectOptions(follow_links=options.follow_links) or prepared.notes or not prepared.columns:
         return None
     label = prepared.declared.get("label")
     if list(prepared.pictures) != ["image"] or set(names) - {"image", "label"}:
