@@ -1,8 +1,7 @@
 """HDF5 storage: which parts of an HDF5 file may be looked at, for packs and for files of others.
 
 A link can lead to another file, and so can the storage of an array (external files, virtual layouts): nothing that
-leaves the file is followed. Whoever reads a file of unknown origin does so in a process of its own
-(packer.system.isolated_program), for HDF5 parses it in C.
+leaves the file is followed.
 """
 
 from pathlib import Path

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.sources._arrays import hdf5_arrays
 from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.folder_listing import counted, shown
@@ -61,6 +60,8 @@ class Source(ArraySource):
         Raises InvalidRequest where there is no HDF5 file with pictures, and for an array that is not there; BadInput
         for a damaged file, and for what git-lfs left.
         """
+        from packer.sources._arrays import hdf5_arrays  # h5py, only where there is HDF5
+
         names = self._open(root, follow_links=follow_links, layout=layout, axes=axes)
         chosen = names if root.is_file() else [name for name in names if _NAME.search(name)]
         if not chosen:
@@ -68,11 +69,10 @@ class Source(ArraySource):
         arrays: list[StoredArray] = []
         left: list[LeftOut] = []
         files = RecordFiles(self.folder, [self._file(name) for name in chosen])
-        with hdf5_arrays.listing_program() as program:
-            for number in range(len(chosen)):
-                found, unread = hdf5_arrays.arrays(files, number, program=program)
-                arrays += found
-                left += unread
+        for number in range(len(chosen)):
+            found, unread = hdf5_arrays.arrays(files, number)
+            arrays += found
+            left += unread
         taken = set(chosen)
         self._settle(
             arrays,

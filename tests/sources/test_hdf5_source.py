@@ -4,11 +4,10 @@ import base64
 import os
 import pickle
 import random
+import resource
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,8 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._arrays import hdf5_arrays
 from packer.sources._detection import detect
 from packer.sources.hdf5 import Source
-from packer.system import isolated_program
-from packer.system.isolated_program import IsolatedProgram
 from tests.support.audit_events import watched
-from tests.support.descriptors import open_files
+from tests.support.child_processes import child
 from tests.support.source_trees import picture, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (11, 20, 24, 3), np.uint8)
@@ -37,18 +34,6 @@ GOLDEN = (
     "gwx4WV/Ze1k+6A4zcI06giJ2mPazx90dAKtPOY8CnRrAeH17dKkLiLj3yLd/K008wy8u+/S4fcaMh82MPPL/wWf3DozG8Ep72suMvO9rdPYE"
     "QRAEQRAEQRAEMa+IOb2Y/1Xn9LPm8kmopPZXxrXwENo6nxFHEARBEMTiMLpNszQpvmzDys3Bxnmh3ydCD8Fv7XvxF1/DWkI="
 )
-
-
-@pytest.fixture(scope="module")
-def program() -> Iterator[IsolatedProgram]:
-    """One for all tests here, since its start costs more than they do; tests/system has how it starts and ends."""
-    with hdf5_arrays.listing_program() as program:
-        yield program
-
-
-@pytest.fixture(autouse=True)
-def one_program_for_all(program: IsolatedProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5_arrays, "listing_program", lambda: nullcontext(program))
 
 
 def made(path: Path, **arrays: Any) -> Path:
@@ -392,6 +377,30 @@ def test_bombs_are_refused(bomb: Callable[[Path], None], tmp_path: Path) -> None
         Source(tmp_path / "a.h5")
 
 
+def test_a_limit_of_memory_is_not_a_verdict_on_the_file(tmp_path: Path) -> None:
+    """With it, sound rows are read, and a chunk that inflates to more than its shape is damage."""
+    root = made(tmp_path / "a.h5", x={"data": PIXELS, "chunks": (1, 20, 24, 3), "compression": "gzip"}, y=LABELS)
+    encoder = zlib.compressobj(1)
+    bomb = b"".join([*(encoder.compress(bytes(1 << 20)) for _ in range(400)), encoder.flush()])
+    with h5py.File(root, "a") as file:
+        file["x"].id.write_direct_chunk((4, 0, 0, 0), bomb)
+
+    def run() -> str:
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + (256 << 20), mapped + (256 << 20)))
+        source = Source(root)
+        assert np.array_equal(source[3]["image"], PIXELS[3])
+        try:
+            source[4]
+        except BadInput as error:
+            return str(error)
+        return "read"
+
+    outcome = child(run)
+    assert outcome.kind == "value", outcome
+    assert "deflate" in outcome.value
+
+
 def changed(path: Path, before: bytes, after: bytes) -> None:
     data = path.read_bytes()
     assert before in data
@@ -483,48 +492,6 @@ def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
         Source(made(tmp_path / "e/a.h5"))
 
 
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        ("aborting_program", "HDF5 does not read it: ended with SIGABRT"),
-        ("failing_program", "HDF5 does not read it: ended with exit code 3"),
-        ("lying_program", "HDF5 does not read it"),
-    ],
-)
-def test_a_program_that_gives_no_answer_is_an_error(
-    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = made(tmp_path / "a.h5", x=PIXELS)
-    monkeypatch.undo()  # a program of its own
-    monkeypatch.setattr(hdf5_arrays, "_LISTING", f"tests.support.programs.{program}")
-    with pytest.raises(BadInput, match=rf"a\.h5: {message}"):
-        Source(root)
-
-
-def test_files_are_listed_by_one_process_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    started = []
-    start = isolated_program._Process.__init__
-
-    def noted(process: Any, *arguments: Any) -> None:
-        start(process, *arguments)
-        started.append(process._pid)
-
-    monkeypatch.setattr(isolated_program._Process, "__init__", noted)
-    for number in range(5):
-        made(tmp_path / f"{number}.h5", x=PIXELS, y=LABELS)
-    before = open_files()
-    assert len(Source(tmp_path)) == 55
-    (tmp_path / "3.h5").write_bytes((tmp_path / "3.h5").read_bytes()[:600])
-    with pytest.raises(BadInput, match=r"3\.h5: is damaged"):
-        Source(tmp_path)
-    assert len(started) == 2
-    for pid in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-    assert open_files().keys() == before.keys()
-
-
 def test_it_is_found_by_itself_and_named_by_open(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS)
     assert detect(root) == detect(tmp_path) == ("hdf5", "HDF5: 1 file")
@@ -555,68 +522,36 @@ def seeds(folder: Path) -> list[bytes]:
     return [file.read_bytes() for file in files]
 
 
-def mutated(folder: Path, count: int, *, listings: int) -> None:
-    """Values of changed files end in a sample or an error; listings: of how many the listing is made anew.
-
-    What HDF5 parses is parsed apart, so most changes are made to files that were listed.
-    """
+def mutated(folder: Path, count: int) -> None:
+    """Values of changed files end in a sample or an error."""
     drawn = random.Random(5)
     given = seeds(folder)
     path = folder / "mutated.h5"
-    known = []
-    for data in given:
-        path.write_bytes(data)
-        known.append(isolated_answer(path))
     with watched(own_program=True) as events:
-        for number in range(count):
-            which = drawn.randrange(len(given))
-            data = bytearray(given[which])
+        for _ in range(count):
+            data = bytearray(drawn.choice(given))
             for _ in range(drawn.randrange(1, 6)):
                 at = drawn.randrange(len(data))
                 data[at : at + drawn.choice((0, 1, 1, 4))] = drawn.choice(
                     (b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x7f")
                 )
             path.write_bytes(bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(1, len(data))))]))
-            with pytest.MonkeyPatch.context() as patch:
-                if number >= listings:
-                    answer = KnownAnswer(known[which])
-                    patch.setattr(hdf5_arrays, "listing_program", lambda answer=answer: nullcontext(answer))
-                try:
-                    source = Source(path)
-                    for row in range(min(len(source), 4)):
-                        source[row]
-                except PackerError as error:
-                    assert str(error).isprintable()
+            try:
+                source = Source(path)
+                for row in range(min(len(source), 4)):
+                    source[row]
+            except PackerError as error:
+                assert str(error).isprintable()
     assert events == []
 
 
-@dataclass(frozen=True)
-class KnownAnswer:
-    """In the place of the program, for a file that was listed before it was changed."""
-
-    answer: bytes
-
-    def ask(self, descriptor: int) -> bytes:
-        return self.answer
-
-
-def isolated_answer(path: Path) -> bytes:
-    with path.open("rb") as file, hdf5_arrays.listing_program() as program:
-        return program.ask(file.fileno())
-
-
 def test_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
-    mutated(tmp_path, 200, listings=40)
+    mutated(tmp_path, 200)
 
 
 @pytest.mark.full
 def test_two_thousand_changed_files_end_in_samples_or_errors(tmp_path: Path) -> None:
-    mutated(tmp_path, 2000, listings=15)
-
-
-@pytest.mark.full
-def test_two_thousand_changed_files_are_listed_anew(tmp_path: Path) -> None:
-    mutated(tmp_path, 2000, listings=2000)
+    mutated(tmp_path, 2000)
 
 
 def test_lzf_refuses_what_does_not_fit() -> None:

@@ -1,4 +1,4 @@
-"""HDF5 arrays: those that the listing of an HDF5 file names, read without HDF5's library.
+"""HDF5 arrays: h5py lists the arrays of a file and the places of their bytes; packer reads the bytes.
 
 | how an array is stored | how it is read                                                                       |
 |------------------------|--------------------------------------------------------------------------------------|
@@ -6,22 +6,24 @@
 | in chunks              | those of some rows at once; deflate, lzf, shuffle and fletcher32 undone here         |
 | of variable length     | references of 16 bytes: uint32 length, uint64 address, uint32 index in a global heap |
 
-So that neither the library's lock nor its state is in the way of threads and forks. Every place that the listing or the
-file names is checked against the file, every size against what the array's shape leaves. Layouts: HDF5 File Format
+HDF5 inflates a chunk without a limit (1.5 MB to 1.5 GB), under a lock. packer checks each place that h5py or the file
+names against the file, and each size against the shape of the array. Layouts: HDF5 File Format
 Specification 3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
 """
 
-import json
+import math
 import struct
 import zlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput
-from packer.files.npy_arrays import dtype_of
+from packer.errors import BadInput, PackerError
+from packer.files.hdf5_storage import H5_ERRORS, is_hard_link, lies_elsewhere, open_read_only
 from packer.sources._arrays.array_source import LeftOut, is_known_dtype
 from packer.sources._arrays.stored_array import (
     BlockedArray,
@@ -34,112 +36,213 @@ from packer.sources._parse.folder_listing import shown
 from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
 
-if TYPE_CHECKING:
-    from packer.system.isolated_program import IsolatedProgram
-
-_LISTING = "packer.sources._arrays.hdf5_listing"
 _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 _HEAP = struct.Struct("<4sB3xQ")
 _OBJECT = struct.Struct("<HH4xQ")
 _LEAST_HEAP_BYTES = 4096
 _HEAPS = 64  # whose tables of contents are kept
+_MOST_ARRAYS = 10_000
+_MOST_BLOCKS = 1 << 23  # of the arrays of one file together
+_MOST_DEPTH = 32
+_MOST_NAME_BYTES = 1000
 _MOST_LENGTHS = 8
+_MOST_LINKS = 100  # that are named
 _MOST_REFERENCES = 1 << 26
 _ADDRESS_BYTES = (8, 8)  # of the addresses and sizes in a file
 _PRIME = 65535
+_KNOWN = {4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle"}
+_KNOWN |= {32013: "zfp", 32015: "zstd", 32026: "blosc2"}
 
 
-def listing_program() -> "IsolatedProgram":
-    """What lists one file after the other; a context manager."""
-    from packer.system.isolated_program import IsolatedProgram  # subprocess and sockets, only where there is HDF5
-
-    return IsolatedProgram(_LISTING)
-
-
-def arrays(files: RecordFiles, number: int, *, program: "IsolatedProgram") -> tuple[list[StoredArray], list[LeftOut]]:
+def arrays(files: RecordFiles, number: int) -> tuple[list[StoredArray], list[LeftOut]]:
     """The arrays of one file, and those that are not read; raises BadInput."""
-    from packer.system.isolated_program import ProgramEnded  # as above
-
-    file = files.open(number)
+    opened = files.open(number)
     try:
-        answer = program.ask(file.descriptor)
-    except ProgramEnded as error:
-        raise BadInput(f"{file.path}: HDF5 does not read it: {shown(str(error))}; get the file again") from error
-    return listed_arrays(files, number, answer)
-
-
-def listed_arrays(files: RecordFiles, number: int, answer: bytes) -> tuple[list[StoredArray], list[LeftOut]]:
-    """As `arrays`, of what the listing program answered."""
-    path = files.path(number)
-    name = files.files[number].name
-    head, _, tables = answer.partition(b"\n")
-    try:
-        listing = json.loads(head)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: HDF5 does not read it: {shown(str(error))}; get the file again") from error
-    if "error" in listing:
-        raise BadInput(f"{path}: is damaged, or no HDF5 file: {shown(listing['error'])}; get the file again")
-    found: list[StoredArray] = []
-    left = [LeftOut(f"{name}/{link}", "is a link") for link in listing["links"]]
-    at = 0
-    for one in listing["arrays"]:
-        container, _, last = one["path"].rpartition("/")
-        place = f"{name}/{container}" if container else name
-        table = None
-        if "blocks" in one:
-            size = one["blocks"] * 24
-            table = np.frombuffer(tables[at : at + size], "<i8").reshape(-1, 3)
-            at += size
-        try:
-            found.append(_array(files, number, place, last, one, table=table, sizes=tuple(listing["sizes"])))
-        except _UnreadArray as error:
-            left.append(LeftOut(f"{name}/{one['path']}", str(error)))
-    return found, left
+        with open_read_only(Path(f"/dev/fd/{opened.descriptor}")) as file:
+            return _Listing(files, number, file.id.get_create_plist().get_sizes()).read(file.id)
+    except PackerError:
+        raise
+    except (*H5_ERRORS, OSError) as error:
+        reason = shown(" ".join(str(error).split())[:200])
+        raise BadInput(f"{opened.path}: is damaged, or no HDF5 file: {reason}; get the file again") from error
 
 
 class _UnreadArray(Exception):
     """An array that is not read, and why."""
 
 
-def _array(
-    files: RecordFiles,
-    number: int,
-    container: str,
-    name: str,
-    said: dict[str, Any],
-    *,
-    table: npt.NDArray[np.int64] | None,
-    sizes: tuple[int, ...],
-) -> StoredArray:
-    if "refused" in said:
-        raise _UnreadArray(said["refused"])
-    kind, shape = said["kind"], tuple(said["shape"])
-    is_reference = kind.startswith("ragged")
-    inner = dtype_of(said["dtype"])
-    dtype = _REFERENCE if is_reference else inner
-    if len(shape) > _MOST_LENGTHS or (kind != "text" and not is_known_dtype(inner)):
-        raise _UnreadArray(f"is {inner} {shape}, which no field can hold")
-    stored: StoredArray
-    if table is not None:
-        block = tuple(said["block"])
-        stored = ChunkedArray(
-            container, name, files=files, number=number, dtype=dtype, shape=shape, block=block, table=table,
-            filters=tuple(said["filters"]),
-        )  # fmt: skip
-    else:
-        stored = PlainArray(
-            container, name, files=files, number=number, offset=said["offset"], dtype=dtype, shape=shape
-        )
-    if kind == "text":
-        if len(shape) > 1:
+class _Listing:
+    """The arrays of one file while h5py has it open."""
+
+    def __init__(self, files: RecordFiles, number: int, sizes: tuple[int, int]) -> None:
+        """sizes: bytes of an address and of a size in this file."""
+        self._files, self._number, self._sizes = files, number, sizes
+        self._blocks = 0
+
+    def read(self, root: Any) -> tuple[list[StoredArray], list[LeftOut]]:
+        """As `arrays`."""
+        name = self._files.files[self._number].name
+        found: list[StoredArray] = []
+        links: list[LeftOut] = []
+        unread: list[LeftOut] = []
+        for path, dataset in _walk(root):
+            if dataset is None:
+                links.append(LeftOut(f"{name}/{path}", "is a link"))
+                continue
+            try:
+                found.append(self._array(dataset, *f"{name}/{path}".rsplit("/", 1)))
+            except _UnreadArray as error:
+                unread.append(LeftOut(f"{name}/{path}", str(error)))
+        return found, links[:_MOST_LINKS] + unread
+
+    def _array(self, dataset: Any, container: str, name: str) -> StoredArray:
+        space = dataset.get_space()
+        shape = space.get_simple_extent_dims() if space.get_simple_extent_type() == h5py.h5s.SIMPLE else ()
+        if not shape or not all(shape):
+            raise _UnreadArray("is no array, or an empty one")
+        kind, dtype = _dtype(dataset.get_type())
+        if len(shape) > _MOST_LENGTHS or (kind != "text" and not is_known_dtype(dtype)):
+            raise _UnreadArray(f"is {dtype} {shape}, which no field can hold")
+        is_reference = kind.startswith("ragged")
+        if is_reference and (len(shape) > 1 or self._sizes != _ADDRESS_BYTES or shape[0] > _MOST_REFERENCES):
+            raise _UnreadArray("is of variable length in several dimensions, or in a file with short addresses")
+        if kind == "text" and len(shape) > 1:
             raise _UnreadArray("is an array of several texts per row")
-        return TextArray(stored)
-    if not is_reference:
-        stored.value_names = tuple((str(name), int(value)) for name, value in said.get("names", {}).items())
+        stored = self._stored(dataset, container, name, _REFERENCE if is_reference else dtype, shape)
+        if kind == "text":
+            return TextArray(stored)
+        if is_reference:
+            return RaggedArray(
+                stored, files=self._files, number=self._number, dtype=dtype, is_text=kind == "ragged text"
+            )
+        if isinstance(dataset.get_type(), h5py.h5t.TypeEnumID):
+            names = h5py.check_enum_dtype(np.dtype(dataset.get_type().dtype)) or {}  # none where it is a bool
+            stored.value_names = tuple((name, int(value)) for name, value in names.items())
         return stored
-    if len(shape) > 1 or sizes != _ADDRESS_BYTES or shape[0] > _MOST_REFERENCES:
-        raise _UnreadArray("is of variable length in several dimensions, or in a file with short addresses")
-    return RaggedArray(stored, files=files, number=number, dtype=inner, is_text=kind == "ragged text")
+
+    def _stored(
+        self, dataset: Any, container: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> StoredArray:
+        """The array as its bytes lie; raises _UnreadArray, and BadInput where they are not in the file."""
+        options = dataset.get_create_plist()
+        if lies_elsewhere(options):
+            raise _UnreadArray("its bytes lie in other files, which are not followed")
+        filters = tuple(_filter(options.get_filter(number)[0]) for number in range(options.get_nfilters()))
+        if options.get_layout() == h5py.h5d.CONTIGUOUS and not filters:
+            offset = dataset.get_offset()
+            if offset is None:
+                raise _UnreadArray("was never written")
+            size, there = math.prod(shape) * dtype.itemsize, dataset.get_storage_size()
+            # HDF5 gives zeros behind the array's end, and the file has other bytes there
+            if there != size and dtype != _REFERENCE:
+                raise _UnreadArray(f"is damaged: {size} bytes by its shape, {there} by its layout")
+            return PlainArray(
+                container, name, files=self._files, number=self._number, offset=offset, dtype=dtype, shape=shape
+            )
+        if options.get_layout() != h5py.h5d.CHUNKED:
+            raise _UnreadArray("lies in the header of the file (compact); write it as an ordinary array")
+        block = options.get_chunk()
+        table = self._table(dataset, shape, block)
+        if (table[:, 1] == 0).any() and not _fills_with_zeros(options, dataset):
+            raise _UnreadArray("blocks were never written, and are filled with another value than 0")
+        return ChunkedArray(
+            container, name, files=self._files, number=self._number, dtype=dtype, shape=shape, block=block,
+            table=table, filters=filters,
+        )  # fmt: skip
+
+    def _table(self, dataset: Any, shape: tuple[int, ...], block: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """Offset, size (0: never written) and mask of the filters left out, of each block in the order of the grid."""
+        grid = [-(-length // step) for length, step in zip(shape, block, strict=True)]
+        self._blocks += math.prod(grid)
+        if self._blocks > _MOST_BLOCKS:
+            raise _UnreadArray(f"the file has more than {_MOST_BLOCKS} blocks; write it in larger ones")
+        table = np.zeros((math.prod(grid), 3), np.int64)
+        faults: list[str] = []
+
+        def note(info: Any) -> None:
+            if not info.size:
+                faults.append(f"a block of no bytes at {info.chunk_offset}")
+                return
+            place = 0
+            for at, step, length in zip(info.chunk_offset, block, grid, strict=True):
+                if at // step >= length:
+                    return  # behind the edge, as an array that was made smaller has some
+                place = place * length + at // step
+            if table[place, 1]:
+                faults.append(f"two blocks at {info.chunk_offset}")
+            table[place] = info.byte_offset, info.size, info.filter_mask
+
+        dataset.chunk_iter(note)
+        if faults:
+            raise ValueError(f"the index of an array's blocks has {faults[0]}")
+        return table
+
+
+def _walk(root: Any) -> Iterator[tuple[str, Any]]:
+    """Path and data set of each array, by names in order, once however many names it has; None for a link."""
+    seen: set[Any] = set()
+    pending = [(root, "", 0)]
+    count = 0
+    while pending:
+        group, prefix, depth = pending.pop()
+        inner = []
+        for name in sorted(group):
+            count += 1
+            if count > _MOST_ARRAYS:
+                raise ValueError(f"more than {_MOST_ARRAYS} names")
+            if len(name) > _MOST_NAME_BYTES or depth > _MOST_DEPTH:
+                raise ValueError("names that are longer or deeper than any of a data set")
+            path = prefix + name.decode("utf-8", "backslashreplace")
+            if not is_hard_link(group, name):
+                yield path, None
+                continue
+            info = h5py.h5o.get_info(group, name)
+            if (info.fileno, info.addr) in seen:
+                continue
+            seen.add((info.fileno, info.addr))
+            child = h5py.h5o.open(group, name)
+            if info.type == h5py.h5o.TYPE_GROUP:
+                inner.append((child, f"{path}/", depth + 1))
+            elif info.type == h5py.h5o.TYPE_DATASET:
+                yield path, child
+        pending.extend(reversed(inner))
+
+
+def _dtype(kind: Any) -> tuple[str, np.dtype[Any]]:
+    """Whether values are `numbers`, `text`, `ragged` or `ragged text`, and their dtype; raises _UnreadArray."""
+    if isinstance(kind, h5py.h5t.TypeStringID):
+        if kind.is_variable_str():
+            return "ragged text", np.dtype(np.uint8)
+        return "text", np.dtype(f"S{kind.get_size()}")
+    if isinstance(kind, h5py.h5t.TypeVlenID):
+        inner, dtype = _dtype(kind.get_super())
+        if inner != "numbers":
+            raise _UnreadArray("holds lists of what is no number")
+        return "ragged", np.dtype(np.uint8) if dtype == np.int8 else dtype
+    if isinstance(kind, h5py.h5t.TypeEnumID):
+        return "numbers", np.dtype(np.dtype(kind.dtype).str)
+    if isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID):
+        dtype = np.dtype(kind.dtype)
+        if h5py.h5t.py_create(dtype).equal(kind):
+            return "numbers", dtype
+    raise _UnreadArray("holds what is neither numbers nor texts")
+
+
+def _filter(number: int) -> "_Undo":
+    if number not in _UNDO:
+        name = _KNOWN.get(number, f"filter {number}")
+        raise _UnreadArray(f"is compressed with {name}; packer reads gzip and lzf: h5repack -f GZIP=4 writes it so")
+    return _UNDO[number]
+
+
+def _fills_with_zeros(options: Any, dataset: Any) -> bool:
+    if options.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+        return True
+    value = np.zeros((), dataset.dtype)
+    if value.dtype.hasobject:
+        return False
+    options.get_fill_value(value)
+    return not any(value.tobytes())
 
 
 # ---- chunks
@@ -159,7 +262,7 @@ class ChunkedArray(BlockedArray):
         shape: tuple[int, ...],
         block: tuple[int, ...],
         table: npt.NDArray[np.int64],
-        filters: tuple[str, ...],
+        filters: "tuple[_Undo, ...]",
     ) -> None:
         """table: offset, size and filter mask of each block. Raises BadInput where they do not lie in the file."""
         super().__init__(container, name, dtype=dtype, shape=shape, block=block)
@@ -184,7 +287,7 @@ class ChunkedArray(BlockedArray):
         try:
             for number in reversed(range(len(self._filters))):
                 if not mask >> number & 1:
-                    data = _UNDO[self._filters[number]](data, self._bytes, self.dtype.itemsize)
+                    data = self._filters[number](data, self._bytes, self.dtype.itemsize)
         except (ValueError, zlib.error) as error:
             raise BadInput(f"chunk {place} at byte {offset} is damaged: {error}; get the file again") from error
         if len(data) != self._bytes:
@@ -262,12 +365,8 @@ def undo_lzf(data: bytes, expected: int, itemsize: int) -> bytes:
     return bytes(out)
 
 
-_UNDO: dict[str, Callable[[bytes, int, int], bytes]] = {
-    "deflate": _inflate,
-    "shuffle": _unshuffle,
-    "fletcher32": _checked,
-    "lzf": undo_lzf,
-}
+_Undo = Callable[[bytes, int, int], bytes]
+_UNDO: dict[int, _Undo] = {1: _inflate, 2: _unshuffle, 3: _checked, 32000: undo_lzf}
 
 
 # ---- variable length

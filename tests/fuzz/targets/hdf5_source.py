@@ -1,9 +1,5 @@
-"""HDF5 of others: chunks, filters and heaps that are read by hand, compared with h5py.
+"""HDF5 of others: chunks, filters and heaps that are read by hand, compared with h5py."""
 
-The listing is made in this process, so that a signal of HDF5's library is seen; a conversion makes it in another.
-"""
-
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +7,7 @@ import h5py
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._arrays import hdf5_arrays, hdf5_listing
+from packer.sources._arrays import hdf5_arrays
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from tests.fuzz import scratch
@@ -36,13 +32,8 @@ def seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     path = scratch.written("fuzz.h5", data)
     files = RecordFiles(SourceRoot(path.parent), [RecordFile(path.name, len(data))])
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        answer = hdf5_listing.main(descriptor)
-    finally:
-        os.close(descriptor)
     refusal: PackerError | None = None
-    for array in hdf5_arrays.listed_arrays(files, 0, answer)[0]:
+    for array in hdf5_arrays.arrays(files, 0)[0]:
         for row in range(min(array.shape[0], 3)):
             try:
                 found = array.row(row)

@@ -1,1 +1,0 @@
-"""Programs in the place of packer's own, for packer.system.isolated_program."""
