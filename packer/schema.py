@@ -267,9 +267,10 @@ def _is_shape(shape: Shape) -> bool:
     return math.prod(max(length, 1) for length in known) <= _MOST_VALUES
 
 
-def _check_count(count: int) -> None:
+def check_field_count(count: int) -> None:
+    """Raise InvalidRequest for more fields than a pack may have."""
     if count > MOST_FIELDS:
-        raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields")
+        raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields or --features")
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ class Schema:
     form_of: Callable[[Field], StoredForm] | None = member(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_count(len(self.fields))
+        check_field_count(len(self.fields))
         names = self.names
         if len(set(names)) != len(names):
             raise InvalidRequest(f"field names are not unique: {', '.join(names):.200}")
@@ -379,5 +380,5 @@ class Schema:
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
         """The inverse of `to_json`; raises InvalidRequest."""
-        _check_count(len(data))  # before a hostile manifest's million of them is looked at one by one
+        check_field_count(len(data))  # before a hostile manifest's million of them is looked at one by one
         return cls(tuple(Field.from_json(item) for item in data))

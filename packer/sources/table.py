@@ -41,11 +41,12 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.box_check import box_edges
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
-from packer.sources._parse.table_cell_types import NUMBERS, FieldNames, Kind, value_of
+from packer.sources._parse.table_cell_types import NUMBERS, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern
 from packer.sources._parse.table_rows import SUFFIXES, Cell, first_columns
 from packer.sources._parse.table_set import TableSet, Texts
@@ -263,7 +264,7 @@ class Source(base.Source):
                 continue
             kind = _picture_kind(name)
             found.append(
-                _NamedFile(fields.of(short if is_named else name), kind, PathPattern(name, self._headers), (at,))
+                _NamedFile(fields.of_column(short if is_named else name), kind, PathPattern(name, self._headers), (at,))
             )
         return found
 
@@ -572,7 +573,9 @@ class Source(base.Source):
         for at, column in enumerate(columns):
             if at in taken or at == self._key:
                 continue
-            values.append(self._value(names.of(column.name), at, classes=(), has_rows=has_rows and at in varying))
+            values.append(
+                self._value(names.of_column(column.name), at, classes=(), has_rows=has_rows and at in varying)
+            )
         self._values = values
         self.schema = Schema((*fields, *(value.field for value in values), _FILES))
 

@@ -19,8 +19,9 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.layouts import serialized
-from packer.schema import Field
+from packer.schema import Field, check_field_count
 from packer.sources import base
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
@@ -28,7 +29,6 @@ from packer.sources._records.record_fields import (
     PhotoSizes,
     RecordField,
     decoded,
-    field_name,
     first_photos,
     in_order,
     is_gray_beside,
@@ -106,6 +106,8 @@ class Source(NumberedLMDB):
             looked += 1
             for name, value in components.items():
                 found.setdefault(name, []).append(value)
+            if not asked:
+                check_field_count(len(found))
         if not looked:
             raise BadInput(f"{shown(str(self.root))}: no record can be read: {damaged}; get the file again")
         for field in asked:
@@ -208,11 +210,8 @@ def _guessed(kinds: Mapping[str, str], found: Mapping[str, list[Any]]) -> list[R
     pictures = [name for name, kind in kinds.items() if kind == "image"]
     whole = [name for name, kind in kinds.items() if kind == "number" and _is_whole(found[name][0])]
     usual = {group[0]: called for group, called in ((pictures, "image"), (whole, "label")) if len(group) == 1}
-    fields: list[RecordField] = []
-    for name in kinds:
-        taken = [*(field.name for field in fields), *usual.values()]
-        fields.append(RecordField(usual.get(name) or field_name(name, taken), (name,)))
-    return in_order(fields)
+    names = FieldNames(usual.values())
+    return in_order([RecordField(usual.get(name) or names.of_entry(name), (name,)) for name in kinds])
 
 
 def _first_photos(found: Mapping[str, list[Any]]) -> tuple[str, PhotoSizes]:

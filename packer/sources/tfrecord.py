@@ -24,8 +24,9 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
-from packer.schema import Field
+from packer.schema import Field, check_field_count
 from packer.sources import base
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (
@@ -43,7 +44,6 @@ from packer.sources._records.record_fields import (
     RecordField,
     decoded,
     escaped,
-    field_name,
     first_photos,
     in_order,
     is_gray_beside,
@@ -205,6 +205,8 @@ class Source(RecordSource):
             empty.update(name for name in parsed.features if name not in values)
             for name, value in values.items():
                 found.setdefault(name, []).append(value)
+            if not asked:
+                check_field_count(len(found))
         if not looked:
             raise BadInput(f"{damaged[0] if damaged else self.root}: no record can be read; get the files again")
         wanted = list(asked)
@@ -235,6 +237,7 @@ class Source(RecordSource):
                 )
         bytes_of = {field.entries[0]: _bytes_of(found[field.entries[0]]) for field in wanted}
         first, photos = first_photos(bytes_of.values())
+        first_entry = "" if first < 0 else list(bytes_of)[first]
         settled = [_with_kind(field, found[field.entries[0]], photos) for field in wanted]
         pictures = [field for field in settled if field.kind == "image"]
         if not asked and len(pictures) == 1 and "image" not in [field.name for field in settled]:
@@ -242,7 +245,7 @@ class Source(RecordSource):
         self._gray = [
             field
             for field, given in zip(settled, wanted, strict=True)
-            if given.kind is None and field.kind == "image" and list(bytes_of).index(field.entries[0]) != first
+            if given.kind is None and field.kind == "image" and field.entries[0] != first_entry
             if is_gray_beside(bytes_of[field.entries[0]], photos)
         ]
         return settled
@@ -274,6 +277,7 @@ class Source(RecordSource):
         record without its label is an error. stepped: feature lists; empty: names that a record has without a value.
         """
         fields: list[RecordField] = []
+        names = FieldNames()
         usual = {_USUAL[name]: name for name in reversed(_USUAL) if name in found}
         named = {name: field for field, name in sorted(usual.items())}
         order = list(named)
@@ -286,14 +290,11 @@ class Source(RecordSource):
             if not name or (is_bytes and (len(values) < looked or not is_single)) or (is_rare and is_single):
                 left.append(name)
                 continue
-            taken = [field.name for field in fields]
             are_listed = name in stepped or (name in empty and not is_bytes and name not in named)
-            fields.append(
-                RecordField(named.get(name) or field_name(name, taken), (name,), "numbers" if are_listed else None)
-            )
+            own = names.of_entry(name, named.get(name, ""))
+            fields.append(RecordField(own, (name,), "numbers" if are_listed else None))
             if name in stepped:
-                taken = [field.name for field in fields]
-                fields.append(RecordField(field_name(f"{fields[-1].name}_{STARTS}", taken), (name,), STARTS))
+                fields.append(RecordField(names.of_entry(f"{own}_{STARTS}"), (name,), STARTS))
         if not fields:
             what = f": not every record has one value of {listed(left)}" if left else ""
             raise InvalidRequest(

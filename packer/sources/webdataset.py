@@ -23,6 +23,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.layouts import tar
 from packer.sources import base
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (
@@ -38,7 +39,6 @@ from packer.sources._records.record_fields import (
     RecordField,
     are_pictures,
     decoded,
-    field_name,
     first_photos,
     in_order,
     is_gray_beside,
@@ -247,13 +247,12 @@ class Source(RecordSource):
         fields = []
         if pictures:
             fields.append(RecordField("image", tuple(pictures) if one_each else (pictures[0],)))
+        names = FieldNames(field.name for field in fields)
         for suffix in there:
             if fields and suffix in fields[0].entries and pictures:
                 continue
             name = suffix.rpartition(".")[0] if _kind(suffix) == "image" and "." in suffix else suffix
-            taken = [field.name for field in fields]
-            usual = _USUAL.get(suffix, "")
-            fields.append(RecordField(usual if usual and usual not in taken else field_name(name, taken), (suffix,)))
+            fields.append(RecordField(names.of_entry(name, _USUAL.get(suffix, "")), (suffix,)))
         return in_order(fields)
 
     def _leave_out_incomplete(self, fields: Sequence[RecordField], missing: str) -> None:

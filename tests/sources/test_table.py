@@ -32,6 +32,7 @@ from packer.sources._parse.table_rows import TableRows
 from tests.support import picture_files
 from tests.support.archives import gnu
 from tests.support.command_line import run
+from tests.support.counted_steps import at_most
 from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.table import build
 from tests.support.source_trees import depth, mask, photos, picture, tree, write
@@ -380,6 +381,18 @@ def test_labels_of_several_rows_without_boxes(tmp_path: Path) -> None:
 def test_rows_that_contradict_each_other(tmp_path: Path, text: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(BadInput, match=message.replace("key x", "key 'x'")):
         listed(tmp_path, text, "a.png", "b.png", **options)
+
+
+def test_the_work_on_a_table_is_bounded_by_the_cells_that_it_has(tmp_path: Path) -> None:
+    write(tmp_path / "json", {"0.jpg": picture(0)})
+    wide = json.dumps({"file_name": "0.jpg", **{f"c{number}": 1 for number in range(500)}})
+    with at_most(100 * 6500), pytest.raises(BadInput, match="columns"):
+        listed(tmp_path / "json", f"{wide}\n" + '{"file_name":"0.jpg"}\n' * 6000, name="metadata.jsonl")
+    names = ",".join(f"c{number}" for number in range(300))
+    write(tmp_path / "csv", {"a/metadata.csv": f"file_name,{names}\n0.jpg,{names}\n".encode()})
+    write(tmp_path / "csv", {"b/metadata.csv": b"file_name\n" + b"0.jpg\n" * 3000})
+    with at_most(100 * 3300), pytest.raises(BadInput, match="columns"):
+        table.Source(tmp_path / "csv")
 
 
 def test_a_key_column(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from packer.sources._detection import detect
 from packer.sources.tensorpack_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, built, recorded
+from tests.support.counted_steps import at_most
 from tests.support.foreign_files import lmdb_environment
 from tests.support.source_trees import encoded, picture, tensorpack_lmdb
 
@@ -177,6 +178,12 @@ def test_a_whole_number_that_a_float_does_not_hold_is_bad(tmp_path: Path, whole:
     assert source[1][next(name for name in source.schema.names if name.endswith("1"))] == 7
     with pytest.raises(BadInput, match="expected float64"):
         source[2]
+
+
+def test_the_work_on_wide_records_is_linear_in_their_components(tmp_path: Path) -> None:
+    root = written(tmp_path / "a.lmdb", [[None] * 12_000] * 2)
+    with at_most(200 * 12_000), pytest.raises(InvalidRequest, match="fields"):
+        Source(root)
 
 
 def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from packer.sources._records.record_fields import split_fields
 from packer.sources.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child
+from tests.support.counted_steps import at_most
 from tests.support.foreign_files import (
     bytes_list,
     delimited,
@@ -281,6 +282,19 @@ def test_damage_ends_a_conversion_unless_it_is_to_be_skipped(tmp_path: Path) -> 
         packer.convert(root, tmp_path / "b.pack")
     summary = packer.convert(root, tmp_path / "b.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.tfrecord@{first}"])
+
+
+def test_the_work_on_wide_records_is_linear_in_their_features(tmp_path: Path) -> None:
+    """Names that become one field name are the worst case below the limit on fields."""
+    record = example({f"f{'!' * number}": int64_list([1]) for number in range(1500)})
+    (tmp_path / "a.tfrecord").write_bytes(tfrecord([record] * 2))
+    with at_most(500 * 2 * 1500):
+        source = Source(tmp_path / "a.tfrecord")
+    assert "f_1500" in source.schema
+    wide = example({f"f{number}": int64_list([1]) for number in range(10_001)})
+    (tmp_path / "b.tfrecord").write_bytes(tfrecord([wide] * 2))
+    with pytest.raises(InvalidRequest, match="fields"):
+        Source(tmp_path / "b.tfrecord")
 
 
 def test_a_record_of_more_than_a_gibibyte_is_refused(tmp_path: Path) -> None:

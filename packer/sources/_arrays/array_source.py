@@ -31,6 +31,7 @@ from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
@@ -39,7 +40,6 @@ from packer.sources._records.record_fields import (
     about_unmoved,
     decoded,
     escaped,
-    field_name,
     kind_of_bytes,
     parse_fields,
     shows_labels,
@@ -349,7 +349,7 @@ class ArraySource(base.Source):
             if _without_numbers(entry) == _without_numbers(main) and _form(array) == form
         ]
         if len(names) > 1:
-            typed = ",".join(f"{field_name(name, ())}={escaped(name)}" for name in names)
+            typed = ",".join(f"{FieldNames().of_entry(name)}={escaped(name)}" for name in names)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: {listed(names)} may be pieces of one array, or several pictures of each "
                 "row: for pieces write each, with the arrays of its rows, into a file of its own, such as 0.npz and "
@@ -386,18 +386,16 @@ class ArraySource(base.Source):
         if asked and not keys_only:
             return columns
         taken = {column.entry for column in columns}
-        names = [column.field.name for column in columns]
-        if names == ["label"]:
+        names = FieldNames(column.field.name for column in columns)
+        if names.taken == {"label"}:
             self._check_pictures(main)
-        label = None if "label" in names else self._guessed_label()
+        label = None if "label" in names.taken else self._guessed_label()
         order = [main, *([label] if label else []), *sorted(self._common)]
         for entry in dict.fromkeys(order):
             if entry in taken:
                 continue
-            name = self._guessed_name(entry, label=label, main=main, taken=names)
-            column = self._column(RecordField(name, (entry,)), main, was_asked=False)
-            columns.append(column)
-            names.append(column.field.name)
+            name = self._guessed_name(entry, label=label, main=main, names=names)
+            columns.append(self._column(RecordField(name, (entry,)), main, was_asked=False))
         return columns
 
     @cached_property
@@ -454,18 +452,18 @@ class ArraySource(base.Source):
                 )
         return None
 
-    def _guessed_name(self, entry: str, *, label: str | None, main: str, taken: Sequence[str]) -> str:
+    def _guessed_name(self, entry: str, *, label: str | None, main: str, names: FieldNames) -> str:
         array = self._tables[0].arrays[entry]
-        if entry == label and "label" not in taken:
-            return "label"
-        if entry.lower() == _RECTANGLES and _are_rectangles(array) and "grasps" not in taken:
-            return "grasps"
+        usual = _USUAL.get(entry.lower(), "")
         is_image = array.is_ragged or array.dtype.name == "uint8"
         is_kept = entry in _KEPT_NAMES or _is_label_map(entry)
-        if entry == main and is_image and not is_kept and "image" not in taken:
-            return "image"
-        usual = _USUAL.get(entry.lower(), "")
-        return usual if usual and usual not in taken else field_name(entry, taken)
+        if entry == main and is_image and not is_kept and "image" not in names.taken:
+            usual = "image"
+        if entry.lower() == _RECTANGLES and _are_rectangles(array) and "grasps" not in names.taken:
+            usual = "grasps"
+        if entry == label and "label" not in names.taken:
+            usual = "label"
+        return names.of_entry(entry, usual)
 
     def _column(self, asked: RecordField, main: str, *, was_asked: bool) -> _ArrayColumn:
         entry = asked.entries[0]

@@ -20,9 +20,10 @@ from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field, Sha
 from packer.sources._objects import object_values
 from packer.sources._objects.object_class import said
 from packer.sources._objects.object_values import Axes, as_array, is_picture_object, is_undecoded, listed_numbers
+from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
-from packer.sources._records.record_fields import field_name, kind_of_bytes
+from packer.sources._records.record_fields import kind_of_bytes
 
 FieldsAsked = Mapping[str, str | Field] | Sequence[str] | None
 _OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer makes
@@ -99,10 +100,8 @@ def fields_of(
     wanted = _named(first, asked)
     if wanted is None:
         names = [name for name in _names_of(samples) if name != without]
-        taken: list[str] = []
-        for name in names:
-            taken.append(_free_name(name, taken))
-        wanted = [(own, name, None) for own, name in zip(taken, names, strict=True)]
+        taken = FieldNames(_OWN)
+        wanted = [(_free_name(name, taken), name, None) for name in names]
     fields = []
     for own, entry, kind in wanted:
         by_library = declared.get(entry) if isinstance(entry, str) else None
@@ -169,13 +168,13 @@ def _names_of(samples: Iterable[Any]) -> list[str]:
     return names or []
 
 
-def _free_name(name: str, taken: Sequence[str]) -> str:
+def _free_name(name: str, taken: FieldNames) -> str:
     """The name itself where it can be a field's."""
     try:
         Field(name, "bytes", "encoded")
-        return name if name not in (*_OWN, *taken) else field_name(name, taken)
     except InvalidRequest:
-        return field_name(name, taken)
+        return taken.of_entry(name)
+    return taken.of_entry(name, name)
 
 
 def _has_place(sample: Any, entry: str | int) -> bool:

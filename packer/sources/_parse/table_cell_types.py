@@ -17,7 +17,7 @@ too.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -129,30 +129,6 @@ def value_of(cell: Cell, kind: Kind) -> Cell:
     if kind == "float":
         return np.float64(np.nan if cell is None or cell == "" else float(cell))
     return np.bool_(cell) if kind == "bool" else cell
-
-
-class FieldNames:
-    """Names of fields for the columns of a table: what a column is called, as far as a field may be called so."""
-
-    def __init__(self, taken: Sequence[str]) -> None:
-        self._taken = set(taken)
-
-    def of(self, column: str) -> str:
-        """A name that no other has; it may be another than the column's."""
-        name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_")[:48] or "column"
-        if not name[0].isalpha():
-            name = f"column_{name}"
-        found = next(each for each in _numbered(name) if each not in self._taken)
-        self._taken.add(found)
-        return found
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}_{number}"
-        number += 1
 
 
 def _is_float(cell: str) -> bool:

@@ -13,7 +13,7 @@ import csv
 import io
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ Cell = Any  # a str of CSV; of JSON what that has, and None for a member that is
 class TableRows:
     """One table. path: for messages. separator: of CSV, None of JSON. listed: whether rows are JSON lists, not objects.
 
+    members: cells that the lines of JSON have together; None where each row has a cell per column.
     starts, ends: of each row in `data`.
     """
 
@@ -41,11 +42,17 @@ class TableRows:
     columns: tuple[str, ...]
     separator: str | None = None
     listed: bool = False
+    members: int | None = None
     starts: "array[int]" = field(default_factory=lambda: array("q"))
     ends: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells the file holds."""
+        return len(self) * len(self.columns) if self.members is None else self.members
 
     def cells(self, row: int) -> Sequence[Cell]:
         """The cells of a row, one per column."""
@@ -107,7 +114,7 @@ def read_json_lines(path: Path, data: bytes) -> TableRows:
     starts, ends = array("q"), array("q")
     columns: dict[str, None] = {}
     at = _text_start(data)
-    number = 0
+    number = members = 0
     while at < len(data):
         number += 1
         newline = data.find(b"\n", at)
@@ -116,15 +123,15 @@ def read_json_lines(path: Path, data: bytes) -> TableRows:
             found = _parsed(path, data[at:end], number)
             if not isinstance(found, dict):
                 raise BadInput(f"{printable(str(path))}: line {number}: expected an object {{...}} per line")
-            if found.keys() - columns.keys():
-                columns |= dict.fromkeys(found)
-                _check_columns(path, tuple(columns))
+            columns |= dict.fromkeys(found)
+            members += len(found)
+            check_count(path, columns)
             starts.append(at)
             ends.append(end)
         at = end + 1
     if not columns:
         raise BadInput(f"{printable(str(path))}: has no rows; expected an object {{...}} per line")
-    return TableRows(path, data, tuple(columns), starts=starts, ends=ends)
+    return TableRows(path, data, tuple(columns), members=members, starts=starts, ends=ends)
 
 
 def first_columns(name: str, start: bytes) -> tuple[str, ...]:
@@ -198,9 +205,14 @@ def _check_text(path: Path, data: bytes) -> None:
         raise BadInput(f"{printable(str(path))}: is UTF-16; expected UTF-8; save it again as UTF-8")
 
 
-def _check_columns(path: Path, columns: Sequence[str]) -> None:
+def check_count(path: Path, columns: Collection[str]) -> None:
+    """Raise BadInput for more columns than a table may have."""
     if len(columns) > _MOST_COLUMNS:
         raise BadInput(f"{printable(str(path))}: {len(columns)} columns, expected at most {_MOST_COLUMNS}")
+
+
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    check_count(path, columns)
     if len(set(columns)) < len(columns):
         twice = next(name for at, name in enumerate(columns) if name in columns[:at])
         raise BadInput(

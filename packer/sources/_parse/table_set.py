@@ -12,9 +12,10 @@ from pathlib import Path, PurePosixPath
 from packer.errors import BadInput, printable
 from packer.sources._parse.parquet_rows import read_parquet
 from packer.sources._parse.table_cell_types import Column, ColumnOfText, ColumnOfValues
-from packer.sources._parse.table_rows import Cell, TableRows, read_csv, read_json_lines
+from packer.sources._parse.table_rows import Cell, TableRows, check_count, read_csv, read_json_lines
 from packer.sources._trees.file_tree import FileTree
 
+_MOST_GAPS = 100  # empty cells for each that a table has
 _BLOCK_ROWS = 4096  # whose columns are looked at together
 
 
@@ -64,7 +65,17 @@ class TableSet:
                 table = read_csv(path, data) if kinds[0] in (".csv", ".tsv") else read_json_lines(path, data)
             self.tables.append(table)
         self._firsts = [sum(map(len, self.tables[:at])) for at in range(len(self.tables) + 1)]
-        self.headers = tuple(dict.fromkeys(name for table in self.tables for name in table.columns))
+        headers: dict[str, None] = {}
+        for table in self.tables:
+            headers |= dict.fromkeys(table.columns)
+            check_count(folder, headers)
+        self.headers = tuple(headers)
+        cells = sum(table.cell_count for table in self.tables)
+        if len(self) * len(headers) > _MOST_GAPS * cells:
+            raise BadInput(
+                f"{printable(str(folder))}: {len(self)} rows of {len(headers)} columns have {cells} cells together, "
+                f"expected at least 1 of {_MOST_GAPS}; write rare columns as one column of objects"
+            )
         self.is_text = kinds[0] in (".csv", ".tsv")
         self._places = [_places(self.headers, table.columns) for table in self.tables]
         self.columns = self._found_columns()

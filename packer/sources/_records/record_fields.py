@@ -16,8 +16,9 @@ import numpy.typing as npt
 from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
 from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
-from packer.schema import KEY, MASK_DTYPES, MOST_PIXELS, Field
+from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._parse.coordinate_words import says_coordinates
+from packer.sources._parse.field_names import RESERVED
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._parse.json_value import json_value
@@ -29,7 +30,6 @@ PhotoSizes: TypeAlias = Sequence[tuple[int, int]]
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _FEW_VALUES = 16  # of a picture of labels
 _FEW_PIXELS = 4096  # of a picture, all over it
-_TAKEN = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RecordField:
                 f"image=image/encoded, depth=FEATURE:depth:0, where 0 is no measurement, or mask=FEATURE:mask:uint16 "
                 f"for 16 bit; kinds are {', '.join(kinds)}; \\, and \\; are of a feature's name"
             )
-        if name in _TAKEN:
+        if name in RESERVED:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
         return cls(name, entries, kind or None, dtype, invalid)
 
@@ -124,19 +124,6 @@ def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[Rec
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidRequest(f"option features: the field {twice[0]!r} stands there twice; rename one")
-    return found
-
-
-def field_name(entry: str, taken: Sequence[str]) -> str:
-    """A name for the field of an entry: its letters and digits."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", entry).strip("_")[:48]
-    if not name or not name[0].isalpha():
-        name = f"x_{name}".rstrip("_")
-    if name in _TAKEN:
-        name = f"{name}_"
-    number, found = 2, name
-    while found in taken:
-        found, number = f"{name}_{number}", number + 1
     return found
 
 
