@@ -362,6 +362,15 @@ def test_nothing_of_the_ban_list_is_used(path: Path) -> None:
         assert module.partition(".")[0] not in BANNED_IMPORTS, f"{named(path)} imports {module}"
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if named(path).startswith(("sources/", "layouts/"))], ids=named
+)
+def test_json_of_others_has_one_reader(path: Path) -> None:
+    """It refuses an object that has a key twice."""
+    parsers = ("json.loads", "json.load", "json.JSONDecoder")
+    assert named(path) == "layouts/json_text.py" or not {name for _, name in uses(path)} & set(parsers)
+
+
 DOOR = "files/terminal_output.py"
 PRINTING = (
     *("print", "input", "logging", "pprint", "sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"),

@@ -1,13 +1,13 @@
 """json: canonical JSON (sorted keys, no spaces, UTF-8, no NaN), so that equal values have equal bytes."""
 
 import json
-import math
 from typing import Any
 
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
+from packer.layouts.json_text import json_value
 from packer.schema import Field
 
 
@@ -49,19 +49,4 @@ class Codec(base.Codec):
 
 
 def _parse(buffer: base.Buffer) -> Any:
-    text = str(buffer, "utf-8", "surrogateescape")
-    return json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_constant=_float)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
-def _float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no JSON number")
-    return number
+    return json_value(str(buffer, "utf-8", "surrogateescape"))

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput
+from packer.errors import BadInput, printable
+from packer.layouts.json_text import json_value
 
 DTYPES = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64")
 _MOST_LENGTHS = 8
@@ -72,11 +73,11 @@ _ERRORS = (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def as_dataset(text: bytes) -> dict[str, Any] | None:
-    """The members of attributes.json of a data set; None for that of a group, and for what is no JSON."""
+    """The members of attributes.json of a data set; None for a group. Raises BadInput for text that is not JSON."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+        found = json_value(text, finite=False)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"its attributes.json is not JSON: {printable(str(error))}") from error
     keys = {"dimensions", "blockSize", "dataType"}
     return found if isinstance(found, dict) and keys <= found.keys() else None
 

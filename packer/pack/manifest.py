@@ -32,6 +32,7 @@ from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files.safe_paths import open_file
 from packer.files.storage_errors import failing
+from packer.layouts.json_text import json_value
 from packer.schema import Schema
 
 NAME = "packer.json"
@@ -181,7 +182,7 @@ def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     try:
         # as ASCII: json would take UTF-16 too, in which quotes are not where the bounds saw them
-        data = json.loads(raw.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        data = json_value(raw.decode("ascii"))
         magic = data.get("magic") if isinstance(data, dict) else None
         if magic != "packer":
             raise ValueError(f"magic {magic!r:.40}, not 'packer'")
@@ -191,17 +192,6 @@ def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # both also from encoding, such as for 1e999
         raise CorruptPack(f"{path}: damaged: not what packer wrote: {error!s:.200}; copy or pack it again") from error
     return dict(data)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member twice")
-    return members
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
 
 
 def _build(path: Path | str, data: dict[str, Any]) -> Manifest:

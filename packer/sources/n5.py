@@ -9,7 +9,7 @@ tables and splits: packer.sources._arrays.array_source. Layout: packer.layouts.n
 from collections.abc import Sequence
 from pathlib import Path
 
-from packer.errors import InvalidRequest
+from packer.errors import BadInput, InvalidRequest
 from packer.layouts import n5_blocks
 from packer.sources._arrays import n5_arrays
 from packer.sources._arrays.array_source import ArraySource
@@ -79,5 +79,12 @@ class Source(ArraySource):
         found = [name for name in names if name.rpartition("/")[2] == n5_arrays.ATTRIBUTES][:_LOOKED_AT]
         if not found or len(names) == 1:
             return None
-        count = sum(n5_blocks.as_dataset(folder.read(name)) is not None for name in found)
+        count = sum(_is_dataset(folder.read(name)) for name in found)
         return f"N5: {counted(count, 'data set')}" if count else None
+
+
+def _is_dataset(text: bytes) -> bool:
+    try:
+        return n5_blocks.as_dataset(text) is not None
+    except BadInput:  # maybe the attributes of something else
+        return False

@@ -46,7 +46,7 @@ class Source(ArraySource):
         layout: str = "auto",
         follow_links: bool = False,
     ) -> None:
-        """List the arrays, and compare the crc32 of those that are taken.
+        """List the arrays, and compare the crc32 of each.
 
         image_key, label_key: the array of each: its name without the split (`images`), or the whole name
             (`train_images`), which takes that split alone; none to guess.

@@ -12,8 +12,6 @@ made of these.
 A mask lies over its picture as the user says for sidecars, where the picture is not upright by its EXIF orientation.
 """
 
-import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,6 +21,7 @@ import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.files.terminal_output import shell_word
+from packer.layouts.json_text import json_value
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
@@ -207,7 +206,7 @@ class Source(base.Source):
         try:
             if role.field.kind == "text":
                 return data.decode("utf-8")
-            return json.loads(data.decode("utf-8-sig"), parse_float=_finite, parse_constant=_finite)
+            return json_value(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise BadInput(
                 f"{shown(str(self.root / path))}: cannot read as {role.field.kind}: {shown(str(error))}; mend the file "
@@ -352,10 +351,3 @@ def _colours(data: bytes, where: str) -> tuple[Any, Any]:
     from packer.sources._parse import ade20k_labels  # pictures, which listing a folder does without
 
     return ade20k_labels.classes_and_instances(data, where)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no JSON number (RFC 8259, section 6)")
-    return number

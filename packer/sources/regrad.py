@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
+from packer.layouts.json_text import json_value
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
@@ -199,7 +200,7 @@ class Source(base.Source):
     def _relations_of(self, view: _RegradView) -> Mapping[str, Sequence[str]]:
         split, scene, _ = view.place
         text = self._relations.get(split, {}).get(scene)
-        found: Mapping[str, Sequence[str]] = {} if text is None else json.loads(text)
+        found: Mapping[str, Sequence[str]] = {} if text is None else json_value(text)
         return found
 
     def _grasps(self, view: _RegradView) -> tuple[bytes, RegradGrasps]:

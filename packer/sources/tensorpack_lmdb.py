@@ -19,6 +19,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.layouts import serialized
+from packer.layouts.json_text import json_value
 from packer.schema import Field, check_field_count
 from packer.sources import base
 from packer.sources._parse.field_names import FieldNames
@@ -170,7 +171,7 @@ class Source(NumberedLMDB):
             if not _are_keys_texts(value):
                 raise BadInput(f"component {name!r}: a dict with keys that are no texts, which JSON has none of")
             try:
-                return json.loads(json.dumps(value))
+                return json_value(json.dumps(value), finite=False)
             except (TypeError, ValueError) as error:
                 raise BadInput(f"component {name!r} is nothing that JSON holds: {error}") from error
         if field.kind in ("image", "mask", "depth") and isinstance(value, np.ndarray) and value.ndim > 1:

@@ -49,6 +49,7 @@ def test_it_reads_what_json_reads(text: str) -> None:
         (b'{"images": [1]} {}', "Extra data"),
         (b'{"images": {"a": 1}}', "'images' is no list"),
         (b'{"images": [1], "images": [2]}', "'images' is there twice"),
+        (b'{"images": [{"a": {"b": 1, "b": 2}}]}', "twice"),
         (b'{"images": ["\xff"]}', "is no UTF-8 text: byte 13"),
         (b'{"images": [' + b"9" * 5000 + b"]}", "is no JSON"),
         (b'{"images": ' + b"[" * 200_000, "nested too deep"),

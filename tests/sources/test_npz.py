@@ -5,6 +5,7 @@ import random
 import re
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,17 @@ def test_a_flipped_byte_is_found_by_the_crc32(is_compressed: bool, tmp_path: Pat
     path.write_bytes(bytes(data))
     with pytest.raises(BadInput, match=r"a.npz.* (damaged|is cut)"):
         Source(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_flipped_bit_in_a_header_is_found_by_the_crc32(method: int, tmp_path: Path) -> None:
+    """Before the header says that no field can hold the array, and the labels are left out."""
+    sound = npy(LABELS)
+    damaged = sound.replace(b"'shape'", b"'qhape'")
+    data = archive({"x.npy": npy(PIXELS), "y.npy": damaged}, method)
+    (tmp_path / "a.npz").write_bytes(data.replace(*(struct.pack("<I", zlib.crc32(npy)) for npy in (damaged, sound))))
+    with pytest.raises(BadInput, match=r"y\.npy is damaged: crc32"):
+        Source(tmp_path / "a.npz")
 
 
 def archive(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:

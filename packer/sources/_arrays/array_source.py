@@ -248,13 +248,9 @@ class ArraySource(base.Source):
         self._ends = list(accumulate(self._counts))
         if self._ends[-1] > _MOST_ROWS:
             raise BadInput(f"{shown(str(self.root))}: {self._ends[-1]} rows, expected at most {_MOST_ROWS}")
-        for array in self._all_arrays(used={main}):
-            array.check()
         columns = self._columns_of(fields, main, keys_only=not asked)
         self._columns = columns
         used = {column.entry for column in columns}
-        for array in self._all_arrays(used - {main}):
-            array.check()
         self._extras = list(extras)
         self._settle_schema()
         entries = dict.fromkeys(entry for table in tables for entry in table.arrays if entry not in used)

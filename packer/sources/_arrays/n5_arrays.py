@@ -42,12 +42,12 @@ def arrays(
             continue
         taken.add(name)
         size = folder.status(name).st_size
-        said = n5_blocks.as_dataset(folder.read(name)) if size <= _MOST_ATTRIBUTES_BYTES else None
-        if said is None:
-            continue
-        blocks = _block_names(names, f"{parent}/" if parent else "")
-        taken.update(blocks.values())
         try:
+            said = n5_blocks.as_dataset(folder.read(name)) if size <= _MOST_ATTRIBUTES_BYTES else None
+            if said is None:
+                continue
+            blocks = _block_names(names, f"{parent}/" if parent else "")
+            taken.update(blocks.values())
             attributes = n5_blocks.attributes(said)
         except BadInput as error:
             left.append(LeftOut(parent or root_name, error.message))

@@ -1,18 +1,18 @@
 """NPY members: the arrays of .npy and .npz files, without NumPy's reader, which evaluates and unpickles.
 
-Stored members are read by offset, deflated ones by unpacking. The crc32 of a member is compared once, when the source
-is made. Layouts: packer.files.npy_arrays, packer.files.zip_archive.
+Stored members are read by offset, deflated ones by unpacking. The crc32 of a member is compared once, before its
+header is read. Layouts: packer.files.npy_arrays, packer.files.zip_archive.
 """
 
 import math
 import os
+import zlib
 
 from packer.errors import BadInput
 from packer.files.npy_arrays import MAGIC, NpyHeader, read_header
 from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 from packer.sources._arrays.array_source import LeftOut
 from packer.sources._arrays.stored_array import (
-    Checksum,
     ColumnsArray,
     DeflatedArray,
     PlainArray,
@@ -26,6 +26,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 _SUFFIX = ".npy"
 _HEADER_BYTES = 8192
 _MOST_LENGTHS = 8
+_PIECE_BYTES = 1 << 20
 
 
 class _NoArray(Exception):
@@ -46,7 +47,7 @@ def single(files: RecordFiles, number: int) -> StoredArray:
             f"{path}: is cut, or has more than one array: {file.size} bytes, expected "
             f"{found.data_at + _data_bytes(found)} for {found.name} {found.shape}; get the file again"
         )
-    return _plain(folder, last[: -len(_SUFFIX)], found, files=files, number=number, offset=found.data_at, checksum=None)
+    return _plain(folder, last[: -len(_SUFFIX)], found, files=files, number=number, offset=found.data_at)
 
 
 def members(files: RecordFiles, number: int) -> tuple[list[StoredArray], list[LeftOut]]:
@@ -74,11 +75,8 @@ def _member(
     if not name.endswith(_SUFFIX):
         raise _NoArray("is no .npy member")
     span = PackedSpan(entry.offset, entry.size_bytes)
+    start = _sound_start(files, number, name, entry, UnpackedFile(file, span) if entry.is_deflated else file)
     try:
-        if entry.is_deflated:
-            start = UnpackedFile(file, span).read(0, _HEADER_BYTES)
-        else:
-            start = file.read(entry.offset, min(_HEADER_BYTES, entry.size_bytes))
         found = read_header(start, texts=True)
     except ValueError as error:
         raise _NoArray(str(error)) from error
@@ -92,9 +90,7 @@ def _member(
     folder, _, last = stem.rpartition("/")
     place = f"{container}/{folder}" if folder else container
     if not entry.is_deflated:
-        checksum = Checksum(entry.offset, entry.size_bytes, entry.crc32)
-        offset = entry.offset + found.data_at
-        return _plain(place, last, found, files=files, number=number, offset=offset, checksum=checksum)
+        return _plain(place, last, found, files=files, number=number, offset=entry.offset + found.data_at)
     stored: StoredArray = DeflatedArray(
         place,
         last,
@@ -104,9 +100,26 @@ def _member(
         data_at=found.data_at,
         dtype=found.dtype,
         shape=found.shape[::-1] if _is_turned(found) else found.shape,
-        crc32=entry.crc32,
     )
     return _as_said(stored, found)
+
+
+def _sound_start(
+    files: RecordFiles, number: int, name: str, entry: ArchiveEntry, file: OpenFile | UnpackedFile
+) -> bytes:
+    """The first bytes of a member; raises BadInput unless all its bytes have the crc32 that the archive names."""
+    first, most = (0, entry.unpacked_bytes + 1) if entry.is_deflated else (entry.offset, entry.size_bytes)
+    start = file.read(first, min(_HEADER_BYTES, most))
+    at = crc = 0
+    while at < most and (piece := file.read(first + at, min(_PIECE_BYTES, most - at))):
+        crc = zlib.crc32(piece, crc)
+        at += len(piece)
+    if crc != entry.crc32 or at != entry.unpacked_bytes:
+        raise BadInput(
+            f"{files.path(number)}: {shown(name)} is damaged: crc32 {crc:08x} of {at} bytes, the archive says "
+            f"{entry.crc32:08x} of {entry.unpacked_bytes}; get the file again"
+        )
+    return start
 
 
 def _plain(
@@ -117,7 +130,6 @@ def _plain(
     files: RecordFiles,
     number: int,
     offset: int,
-    checksum: Checksum | None,
 ) -> StoredArray:
     stored = PlainArray(
         container,
@@ -127,7 +139,6 @@ def _plain(
         offset=offset,
         dtype=found.dtype,
         shape=found.shape[::-1] if _is_turned(found) else found.shape,
-        checksum=checksum,
     )
     return _as_said(stored, found)
 

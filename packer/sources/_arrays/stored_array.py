@@ -14,13 +14,12 @@ they are names and places, without what was read.
 
 import os
 import threading
-import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,17 +31,8 @@ from packer.sources.base import Extent
 MOST_BLOCK_BYTES = 512 << 20  # of the blocks that hold one row, unpacked
 _MOST_WHOLE_BYTES = 1 << 30
 _KEPT = 3  # blocks of rows
-_PIECE_BYTES = 1 << 20
 _MOST_MISSING = 1000  # blocks for each that is there
 _Value = TypeVar("_Value")
-
-
-class Checksum(NamedTuple):
-    """Of a span of a file."""
-
-    offset: int
-    size: int
-    crc32: int
 
 
 class StoredArray(ABC):
@@ -95,10 +85,6 @@ class StoredArray(ABC):
     def forget(self) -> None:
         """Let go of what is kept open or unpacked."""
 
-    def check(self) -> None:
-        """Compare the checksum that is stored for the array as a whole, if there is one; raises BadInput."""
-        return
-
 
 class Kept(Generic[_Value]):
     """The last few values of a function, made once each however many threads ask; empty after a fork or unpickling."""
@@ -149,11 +135,10 @@ class PlainArray(StoredArray):
         offset: int,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-        checksum: Checksum | None = None,
     ) -> None:
         """Raises BadInput where the array lies outside of the file."""
         self.container, self.name, self.dtype, self.shape = container, name, dtype, shape
-        self._files, self._number, self._offset, self._checksum = files, number, offset, checksum
+        self._files, self._number, self._offset = files, number, offset
         size = shape[0] * self.row_bytes
         if not 0 <= offset <= files.files[number].size - size:
             raise BadInput(
@@ -172,19 +157,6 @@ class PlainArray(StoredArray):
 
     def forget(self) -> None:
         self._files.forget()
-
-    def check(self) -> None:
-        if self._checksum is None:
-            return
-        file, (at, size, expected), crc = self._files.open(self._number), self._checksum, 0
-        end = at + size
-        while at < end and (piece := file.read(at, min(_PIECE_BYTES, end - at))):
-            crc = zlib.crc32(piece, crc)
-            at += len(piece)
-        if crc != expected or at != end:
-            raise BadInput(
-                f"{file.path}: {self.path} is damaged: crc32 {crc:08x}, the file says {expected:08x}; get it again"
-            )
 
 
 class BlockedArray(StoredArray):
@@ -264,12 +236,11 @@ class DeflatedArray(StoredArray):
         data_at: int,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-        crc32: int,
     ) -> None:
         """span: the compressed bytes. data_at: of the array's first byte among the unpacked ones."""
         self.container, self.name, self.dtype, self.shape = container, name, dtype, shape
         self._files, self._number, self._span = files, number, span
-        self._data_at, self._crc32 = data_at, crc32
+        self._data_at = data_at
         self._lock = threading.Lock()
         self._unpacked: tuple[int, UnpackedFile] | None = None
 
@@ -303,18 +274,6 @@ class DeflatedArray(StoredArray):
         self._lock = threading.Lock()
         self._unpacked = None
 
-    def check(self) -> None:
-        file, at, crc = self._open(), 0, 0
-        while piece := file.read(at, _PIECE_BYTES):
-            crc = zlib.crc32(piece, crc)
-            at += len(piece)
-        expected = self._data_at + self.shape[0] * self.row_bytes
-        if crc != self._crc32 or at != expected:
-            raise BadInput(
-                f"{self._files.path(self._number)}: {self.path} is damaged: crc32 {crc:08x} of {at} bytes, the file "
-                f"says {self._crc32:08x} of {expected}; get the file again"
-            )
-
 
 class ColumnsArray(StoredArray):
     """Column after column, as NumPy saves an array that was transposed; rows are spread over all of it."""
@@ -347,9 +306,6 @@ class ColumnsArray(StoredArray):
         self._kept.forget()
         self._whole.forget()
 
-    def check(self) -> None:
-        self._whole.check()
-
 
 class TextArray(StoredArray):
     """Texts of a fixed length, UTF-8 padded with zeros (`S`) or UCS-4 (`U`); blanks at their ends are theirs."""
@@ -377,6 +333,3 @@ class TextArray(StoredArray):
 
     def forget(self) -> None:
         self._stored.forget()
-
-    def check(self) -> None:
-        self._stored.check()

@@ -23,13 +23,13 @@ import numpy as np
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
+from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.box_check import EXPECTED, box_edges
 from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.folder_listing import counted, listed, scan, shown
-from packer.sources._parse.json_value import json_value
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
 

@@ -7,8 +7,6 @@ people in UTF-8 or ISO 8859-1.
 Layout: github.com/CSAILVision/ADE20K, README and code of the tool kit.
 """
 
-import json
-import math
 import re
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy.typing as npt
 
 from packer import images
 from packer.errors import BadInput, DamagedImage, printable
+from packer.layouts.json_text import json_value
 
 _COLUMNS = 6
 _SPACED = re.compile(r"(?<=\s)#(?=\s|$)")  # a # in a name has no space on one of its sides
@@ -77,7 +76,7 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
 def annotation(data: bytes, where: str) -> dict[str, Any]:
     """What a JSON file of 2020 says of its picture; raises BadInput for what is no JSON object."""
     try:
-        found = json.loads(_text(data), object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_finite)
+        found = json_value(_text(data))
         if not isinstance(found, dict):
             raise ValueError(f"found a {type(found).__name__}, expected an object")
     except (ValueError, RecursionError) as error:
@@ -90,17 +89,3 @@ def _text(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("iso-8859-1")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no JSON number (RFC 8259, section 6)")
-    return number

@@ -4,12 +4,12 @@
 let go of, so that what is there at a time is the text and one element.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from json import JSONDecodeError
 
 from packer.errors import BadInput
+from packer.layouts.json_text import DECODER
 from packer.sources._parse.folder_listing import shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -32,7 +32,7 @@ def elements(data: bytes, wanted: Collection[str], path: str) -> Iterator[tuple[
         raise BadInput(
             f"{shown(path)}:{error.lineno}:{error.colno}: is no JSON: {error.msg}; get the file again, or mend it"
         ) from error
-    except ValueError as error:  # a number of very many digits
+    except ValueError as error:  # a key that stands twice, or a number of very many digits
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{shown(path)}: is no JSON: {error}; get the file again, or mend it") from error
@@ -46,7 +46,7 @@ class _Scan:
     def __init__(self, text: str, path: str) -> None:
         self._text = text
         self._path = path
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = DECODER.raw_decode
         self._at = 0
 
     def elements(self, wanted: Collection[str]) -> Iterator[tuple[str, object]]:

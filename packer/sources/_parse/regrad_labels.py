@@ -5,7 +5,6 @@ gave it, and the scores vertical, center, antipodal, and all of them. Relations 
 `name-number` the names of its parents, as the set calls them.
 """
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.layouts.json_text import json_value
 from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.grasp_labels import corners
 
@@ -87,17 +87,10 @@ def read_relations(data: bytes, path: Path) -> dict[str, Relations]:
 
 def _loaded(data: bytes, path: Path) -> Any:
     try:
-        return json.loads(data, object_pairs_hook=_object)
+        return json_value(data, finite=False)
     except (ValueError, RecursionError) as error:  # also a number of very many digits, and no UTF-8
         cause = "is nested too deep" if isinstance(error, RecursionError) else f"is no JSON: {error}"
         raise BadInput(f"{shown(str(path))}: {shown(cause)}; get the file again, or mend it") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
 
 
 def _is_relations(scene: Any) -> bool:

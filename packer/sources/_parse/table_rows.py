@@ -11,7 +11,6 @@ names the columns. JSON Lines is one object per line, whose members are the colu
 
 import csv
 import io
-import json
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BadInput, printable
+from packer.layouts.json_text import json_value
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _BOM = b"\xef\xbb\xbf"
@@ -59,7 +59,7 @@ class TableRows:
         raw = self.data[self.starts[row] : self.ends[row]]
         if self.separator is not None:
             return next(csv.reader([raw.decode()], delimiter=self.separator, strict=True))
-        return self._members(json.loads(raw.decode()))  # as it was when the table was made
+        return self._members(json_value(raw.decode(), finite=False))
 
     def all_cells(self) -> Iterator[Sequence[Cell]]:
         """The cells of every row, in order: faster than one by one."""
@@ -140,7 +140,7 @@ def first_columns(name: str, start: bytes) -> tuple[str, ...]:
     line = (start if end < 0 else start[:end]).removeprefix(_BOM)
     try:
         if not name.lower().endswith((".csv", ".tsv")):
-            found = json.loads(line)
+            found = json_value(line, finite=False)
             return tuple(found) if isinstance(found, dict) else ()
         rows = csv.reader([line.decode()], delimiter=_separator(Path(name), start), strict=True)
         return tuple(cell.strip() for cell in next(rows, []))
@@ -223,7 +223,7 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
 def _parsed(path: Path, raw: bytes, line: int) -> Any:
     """One line of JSON; raises BadInput."""
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_object)
+        return json_value(raw.decode(), finite=False)
     except UnicodeDecodeError as error:
         raise BadInput(
             f"{printable(str(path))}: line {line}: is not UTF-8: {error.reason}; save the file as UTF-8"
@@ -232,13 +232,6 @@ def _parsed(path: Path, raw: bytes, line: int) -> Any:
         raise BadInput(
             f"{printable(str(path))}: line {line}: no JSON: {printable(str(error))}; expected an object per line"
         ) from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
 
 
 def _not_utf_8(path: Path, data: bytes, at: int) -> str:

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from packer.errors import BadInput, DamagedImage, InvalidRequest, PackerError
 from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
+from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._parse.coordinate_words import says_coordinates
 from packer.sources._parse.field_names import RESERVED
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
-from packer.sources._parse.json_value import json_value
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 STARTS = "starts"  # of a feature list: where each step begins; a kind of those sources alone that have such lists
