@@ -24,17 +24,31 @@
     Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
 
 Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`. Names of files and
-texts of packs enter them as they are: `str` of an error, which tracebacks show too, makes them printable.
+texts of packs enter them as they are: `str` of an error, which tracebacks show too, makes them printable and cuts each
+line to 4,000 characters, in its middle.
 """
 
 import signal
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
+MOST_CHARACTERS = 4_000  # of a line of an error, and of a reason in a manifest, which is at most 48,000 bytes of JSON
 
 
 def printable(text: str) -> str:
+    """The text on one line, as `escaped`: of a text of more than 4,000 characters, only the two ends."""
+    return escaped(shortened(text))
+
+
+def shortened(text: str) -> str:
+    """The text, or for one of more than 4,000 characters the two ends with ` ... ` between them."""
+    half = MOST_CHARACTERS // 2
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} ... {text[-half + 5 :]}"
+
+
+def escaped(text: str) -> str:
     """The text on one line, characters that cannot be seen as escapes."""
     if text.isprintable():
         return text
@@ -164,6 +178,24 @@ class OutOfMemory(PackerError, MemoryError):
     """
 
     exit_code = 4
+
+
+@contextmanager
+def naming_memory(where: Callable[[], object]) -> Iterator[None]:
+    """Raise OutOfMemory with the name of what was read for each MemoryError of the block.
+
+    Args:
+        where: Returns the name: a path, or a path with the place in it.
+    """
+    try:
+        yield
+    except OutOfMemory as error:
+        raise OutOfMemory(f"{where()}: {error.message}") from error
+    except MemoryError as error:
+        asked = f" ({error})" if str(error) else ""
+        raise OutOfMemory(
+            f"{where()}: not enough memory to read it{asked}; end other programs, use fewer threads, or raise ulimit -v"
+        ) from error
 
 
 class Locked(PackerError, BlockingIOError):

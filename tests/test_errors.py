@@ -8,7 +8,7 @@ import pytest
 from torch._utils import ExceptionWrapper
 
 from packer import errors
-from packer.errors import BadInputs, Interrupted, PackerError
+from packer.errors import BadInputs, Interrupted, PackerError, printable
 
 CODES = {
     "PackerError": 1,
@@ -121,3 +121,13 @@ def test_an_interrupt_is_no_exception_that_a_handler_of_errors_eats() -> None:
     assert str(error) == "interrupted (SIGTERM)"
     assert str(Interrupted(2)) == "interrupted (Ctrl-C)"
     assert str(Interrupted(99)) == "interrupted (signal 99)"
+
+
+def test_a_line_of_an_error_is_cut_in_its_middle() -> None:
+    error = PackerError("a.jpg: " + "x" * 5_000_000 + "\n; leave it out", reasons=["y" * 5_000_000])
+    first, second = str(error).split("\n")
+    assert len(first) < 4_010
+    assert (first[:7], first[-14:]) == ("a.jpg: ", "; leave it out")
+    assert len(second) == 4_000
+    assert len(printable("\0" * 5_000_000)) < 4 * 4_000 + 10
+    assert len(error.message) > 5_000_000, "for programs it stays complete"

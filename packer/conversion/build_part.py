@@ -15,11 +15,11 @@ from typing import NamedTuple
 from packer import formats
 from packer.conversion.encode import Encoded, Encoder, Failure, SampleEncoder
 from packer.conversion.plan import Plan
+from packer.errors import shortened
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing
 from packer.formats.base import Writer
-from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex
 from packer.pack.manifest import Part
 from packer.system.parallel import ordered_map, usable_cores
@@ -159,7 +159,7 @@ class _Taker:
         written = self._written
         if isinstance(result, Failure):
             written.reasons.append(result.reason)
-            written.skipped.append([result.key, manifests.shortened_reason(result.reason)])
+            written.skipped.append([result.key, shortened(result.reason)])
             if self._skips:
                 self._noted(written.skipped[-1])
             else:
@@ -171,7 +171,7 @@ class _Taker:
             if result.findings:
                 written.findings.update(result.findings)
             if result.incomplete:
-                said = manifests.shortened_reason(result.incomplete)
+                said = shortened(result.incomplete)
                 written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
                 self._noted(written.incomplete[-1])
 

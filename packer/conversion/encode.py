@@ -16,7 +16,7 @@ from packer import codecs, formats, images
 from packer.codecs.base import Codec
 from packer.conversion import suspect_values
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
-from packer.errors import BadInput, DamagedImage, PackerError
+from packer.errors import BadInput, DamagedImage, PackerError, naming_memory
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, restart_interval_table
@@ -83,7 +83,8 @@ class Encoder(ABC):
         """The record of one sample; a damaged or unfitting one becomes a Failure, anything unexpected is raised."""
         source = self._plan.source
         try:
-            record, notes, found = self._record(index)
+            with naming_memory(lambda: source.where(index)):
+                record, notes, found = self._record(index)
         except BadInput as error:
             return Failure(source.key(index), error.message)
         if misfit := self._misfit(self._plan.schema, record):

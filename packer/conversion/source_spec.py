@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packer import sources
 from packer.conversion.options import preset_source_options
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
 from packer.sources import _detection
 from packer.sources._parse import folder_layout
@@ -97,10 +97,11 @@ class SourceSpec:
 
     def open(self, root: Path) -> tuple[Source, str]:
         """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
-        if isinstance(root, URLPath):
-            return self._open_url(root)
-        check_source(root)
-        return self._open(root, root)
+        with naming_memory(lambda: root):
+            if isinstance(root, URLPath):
+                return self._open_url(root)
+            check_source(root)
+            return self._open(root, root)
 
     def _open_url(self, root: URLPath) -> tuple[Source, str]:
         """The source of what lies below a URL."""

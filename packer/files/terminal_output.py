@@ -15,16 +15,16 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from packer.errors import printable
+from packer.errors import escaped, printable
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Write lines for people: each `printable`, whether or not a terminal is there, since logs are read on one too."""
+    """Write lines for people: each `escaped`, whether or not a terminal is there, since logs are read on one too."""
     _write(sys.stderr if err else sys.stdout, map(str, lines))
 
 
 def hand_over(lines: Iterable[str]) -> None:
-    """Write lines for another program to standard output: names in them byte for byte, on a terminal `printable`."""
+    """Write lines for another program to standard output: names in them byte for byte, on a terminal `escaped`."""
     if sys.stdout.isatty():
         _write(sys.stdout, lines)
         return
@@ -36,7 +36,7 @@ def hand_over(lines: Iterable[str]) -> None:
 def _write(out: TextIO, lines: Iterable[str]) -> None:
     coding = out.encoding or "utf-8"
     for line in lines:  # an output that is not UTF-8 gets escapes for what it has no character for
-        out.write(f"{printable(line)}\n".encode(coding, "backslashreplace").decode(coding))
+        out.write(f"{escaped(line)}\n".encode(coding, "backslashreplace").decode(coding))
     out.flush()
 
 
@@ -64,7 +64,7 @@ def shell_word(text: str) -> str:
 
     Else as `$'a\033b'` (POSIX.1-2024, 2.2.4; bash, ksh and zsh), every byte of what cannot be seen in octal.
     """
-    if printable(text) == text:
+    if escaped(text) == text:
         return shlex.quote(text)
     return "$'" + "".join(map(_in_quotes, text)) + "'"
 
@@ -72,6 +72,6 @@ def shell_word(text: str) -> str:
 def _in_quotes(char: str) -> str:
     if char in "\\'":
         return f"\\{char}"
-    if printable(char) == char:
+    if escaped(char) == char:
         return char
     return "".join(f"\\{byte:03o}" for byte in os.fsencode(char))

@@ -359,7 +359,6 @@ MOST_LEVELS = 256
 MOST_TEXT_BYTES = 64 << 10
 MOST_DIGITS = 40
 MOST_OPTIONS_BYTES = 1 << 20
-MOST_REASON = 4000  # characters; in JSON at most twelve times as many bytes
 
 _STRUCTURE = b",:[{"
 _BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -397,9 +396,3 @@ def _excess_of_structure(outside: bytes) -> str | None:
 
 
 _SEPARATED = bytes.maketrans(b',:[]{}"', b" " * 7)
-
-
-def shortened_reason(reason: str) -> str:
-    """A reason as a manifest may hold it: of one that is very long, not the middle."""
-    half = MOST_REASON // 2
-    return reason if len(reason) <= MOST_REASON else f"{reason[:half]} ... {reason[-half + 5 :]}"

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 import packer
-from packer.errors import BadInputs
+from packer.errors import BadInputs, OutOfMemory
+from packer.sources.folder import Source
 from tests.support.command_line import run
 from tests.support.source_trees import mask, picture, write
 
@@ -62,3 +63,22 @@ def test_a_remedy_of_many_is_said_once(tmp_path: Path) -> None:
         packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars={"mask": ".png:mask"})
     assert str(caught.value).count("--sidecar-frame upright") == 1
     assert str(caught.value).count("its picture has EXIF orientation 6") == 5
+
+
+@pytest.mark.parametrize("detail", ["", "Unable to allocate 6.00 GiB"])
+def test_a_memory_error_names_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str) -> None:
+    """And it is not a bad sample, which --on-error would skip."""
+    write(tmp_path / "in", {f"{name}.png": picture(0) for name in "abc"})
+    read = Source.read
+
+    def reading(source: Source, path: str) -> bytes:
+        if path == "b.png":
+            raise MemoryError(detail)
+        return read(source, path)
+
+    monkeypatch.setattr(Source, "read", reading)
+    with pytest.raises(OutOfMemory, match=rf"in/b\.png: .*{detail}"):
+        packer.convert(tmp_path / "in", tmp_path / "a.pack", on_error="skip")
+    monkeypatch.setattr(Source, "__init__", lambda *_, **__: bytearray(1 << 60))
+    with pytest.raises(OutOfMemory, match=r"/in: .*memory"):
+        packer.convert(tmp_path / "in", tmp_path / "a.pack")

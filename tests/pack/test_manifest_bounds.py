@@ -8,7 +8,7 @@ import pytest
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
-from packer.errors import BadInputs, CorruptPack, InvalidRequest
+from packer.errors import BadInputs, CorruptPack, InvalidRequest, shortened
 from packer.pack import manifest as manifests
 from tests.support import built_packs, source_trees
 from tests.support.built_packs import make_pack
@@ -64,8 +64,8 @@ def test_utf_16_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_a_reason_is_cut_in_its_middle() -> None:
-    assert manifests.shortened_reason("x" * 4000) == "x" * 4000
-    found = manifests.shortened_reason("a" * 5000 + "b" * 5000)
+    assert shortened("x" * 4000) == "x" * 4000
+    found = shortened("a" * 5000 + "b" * 5000)
     assert len(found) == 4000
     assert (found[0], found[-1]) == ("a", "b")
 
