@@ -23,7 +23,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.layouts import tar
 from packer.sources import base
-from packer.sources._parse.field_names import FieldNames
+from packer.sources._parse.field_names import FieldNames, check_gaps
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (
@@ -205,6 +205,10 @@ class Source(RecordSource):
     def _chosen_fields(self, asked: Sequence[RecordField]) -> list[RecordField]:
         """The fields that the user named, else those of all suffixes; raises InvalidRequest."""
         there = sorted({suffix for suffixes in self._suffixes for suffix in suffixes})
+        if not asked:
+            members = sum(map(len, self._suffixes))
+            advice = "a key ends at its first dot; rename the members, or name some in --features, such as image=jpg"
+            check_gaps(self.root, len(self._suffixes), names=len(there), values=members, advice=advice)
         for field in asked:
             if not set(field.entries) & set(there):
                 raise InvalidRequest(

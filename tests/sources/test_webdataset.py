@@ -23,6 +23,7 @@ from packer.sources import base
 from packer.sources._detection import detect
 from packer.sources._records import random_access_files
 from packer.sources.webdataset import Source
+from tests.support.counted_steps import at_most
 from tests.support.foreign_files import (
     bytes_list,
     example,
@@ -67,6 +68,15 @@ def members(count: int = 3) -> dict[str, bytes]:
         found[f"{number:04d}.png"] = picture(number)
         found[f"{number:04d}.cls"] = str(number).encode()
     return found
+
+
+def test_the_work_on_many_suffixes_is_bounded_by_the_members(tmp_path: Path) -> None:
+    """As keys with a dot give them: each sample has suffixes of its own."""
+    found = {f"{number:04d}.{suffix}": b"a" for number in range(1500) for suffix in ("jpg", f"s{number}")}
+    write(tmp_path, {"a.tar": tar_archive(found)})
+    with at_most(1800 * len(found)), pytest.raises(BadInput, match="first dot"):  # 1540 of them for a tar header
+        Source(tmp_path)
+    assert len(Source(tmp_path, features=("image=jpg:bytes",))) == 1500
 
 
 def opened(root: Path, found: dict[str, bytes], **options: object) -> Source:

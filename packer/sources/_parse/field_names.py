@@ -1,11 +1,26 @@
-"""Field names: a free name for each entry of a record and each column of a table, in time linear in their number."""
+"""Field names: free names for entries of records and columns of tables, and a limit on those that are rarely used.
+
+The work is linear in the number of names, or in the number of values that are there.
+"""
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
+from packer.errors import BadInput, printable
 from packer.schema import KEY
 
+_MOST_GAPS = 100  # for each value that is there
 RESERVED = (KEY, "files", "split", "orientation", "matrix", "source_size")
+
+
+def check_gaps(where: Path, rows: int, *, names: int, values: int, advice: str) -> None:
+    """Raise BadInput where the rows have fewer than 1 in 100 of the values that they would have with all names."""
+    if rows * names > _MOST_GAPS * values:
+        raise BadInput(
+            f"{printable(str(where))}: {rows} rows have {values} values under {names} names together, expected at "
+            f"least 1 in {_MOST_GAPS} of what they could have; {advice}"
+        )
 
 
 class FieldNames:

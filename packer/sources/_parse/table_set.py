@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, printable
+from packer.sources._parse.field_names import check_gaps
 from packer.sources._parse.parquet_rows import read_parquet
 from packer.sources._parse.table_cell_types import Column, ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_rows import Cell, TableRows, check_count, read_csv, read_json_lines
 from packer.sources._trees.file_tree import FileTree
 
-_MOST_GAPS = 100  # empty cells for each that a table has
 _BLOCK_ROWS = 4096  # whose columns are looked at together
 
 
@@ -71,11 +71,8 @@ class TableSet:
             check_count(folder, headers)
         self.headers = tuple(headers)
         cells = sum(table.cell_count for table in self.tables)
-        if len(self) * len(headers) > _MOST_GAPS * cells:
-            raise BadInput(
-                f"{printable(str(folder))}: {len(self)} rows of {len(headers)} columns have {cells} cells together, "
-                f"expected at least 1 of {_MOST_GAPS}; write rare columns as one column of objects"
-            )
+        advice = "write rare columns as one column of objects"
+        check_gaps(folder, len(self), names=len(headers), values=cells, advice=advice)
         self.is_text = kinds[0] in (".csv", ".tsv")
         self._places = [_places(self.headers, table.columns) for table in self.tables]
         self.columns = self._found_columns()
