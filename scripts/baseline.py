@@ -1,0 +1,388 @@
+"""Rows that show what packer does at a commit: one per conversion, batch, signature, option and import.
+
+`write` unpacks COMMIT into .baseline/tip and builds a small tree of each source with the tests of that commit. It
+records the rows in .baseline/rows.json. `compare` makes the same rows with this checkout, from the same trees. A row is
+a name and an outcome: sha256 of the files of the pack and of its decoded samples, or the class and exit code of an
+error. The command line makes the packs, because its options stay when internal modules move.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FROZEN = "a1bd783"  # the commit before the simplification
+HOME = ROOT / ".baseline"
+TREES, ROWS, TIP = HOME / "trees", HOME / "rows.json", HOME / "tip"
+HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
+
+# (pattern of row names, reason): rows that differ from FROZEN on purpose. One reason per change of behavior.
+INTENDED: tuple[tuple[str, str], ...] = ()
+
+# Words of the command line, each added alone to the conversion of every tree.
+GENERAL = (
+    "--resize 32",
+    "--resize 40x24",
+    "--exif rotate",
+    "--validate header",
+    "--on-error skip",
+    "--order shuffled",
+    "--order shuffled --order-seed 3",
+    "--part-size 2K",
+    "--part-size 0",
+    "--extras 0",
+    "--fields key",
+    "--split train=0.6 --split val=0.4",
+    "--split train=0.5 --split val=0.5 --split-seed 4 --split-by object_id",
+    "--preset ggcnn",
+    "--preset grconvnet",
+    "--threads 1",
+    "--resize 32 --codec image=jpeg:90",
+    "--codec image=png",
+    "--codec image=raw",
+    "--codec rgb=ycc420 --resize 32",
+    "--codec depth=raw:float16",
+    "--codec mask=png",
+    "--max-pixels 100",
+)
+OF_SOURCES = (
+    "--sidecar mask=_mask.png:mask",
+    "--sidecar depth=_d.png:depth:0",
+    "--mask-colours voc",
+    "--mask-colours voc --unknown-colours void",
+    "--depth-from tiff",
+    "--depth-from pcd",
+    "--depth-from none",
+    "--missing keep",
+    "--missing skip",
+    "--missing error",
+    "--duplicates error",
+    "--duplicates first",
+    "--duplicates skip",
+    "--labels strict",
+    "--labels lenient",
+    "--classes auto",
+    "--classes folders",
+    "--classes none",
+    "--layout class",
+    "--layout split/class",
+    "--layout split",
+    "--decode-with pillow",
+    "--pairs samples",
+    "--like duts",
+    "--like voc",
+    "--like cv44",
+    "--like cv45",
+    "--role image=images/{stem}.jpg:image --role mask=masks/{stem}.png:mask",
+    "--features image=image/encoded,label=image/class/label",
+    "--pixel-order rgb",
+    "--image-key images",
+    "--label-key labels",
+    "--key-column id",
+    "--group-by image",
+    "--axes hwc",
+    "--axes chw",
+    "--task instances",
+    "--task keypoints",
+    "--task captions",
+    "--task detect",
+    "--task segment",
+    "--task obb",
+    "--task pose",
+    "--origin zero",
+    "--origin one",
+    "--label-frame stored",
+    "--label-frame upright",
+    "--allow-empty",
+    "--follow-links",
+)
+
+
+def damages(tree: Path) -> Iterator[tuple[str, Callable[[Path], None]]]:
+    """A change of one file, for one file of each folder and suffix of a tree: its name -> what makes it in a copy."""
+    seen = set()
+    for path in sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()):
+        name = path.relative_to(tree)
+        kind = (name.parent, re.sub(r"[0-9a-f]{2,}", "", path.name))
+        if kind in seen:
+            continue
+        seen.add(kind)
+
+        def removed(copy: Path, name: Path = name) -> None:
+            (copy / name).unlink()
+
+        def emptied(copy: Path, name: Path = name) -> None:
+            (copy / name).write_bytes(b"")
+
+        def halved(copy: Path, name: Path = name) -> None:
+            data = (copy / name).read_bytes()
+            (copy / name).write_bytes(data[: len(data) // 2])
+
+        def doubled(copy: Path, name: Path = name) -> None:
+            (copy / "zz again" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(copy / name, copy / "zz again" / name)
+
+        def renamed(copy: Path, name: Path = name) -> None:
+            (copy / name).rename((copy / name).with_name("zz " + name.name))
+
+        for change in (removed, emptied, halved, doubled, renamed):
+            yield f"{change.__name__} {name}", change
+
+
+def conversions(trees: Path) -> Iterator[tuple[str, str, str, str]]:
+    """(name of the row, kind, words of the command line, damage) of every conversion."""
+    from packer import formats
+
+    for tree in sorted(trees.iterdir()):
+        kind = tree.name
+        yield f"{kind}", kind, f"--from {kind}", ""
+        yield f"{kind} --from auto", kind, "", ""
+        for name in sorted(formats.registry.names()):
+            yield f"{kind} --to {name}", kind, f"--from {kind} --to {name}", ""
+        for words in (*GENERAL, *OF_SOURCES):
+            yield f"{kind} {words}", kind, f"--from {kind} {words}", ""
+        for damage, _ in damages(tree):
+            yield f"{kind}, {damage}", kind, f"--from {kind}", damage
+            yield f"{kind} --missing skip, {damage}", kind, f"--from {kind} --missing skip", damage
+
+
+def sha256(data: bytes) -> str:
+    """The first 16 digits."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def value_bytes(value: Any) -> bytes:
+    """A value of a sample or of a batch, with its type."""
+    import numpy as np
+
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+    if isinstance(value, Mapping):
+        return b"{" + b",".join(name.encode() + b":" + value_bytes(value[name]) for name in sorted(value)) + b"}"
+    if isinstance(value, list | tuple):
+        return b"[" + b",".join(map(value_bytes, value)) + b"]"
+    return repr(value).encode()
+
+
+def error_outcome(error: BaseException) -> str:
+    """The class and the exit code of an error."""
+    return f"{type(error).__name__} {getattr(error, 'exit_code', '')}".strip()
+
+
+def convert(source: Path, pack: Path, words: str) -> None:
+    """Run `packer convert` in this process; it prints nothing."""
+    from packer.cli import registry
+
+    command = registry.load("convert").command
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        command.main([str(source), str(pack), *words.split()], standalone_mode=False, prog_name="packer convert")
+
+
+def pack_outcome(pack: Path) -> str:
+    """The files of a pack without its manifest, what of the manifest is no prose, and its samples."""
+    import packer
+
+    manifest = json.loads((pack / "packer.json").read_bytes())
+    facts = [
+        manifest["pack_id"],
+        manifest["schema"],
+        manifest["options"],
+        *([entry[0] for entry in manifest.get(name, ())] for name in ("skipped", "incomplete")),
+    ]
+    files = {path.relative_to(pack).as_posix(): path for path in pack.rglob("*") if path.is_file()}
+    files.pop("packer.json")
+    stored = "".join(f"{name} {sha256(path.read_bytes())} " for name, path in sorted(files.items()))
+    dataset = packer.open(pack, output="numpy")
+    samples = sha256(b"".join(value_bytes(dataset[index]) for index in range(len(dataset))))
+    return f"files {sha256(stored.encode())} manifest {sha256(json.dumps(facts).encode())} samples {samples}"
+
+
+def converted(trees: Path, row: tuple[str, str, str, str]) -> tuple[str, str]:
+    """The outcome of one conversion."""
+    name, kind, words, damage = row
+    with tempfile.TemporaryDirectory(prefix="baseline-") as scratch:
+        source, pack = trees / kind, Path(scratch, "out.pack")
+        if damage:
+            copy = Path(scratch, "tree")
+            shutil.copytree(source, copy, symlinks=True)
+            dict(damages(source))[damage](copy)
+            source = copy
+        try:
+            convert(source, pack, words)
+            return name, pack_outcome(pack)
+        except BaseException as error:  # any error is an outcome
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return name, error_outcome(error)
+
+
+def batches(trees: Path) -> Iterator[tuple[str, str]]:
+    """What loaders give of a few packs, with geometries."""
+    import packer
+    from packer.geometry import CenterCrop, Compose, RandomHorizontalFlip, RandomResizedCrop, RandomRotation, Resize
+
+    geometries = {
+        "resized": Resize(32),
+        "cropped": Compose(RandomResizedCrop(24), RandomHorizontalFlip()),
+        "rotated": Compose(RandomRotation(), CenterCrop(24)),
+    }
+    for kind in ("folder", "voc", "jacquard", "coco", "table"):
+        with tempfile.TemporaryDirectory(prefix="baseline-") as scratch:
+            pack = Path(scratch, "out.pack")
+            convert(trees / kind, pack, f"--from {kind}")
+            for words, rule in geometries.items():
+                try:
+                    loader = packer.Loader(packer.open(pack), 2, shuffle=True, seed=3, geometry=rule, threads=2)
+                    outcome = sha256(b"".join(value_bytes(batch) for _ in range(2) for batch in loader))
+                except packer.errors.PackerError as error:
+                    outcome = error_outcome(error)
+                yield f"batches {kind} {words}", outcome
+
+
+def golden_packs(folder: Path) -> Iterator[tuple[str, str]]:
+    """The samples of every golden pack."""
+    import packer
+
+    for manifest in sorted(folder.rglob("packer.json")):
+        dataset = packer.open(manifest.parent, output="numpy")
+        samples = sha256(b"".join(value_bytes(dataset[index]) for index in range(len(dataset))))
+        yield f"golden {manifest.parent.relative_to(folder)}", samples
+
+
+def signatures() -> Iterator[tuple[str, str]]:
+    """Each public callable with its parameters and defaults; methods of classes too."""
+    import packer
+
+    for name in sorted(packer.__all__):
+        public = getattr(packer, name)
+        members: dict[str, Any] = {name: public}
+        if inspect.isclass(public):
+            members |= {f"{name}.{key}": getattr(public, key) for key in vars(public) if not key.startswith("_")}
+        elif inspect.ismodule(public):
+            members |= {f"{name}.{key}": getattr(public, key) for key in getattr(public, "__all__", ())}
+        for key, value in members.items():
+            if inspect.isclass(value) or inspect.isroutine(value):
+                parameters = inspect.signature(value).parameters.values()
+                words = ", ".join(
+                    f"{parameter.kind.name[:1]} {parameter.name}"
+                    + ("" if parameter.default is parameter.empty else f"={parameter.default!r}")
+                    for parameter in parameters
+                )
+                yield f"signature {key}", re.sub(r" at 0x[0-9a-f]+", "", words)
+
+
+def options() -> Iterator[tuple[str, str]]:
+    """Each option and argument of each command."""
+    from packer.cli import registry
+
+    for name in sorted(registry.names()):
+        for parameter in registry.load(name).command.params:
+            choices = getattr(parameter.type, "choices", None)
+            words = f"{parameter.opts} {parameter.nargs} {parameter.multiple} {parameter.default!r} {choices}"
+            yield f"option {name} {parameter.name}", re.sub(r" at 0x[0-9a-f]+", "", words)
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """What heavy modules light imports bring."""
+    for words in ("import packer", "from packer.cli import main", "from packer import errors, schema, registry"):
+        program = f"{words}; import sys; print(*(name for name in {HEAVY} if name in sys.modules))"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        yield f"import weight of `{words}`", done.stdout.strip() or f"exit {done.returncode}"
+
+
+def rows(trees: Path, golden: Path, only: str) -> dict[str, str]:
+    """Every row of the packer that this process imports."""
+    found = {}
+    for kind in (signatures(), options(), imports(), golden_packs(golden), batches(trees)):
+        found |= dict(kind)
+    todo = [row for row in conversions(trees) if only in row[0]]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = pool.map(converted, [trees] * len(todo), todo, chunksize=8)
+        for number, (name, outcome) in enumerate(results):
+            if number % 100 == 0 and sys.stderr.isatty():
+                print(f"\r{number} of {len(todo)}", end="", file=sys.stderr)
+            found[name] = outcome
+    return {name: outcome for name, outcome in found.items() if only in name}
+
+
+def write(commit: str) -> None:
+    """Unpack COMMIT, build the trees, record the rows; all of it with the code of that commit."""
+    shutil.rmtree(HOME, ignore_errors=True)
+    TIP.mkdir(parents=True)
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    subprocess.run(["tar", "-x", "-C", TIP], input=archive.stdout, check=True)
+    build = "import sys, pathlib; from tests.support.source_trees import BUILDERS\n"
+    build += "for name, build in BUILDERS.items(): build(pathlib.Path(sys.argv[1], name))"
+    environment = {**os.environ, "PYTHONPATH": str(TIP), "PYTHONSAFEPATH": "1"}
+    subprocess.run([sys.executable, "-c", build, TREES], cwd=TIP, env=environment, check=True)
+    program = [sys.executable, __file__, "rows", TREES, TIP / "tests/golden"]
+    done = subprocess.run(program, cwd=TIP, env=environment, stdout=subprocess.PIPE, check=True)
+    ROWS.write_bytes(done.stdout)
+    print(f"{len(json.loads(done.stdout))} rows of {commit}")
+
+
+def compare(only: str) -> int:
+    """Print how the rows of this checkout differ from the recorded ones; returns how many do so without a reason."""
+    if not ROWS.exists():
+        write(FROZEN)
+    program = [sys.executable, __file__, "rows", TREES, TIP / "tests/golden", "--only", only]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(program, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+    now = json.loads(done.stdout)
+    before = {name: outcome for name, outcome in json.loads(ROWS.read_text()).items() if only in name}
+    reasons: dict[str, int] = {}
+    unexpected = 0
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name, "(none)"), now.get(name, "(none)")
+        if old == new:
+            continue
+        reason = next((reason for pattern, reason in INTENDED if re.fullmatch(pattern, name)), None)
+        if reason is None:
+            unexpected += 1
+            print(f"{name}\n  before: {old}\n  now:    {new}")
+        else:
+            reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in reasons.items():
+        print(f"{count} rows differ on purpose: {reason}")
+    print(f"{len(before)} rows, {unexpected} differ without a reason, {sum(reasons.values())} with one")
+    return unexpected
+
+
+def main(words: Sequence[str]) -> int:
+    """The command line of this file."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/baseline", description="Compare this checkout with an earlier commit."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("write", help="record an earlier commit").add_argument("commit", nargs="?", default=FROZEN)
+    verbs.add_parser("compare", help="compare with it").add_argument("--only", default="", metavar="TEXT")
+    inner = verbs.add_parser("rows", help="print the rows of the packer that is imported, as JSON")
+    inner.add_argument("trees", type=Path)
+    inner.add_argument("golden", type=Path)
+    inner.add_argument("--only", default="")
+    given = parser.parse_args(words)
+    if given.verb == "write":
+        write(given.commit)
+        return 0
+    if given.verb == "compare":
+        return 1 if compare(given.only) else 0
+    json.dump(rows(given.trees, given.golden, given.only), sys.stdout, indent=0, sort_keys=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
