@@ -13,6 +13,7 @@ alike in a batch whose lengths happen to be equal.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -27,6 +28,9 @@ RaggedPolicy = Literal["list", "pad"]
 RAGGED: tuple[RaggedPolicy, ...] = get_args(RaggedPolicy)
 _PICTURE_NDIM = 3
 _AS_THEY_ARE = ("text", "json", "bytes")
+_TORCHVISION = "torchvision.transforms"
+_GEOMETRY = f"{_TORCHVISION}.v2._geometry"  # torchvision's module of all transforms that move pixels
+_MOVING = (_GEOMETRY, f"{_TORCHVISION}.v2._auto_augment", f"{_TORCHVISION}.autoaugment")
 
 
 class BatchRow(dict[str, Any]):
@@ -163,6 +167,22 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
                 )
         made[field.name] = value
     return made
+
+
+def moving_transform(transform: object) -> str | None:
+    """Return the name of torchvision's transform in `transform` that moves pixels, None without one.
+
+    torchvision's own modules decide; a transform of its first version moves pixels if the second has it there.
+    Containers are searched. A function or a class of the user's has nothing that tells.
+    """
+    for kind in type(transform).__mro__:
+        is_first = kind.__module__ == f"{_TORCHVISION}.transforms"
+        if kind.__module__ in _MOVING or (is_first and hasattr(import_module(_GEOMETRY), kind.__name__)):
+            return kind.__name__
+    listed = getattr(transform, "transforms", None)
+    inner = [*listed] if isinstance(listed, (list, tuple)) else []
+    inner += transform.children() if isinstance(transform, torch.nn.Module) else []
+    return next(filter(None, map(moving_transform, inner)), None)
 
 
 # ---- collating

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from packer.datasets.batch import Batch, as_pil, as_torch, as_tv
+from packer.datasets.batch import Batch, as_pil, as_torch, as_tv, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import BoxRule, Geometry, draw
@@ -292,7 +292,6 @@ class PackDataset(Dataset[Any]):
         self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
         self.path: Path | StoreURL = self._location.url if self._location is not None else Path(path).absolute()
         self.geometry = geometry
-        self.transform = transform
         self.output = output
         self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
         names = fields if fields is not None else self.as_tuple
@@ -311,6 +310,7 @@ class PackDataset(Dataset[Any]):
         self._shared: SharedMemory | None = None  # in a worker process
         self._targets: list[int] | None = None
         self._count = len(self._chosen(self.sample_decoder()))
+        self.transform = transform
 
     @property
     def fields(self) -> tuple[str, ...] | None:
@@ -337,7 +337,26 @@ class PackDataset(Dataset[Any]):
     def __setattr__(self, name: str, value: object) -> None:
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():
             raise AttributeError(f"{type(self).__name__}.{name}: {_nothing_calls(name)}")
+        if name == "transform" and "_count" in vars(self):
+            self.check_transform(value, moves_all=self.output == "tv" and self.as_tuple is None)
         super().__setattr__(name, value)
+
+    def check_transform(self, transform: object, *, moves_all: bool) -> None:
+        """Raise InvalidRequest for a transform that would move one picture and leave the rest of a sample in place.
+
+        moves_all: whether samples reach it as a whole, with output="tv".
+        """
+        left = self._not_moved()
+        if not moves_all and left and (name := moving_transform(transform)) is not None:
+            raise InvalidRequest(
+                f"{self.path}: transform={name} moves one picture and leaves {', '.join(left)} in place; open the "
+                'pack with output="tv" and without as_tuple, or give geometry= one of packer.geometry\'s'
+            )
+
+    def _not_moved(self) -> list[str]:
+        """Return the fields that torchvision's transforms leave in place: they move one picture of plain tensors."""
+        pictures = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
+        return pictures[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
 
     # ---- opening: per process, on first use
 

@@ -200,6 +200,9 @@ class GraspDataset(PackDataset):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_means": None, "_label_files": None}
 
+    def _not_moved(self) -> list[str]:
+        return ["maps"]
+
     def _check_names(self, pack: Pack) -> None:
         """Checks nothing: the names of `as_tuple` are those of items here."""
 

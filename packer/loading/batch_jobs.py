@@ -5,12 +5,12 @@ decoded straight into the batch (datasets/batch_decoder.py); those that a Python
 (datasets/batch.py). Threads hold BatchJobs, and neither the loader nor its iterators.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from packer.datasets.batch import Collator, RaggedPolicy, bytes_of
 from packer.datasets.batch_decoder import BatchFiller, Take
@@ -142,6 +142,15 @@ def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
         chosen = indices if chosen is None else indices[chosen]
         inner = inner.dataset
     return (inner, chosen) if isinstance(inner, PackDataset) else (dataset, None)
+
+
+def packs_in(dataset: object) -> Iterator[PackDataset]:
+    """Yield the data sets of packs in torch's Subset and ConcatDataset."""
+    if isinstance(dataset, PackDataset):
+        yield dataset
+    inner = dataset.datasets if isinstance(dataset, ConcatDataset) else ()
+    for each in (dataset.dataset,) if isinstance(dataset, Subset) else inner:
+        yield from packs_in(each)
 
 
 # ---- the two kinds of jobs

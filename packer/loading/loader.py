@@ -18,7 +18,7 @@ from packer.datasets.pack_dataset import PackDataset, PartSchedule
 from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry
 from packer.loading import sampling
-from packer.loading.batch_jobs import BatchJobs, unwrapped
+from packer.loading.batch_jobs import BatchJobs, packs_in, unwrapped
 from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetchers import TransferPass
@@ -139,6 +139,9 @@ class Loader:
         """
         _check(dataset, threads, num_workers, prefetch_bytes)
         _check_collate(collate_fn, ragged)
+        for each in packs_in(dataset):
+            if each.decodes_batches():  # else its samples are the user's own
+                each.check_transform(transform, moves_all=each.output == "tv")
         self.dataset = dataset
         self._pack = unwrapped(dataset)[0]
         if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):

@@ -20,7 +20,7 @@ Sample = dict[str, npt.NDArray[Any]]
 
 # the compiled half of torchvision's wheels needs the torch that they were built with; without it two operators are
 # missed as soon as it is imported, which no transform here runs
-_PROGRAM = """
+_TORCHVISION = """
 import importlib.util, json, sys
 from pathlib import Path
 import packer, torch
@@ -31,9 +31,13 @@ try:
 except OSError:
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-from torchvision import tv_tensors
+from torchvision import tv_tensors, transforms as v1
 from torchvision.transforms import v2
+"""
 
+_PROGRAM = (
+    _TORCHVISION
+    + """
 crop = v2.RandomCrop((18, 26))
 transforms = {
     "plain": v2.Identity(),
@@ -55,6 +59,55 @@ torch.manual_seed(4)
 said["corner"] = crop(tv_tensors.Mask(places))[:, 0, 0].tolist()
 print(json.dumps(said))
 """
+)
+
+# every transform of torchvision's that takes a picture: does it move a mask, which no change of colors does?
+_MOVING_PROGRAM = (
+    _TORCHVISION
+    + """
+from packer.datasets.batch import moving_transform
+
+arguments = {
+    "CenterCrop": (8,), "RandomCrop": (8,), "RandomResizedCrop": (8,), "Resize": (8,), "Pad": (2,), "FiveCrop": (8,),
+    "TenCrop": (8,), "RandomRotation": ((20, 40),), "RandomAffine": ((20, 40),), "RandomResize": (8, 9),
+    "ScaleJitter": ((70, 70),), "RandomShortestSize": (8,), "GaussianBlur": (3,), "Lambda": (lambda value: value,),
+    "RandomPosterize": (2, 1.0), "RandomSolarize": (9, 1.0), "RandomAdjustSharpness": (2, 1.0),
+}
+always = ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomPerspective", "RandomZoomOut", "RandomErasing")
+left_out = (  # of batches, floats, values that are not pictures; containers; what needs the compiled half
+    "JPEG", "MixUp", "CutMix", "Compose", "RandomApply", "RandomChoice", "RandomOrder", "LinearTransformation",
+    "Normalize", "ConvertBoundingBoxFormat", "UniformTemporalSubsample", "SetClampingMode", "SanitizeBoundingBoxes",
+    "GaussianNoise", "SanitizeKeyPoints", "ToPILImage", "PILToTensor", "ToTensor", "Transform", "ToDtype",
+    "ClampBoundingBoxes", "ClampKeyPoints", "ConvertImageDtype",
+)
+refusing_masks = ("AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix", "FiveCrop", "TenCrop")
+generator = torch.Generator().manual_seed(3)
+picture = torch.randint(256, (3, 50, 60), dtype=torch.uint8, generator=generator)
+mask = torch.randint(256, (50, 60), dtype=torch.uint8, generator=generator)
+boxes = tv_tensors.BoundingBoxes([[2.0, 3.0, 29.0, 28.0]], format="XYXY", canvas_size=(50, 60))
+said = {}
+for name, kind in vars(v2).items():
+    if not isinstance(kind, type) or not issubclass(kind, v2.Transform) or name in left_out:
+        continue
+    made = kind(*arguments.get(name, ()), **({"p": 1.0} if name in always else {}))
+    sample = {"image": tv_tensors.Image(picture), "mask": tv_tensors.Mask(mask)}
+    if name == "RandomIoUCrop":
+        sample["boxes"] = boxes
+    moves = name in refusing_masks
+    for seed in () if moves else range(8):
+        torch.manual_seed(seed)
+        found = made(sample)["mask"]
+        moves |= isinstance(found, (tuple, list)) or not torch.equal(found.as_subclass(torch.Tensor), mask)
+    said["v2." + name] = [moves, moving_transform(made)]
+    if (first := getattr(v1, name, None)) is not None:
+        said["v1." + name] = [moves, moving_transform(first(*arguments.get(name, ())))]
+for name, kind in (("v2", v2), ("v1", v1)):
+    for inner, moves in ((kind.ColorJitter(0.2), False), (kind.RandomCrop(8), True)):
+        for holder in (kind.Compose([inner]), kind.RandomApply([inner]), kind.RandomOrder([inner])):
+            said[name + repr(holder)] = [moves, moving_transform(holder)]
+print(json.dumps(said))
+"""
+)
 
 
 def told(pack: Path, index: int) -> dict[str, Any]:
@@ -124,3 +177,11 @@ def test_key_points_and_polygons(tmp_path: Path) -> None:
         exact = dataset[0]["keypoints"]
         assert np.allclose(exact, (plain["keypoints"] + 0.5) * scale - 0.5, atol=1e-4)
         assert np.abs(exact - resized["keypoints"]).max() == pytest.approx(np.abs(scale - 1).max() / 2, abs=1e-4)
+
+
+def test_what_moves_pixels_is_what_moves_a_mask() -> None:
+    said: dict[str, Any] = json.loads(said_by("torchvision", _MOVING_PROGRAM))
+    assert {name for name, (moves, found) in said.items() if moves != (found is not None)} == set()
+    moving = {name for name, (moves, _) in said.items() if moves}
+    assert len(moving) > 30 and len(said) - len(moving) > 20
+    assert {"v2.Resize", "v1.Resize", "v2.RandomIoUCrop", "v2.AugMix", "v1.AugMix"} <= moving
