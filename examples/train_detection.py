@@ -69,7 +69,7 @@ def train(args: argparse.Namespace) -> list[float]:
         packer.convert(args.coco, args.pack, kind="coco")
     geometry = Compose(RandomResizedCrop(args.size, scale=(0.6, 1.0)), RandomHorizontalFlip())
     rule = BoxRule(clip=True, least_visible=0.3)  # of which less is in the crop is no box to find
-    dataset = packer.open(args.pack, fields=("image", "boxes", "box_labels"), boxes=rule)
+    dataset = packer.open(args.pack, fields=("image", "boxes", "box_labels", "box_crowd"), boxes=rule)
     names = dataset.schema["box_labels"].classes
     if names is None:
         raise SystemExit(f"{args.pack}: its box_labels have no class names")

@@ -8,7 +8,7 @@
 | points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres; with       |
 |        | `edges` they lie between pixels, as those of boxes                                          |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
-| number | a scalar or an array that geometry leaves alone; a fixed shape is a column of the index     |
+| number | a scalar or an array; geometry scales `box_areas` alone; a fixed shape is an index column   |
 | text   | str                                                                                         |
 | json   | what `json` can hold                                                                        |
 | bytes  | bytes, kept verbatim                                                                        |
@@ -23,6 +23,7 @@ fields may be left out. By convention:
 | boxes                                  | boxes float32 (None, 4)              |                                   |
 | box_labels, with the names as classes  | number int64 (None,)                 | of boxes                          |
 | box_crowd, box_difficult, ...          | number uint8 (None,)                 | of boxes                          |
+| box_areas, in square source pixels     | number float (None,)                 | of boxes                          |
 | polygons                               | points float32 (None, 2), edges      |                                   |
 | polygon_starts                         | number int64 (None,)                 | starts polygons                   |
 | polygon_box                            | number int64 (None,)                 | of polygon_starts, into boxes     |
@@ -195,6 +196,16 @@ class Field:
         if self.shape is None:
             return self.kind == "boxes"
         return self.kind in ROW_KINDS and bool(self.shape) and self.shape[0] is None
+
+    @property
+    def is_area(self) -> bool:
+        """Whether the values are areas, which scale with the picture: by their name, which older packs have too."""
+        return (self.name, self.kind) == ("box_areas", "number") and self.has_rows and "float" in (self.dtype or "")
+
+    @property
+    def moves(self) -> bool:
+        """Whether a geometry changes the values: points, boxes and areas."""
+        return self.kind in ("points", "boxes") or self.is_area
 
     @property
     def _counts_rows(self) -> bool:

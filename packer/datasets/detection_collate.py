@@ -13,6 +13,7 @@ from torch import Tensor
 from packer.datasets.batch import Batch
 from packer.errors import InvalidRequest
 
+_CROWD = "box_crowd"
 DetectionBatch = tuple[Tensor | list[Tensor], list[dict[str, Tensor]]]
 
 
@@ -21,6 +22,7 @@ class DetectionCollate:
 
     images: one tensor (N, 3, H, W) where all have one shape, else a list of tensors (3, H, W), which torchvision's
     detectors take. targets: a dict per picture, its `boxes` (M, 4), its `labels` int64 (M,), and the `others`.
+    Boxes of crowds, whose `box_crowd` is not 0, are in no target: read that field, too.
     """
 
     def __init__(
@@ -31,14 +33,18 @@ class DetectionCollate:
         labels: str = "box_labels",
         first_label: int = 0,
         others: Sequence[str] = (),
+        keep_crowd: bool = False,
     ) -> None:
-        """image, boxes, labels: names of the fields. others: names of fields that targets have under their own names.
+        """image, boxes, labels: names of the fields. others: names of fields that targets have under their own names:
+        rows of boxes, or numbers of the picture.
 
         first_label: the number of the pack's class 0; 1 for detectors that call the background 0, as torchvision's do.
+        keep_crowd: whether boxes of crowds are in the targets: for metrics, with box_crowd among the others.
         Raises InvalidRequest for others that would take the place of boxes or labels.
         """
         self._image, self._boxes, self._labels = image, boxes, labels
         self._first_label = first_label
+        self._keep_crowd = keep_crowd
         self._others = (others,) if isinstance(others, str) else tuple(others)
         taken = sorted({"boxes", "labels"} & set(self._others))
         if taken:
@@ -62,14 +68,20 @@ class DetectionCollate:
         return torch.stack(images) if len({image.shape for image in images}) == 1 else images
 
     def _target(self, sample: Any) -> dict[str, Tensor]:
-        boxes, labels = _tensor(sample, self._boxes), _tensor(sample, self._labels)
-        if len(boxes) != len(labels):
-            raise InvalidRequest(
-                f"DetectionCollate: a sample has {len(boxes)} {self._boxes!r} and {len(labels)} {self._labels!r}: "
-                "expected a label per box; a transform that drops boxes has to drop their labels, too"
-            )
-        target = {"boxes": boxes, "labels": labels.to(torch.int64) + self._first_label}
-        return target | {name: _tensor(sample, name) for name in self._others}
+        fields = {"boxes": self._boxes, "labels": self._labels, **{name: name for name in self._others}}
+        target = {name: _tensor(sample, field) for name, field in fields.items()}
+        crowd = None if self._keep_crowd or _CROWD not in sample else _tensor(sample, _CROWD)
+        rows = {fields[name]: value for name, value in target.items() if value.ndim}
+        rows |= {} if crowd is None else {_CROWD: crowd}
+        for name, value in rows.items():
+            if len(value) != len(target["boxes"]):
+                raise InvalidRequest(
+                    f"DetectionCollate: a sample has {len(target['boxes'])} {self._boxes!r} and {len(value)} {name!r}: "
+                    "expected a row per box, or a number; a transform that drops boxes has to drop their rows, too"
+                )
+        if crowd is not None:
+            target = {name: value[crowd == 0] if value.ndim else value for name, value in target.items()}
+        return target | {"labels": target["labels"].to(torch.int64) + self._first_label}
 
 
 def _tensor(sample: Any, name: str) -> Tensor:

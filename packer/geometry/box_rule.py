@@ -1,5 +1,6 @@
 """Box rule: what becomes of boxes that a geometry moves out of the picture, wholly or in part."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ class BoxRule:
 
     clip: they are cut at 0, 0, width, height. least_visible: those are dropped of whose area less than this share,
     0 < share <= 1, lies inside; None drops none. A box without area is dropped where its centre lies outside, one that
-    is not finite never. With a box go its row of every field that belongs to it, and its polygons.
+    is not finite never. min_side: a box with a shorter side, in px of the picture and after the cut, is dropped: most
+    detectors fail on a box without width. With a box go its row of every field that belongs to it, and its polygons.
     """
 
     clip: bool = False
     least_visible: float | None = None
+    min_side: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.clip, bool):
@@ -32,11 +35,20 @@ class BoxRule:
                 f"BoxRule: least_visible={share!r}: expected a share of the area, above 0 and at most 1, or None, "
                 "which drops no box"
             )
+        side = self.min_side
+        is_length = isinstance(side, (int, float)) and not isinstance(side, bool) and 0 < side < math.inf
+        if side is not None and not is_length:
+            raise InvalidRequest(f"BoxRule: min_side={side!r}: expected px above 0, or None, which drops no box")
 
     def visible(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
         """bool (N,): which boxes stay, of (N, 4) x0, y0, x1, y1 in a picture of that (height, width)."""
+        stay: npt.NDArray[np.bool_] = np.ones(len(boxes), np.bool_)
+        if self.min_side is not None:
+            cut = np.asarray(self.clipped(boxes, size), np.float64).reshape(-1, 4)
+            with np.errstate(invalid="ignore"):
+                stay &= ~(cut[:, 2:] - cut[:, :2] < self.min_side).any(axis=1)
         if self.least_visible is None:
-            return np.ones(len(boxes), bool)
+            return stay
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
         ends = np.asarray((size[1], size[0]), np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -47,7 +59,7 @@ class BoxRule:
             centres = (given[:, :2] + given[:, 2:]) / 2
             outside = ((centres < 0) | (centres > ends)).any(axis=1)
         dropped = np.where(area > 0, hidden, outside) & np.isfinite(given).all(axis=1)
-        stay: npt.NDArray[np.bool_] = ~dropped
+        stay &= ~dropped
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:

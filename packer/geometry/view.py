@@ -108,8 +108,12 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
     return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)
 
 
-def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """The points or boxes of a field through a matrix."""
+def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
+    """The points, boxes or areas of a field through a matrix."""
+    if field.is_area:
+        (a, b), (d, e) = matrix[:, :2].tolist()
+        scaled: npt.NDArray[Any] = values * abs(a * e - b * d)
+        return scaled
     if field.kind == "boxes":
         return move_boxes(values, matrix)
     return move_points(values, matrix, edges=field.edges)

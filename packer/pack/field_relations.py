@@ -87,7 +87,7 @@ class RowRelations:
         self._deciding = {self._group[field.name]: field.name for field in reversed(boxes)}
         self._into = list(self._leads(whole, "into"))
         self._starts = list(self._leads(whole, "starts"))
-        if rule.least_visible is not None:
+        if (rule.least_visible or rule.min_side) is not None:
             self._check_chosen()
         self._into = [lead for lead in self._into if lead.name in schema]
         self._starts = [lead for lead in self._starts if lead.name in schema]

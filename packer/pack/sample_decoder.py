@@ -20,7 +20,6 @@ from packer.pack.field_relations import RowRelations, Values
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
-_MOVED = ("points", "boxes")
 Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
 _NO_VIEWS: Views = (None, {})
 _SMALL_FILE_BYTES = 1 << 18  # where calls of the system take as long as the copies: a picture of 295 px
@@ -184,12 +183,12 @@ class SampleDecoder:
         stored: StoredPicture | None = None,
         view: View | None = None,
     ) -> Any:
-        """One value in the dtype that samples have it in (`Field.pixel_dtype`), points and boxes in px of what is
-        returned. out: as Codec.decode wants it, of that dtype.
+        """One value in the dtype that samples have it in (`Field.pixel_dtype`), points, boxes and areas in px of what
+        is returned. out: as Codec.decode wants it, of that dtype.
 
         stored: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
         """
-        if field.kind in _MOVED:
+        if field.moves:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
         header = stored.header if stored is not None else None
         if field.kind not in PIXEL_KINDS:
@@ -246,7 +245,7 @@ class SampleDecoder:
         return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
-        """Points or boxes from source px to px of the output."""
+        """Points, boxes or areas from source px to px of the output."""
         if self._matrices is not None:
             stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
             return move_values(field, decoded, (stored.then(view) if view is not None else stored).array)

@@ -285,7 +285,6 @@ def _is_column(batch: Any) -> bool:
 # ---- the data set without packer
 
 _DECODING = DecodeOptions(decoder="opencv", strict=False)
-_MOVED = ("points", "boxes")
 
 
 class FolderDataset(Dataset[dict[str, Any]]):
@@ -334,7 +333,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
             value = given[field.name]
             if field.name in pictures:
                 value = _shown(field, pictures[field.name], views.get(field.name))
-            elif field.kind in _MOVED and main is not None:
+            elif field.moves and main is not None:
                 value = move_values(field, value, main.array)
             sample[field.name] = as_torch(field, value)
         return self.transform(sample) if self.transform else sample

@@ -25,7 +25,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_loader_gives_the_samples_boxes_and_labels(pack: Path) -> None:
     dataset = packer.open(pack, geometry=Resize((32, 40)))
-    collate = DetectionCollate(first_label=1, others=("box_crowd",))
+    collate = DetectionCollate(first_label=1, others=("box_crowd",), keep_crowd=True)
     count = len(dataset)
     loaders: tuple[Iterable[Any], ...] = (
         DataLoader(dataset, count, collate_fn=collate),
@@ -72,6 +72,35 @@ def test_pictures_of_many_sizes_are_a_list_and_numbers_become_tensors() -> None:
     assert [target["labels"].tolist() for target in targets] == [[2], [2]]
 
 
+def test_crowd_boxes_are_in_no_target(pack: Path) -> None:
+    dataset = packer.open(pack)
+    others = ("box_crowd", "keypoints", "keypoint_visibility")
+    ((_, targets),) = packer.Loader(dataset, len(dataset), collate_fn=DetectionCollate(others=others))
+    for index, target in enumerate(targets):
+        sample = dataset[index]
+        single = sample["box_crowd"] == 0
+        assert torch.equal(target["boxes"], sample["boxes"][single])
+        assert torch.equal(target["labels"], sample["box_labels"][single])
+        for name in others:
+            assert torch.equal(target[name], sample[name][single])
+    assert [len(target["boxes"]) for target in targets] == [2, 0, 1, 3]
+    alone = packer.open(pack, ("image", "boxes", "box_labels"))
+    ((_, targets),) = packer.Loader(alone, len(alone), collate_fn=DetectionCollate())
+    assert [len(target["boxes"]) for target in targets] == [3, 0, 1, 5]
+
+
+def test_others_are_rows_of_boxes_or_numbers() -> None:
+    sample = {
+        "image": torch.zeros(3, 4, 5),
+        "boxes": torch.zeros(2, 4),
+        "box_labels": torch.zeros(2),
+        "box_crowd": torch.tensor([1, 0], dtype=torch.uint8),
+        "pose": torch.zeros(3),
+    }
+    with pytest.raises(InvalidRequest, match="pose"):
+        DetectionCollate(others=("pose",))([sample])
+
+
 def test_boxes_that_the_rule_drops_are_in_no_target(pack: Path) -> None:
     rule = BoxRule(clip=True, least_visible=1.0)
     geometry = packer.geometry.Compose(packer.geometry.CenterCrop(12), RandomHorizontalFlip(1.0))
@@ -80,8 +109,9 @@ def test_boxes_that_the_rule_drops_are_in_no_target(pack: Path) -> None:
     whole = packer.open(pack)
     assert sum(len(target["boxes"]) for target in targets) < sum(len(whole[i]["boxes"]) for i in range(len(whole)))
     for index, target in enumerate(targets):
-        assert torch.equal(target["boxes"], dataset[index]["boxes"])
-        assert torch.equal(target["labels"], dataset[index]["box_labels"])
+        single = dataset[index]["box_crowd"] == 0
+        assert torch.equal(target["boxes"], dataset[index]["boxes"][single])
+        assert torch.equal(target["labels"], dataset[index]["box_labels"][single])
 
 
 def test_what_is_wrong_is_said() -> None:

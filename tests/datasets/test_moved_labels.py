@@ -112,6 +112,60 @@ def test_the_rule_leaves_what_is_worked_out_by_hand(pack: Path, geometry: Geomet
             assert np.asarray(found[name]).dtype == plain[index][name].dtype
 
 
+def test_a_side_that_is_too_short_takes_its_rows_along(pack: Path) -> None:
+    """Of c the one object is a row of pixels; of d a crop leaves a corner of one object, 2 px wide."""
+    rule, crop = BoxRule(clip=True, min_side=3), CenterCrop((36, 30))
+    assert len(packer.open(pack)[2]["boxes"]) == 1
+    sample = packer.open(pack, boxes=rule)[2]
+    assert all(len(sample[name]) == 0 for name in ROWS)
+    plain, ruled = packer.open(pack, geometry=crop)[3], packer.open(pack, geometry=crop, boxes=rule)[3]
+    cut = np.clip(plain["boxes"].numpy(), 0, [30, 36, 30, 36])
+    stays = ((cut[:, 2:] - cut[:, :2]) >= 3).all(axis=1)
+    assert 0 < stays.sum() < len(stays)
+    for name in ("box_labels", "box_crowd", "keypoints", "keypoint_visibility"):
+        assert np.array_equal(ruled[name], plain[name].numpy()[stays])
+    assert np.array_equal(ruled["boxes"], cut[stays])
+    assert set(ruled["polygon_box"].tolist()) == set(range(stays.sum()))
+    with pytest.raises(InvalidRequest, match="box_labels"):
+        packer.open(pack, ["image", "box_labels"], boxes=rule)
+
+
+@pytest.fixture(scope="module", params=[None, (15, 40)])
+def areas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of 80x60 px, one with two boxes, one without; as they are, and as 40x15 px."""
+    sample: dict[str, Any] = {
+        "image": np.zeros((60, 80, 3), np.uint8),
+        "boxes": [[0, 0, 8, 4], [70, 50, 90, 70]],
+        "box_areas": np.asarray([32, np.nan]),
+        "weights": np.asarray([32.0, 1.0]),
+    }
+    folder = tmp_path_factory.mktemp("areas") / "pack"
+    fields = {"image": "image", "boxes": "boxes", "box_areas": "number", "weights": "number"}
+    none = sample | {"boxes": np.zeros((0, 4)), "box_areas": np.zeros(0), "weights": np.zeros(0)}
+    packer.convert([sample, none], folder, fields=fields, resize=request.param)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("geometry", "size"),
+    [
+        (None, None),
+        (Resize((30, 40)), (30, 40)),
+        (Resize((120, 20)), (120, 20)),
+        (packer.geometry.Compose(Resize((60, 80)), RandomHorizontalFlip(1.0), CenterCrop(20)), (60, 80)),
+    ],
+)
+def test_areas_scale_with_their_boxes(areas: Path, geometry: Geometry | None, size: tuple[int, int] | None) -> None:
+    dataset = packer.open(areas, output="numpy", geometry=geometry, boxes=BoxRule(clip=True))
+    height, width = size or dataset[0]["image"].shape[:2]
+    wanted = [32 * height * width / 4800, np.nan]
+    batch = next(iter(packer.Loader(packer.open(areas), 2, geometry=geometry)))
+    for values in (dataset[0]["box_areas"], batch["box_areas"][0].numpy()):
+        assert values.dtype == np.float64
+        assert np.allclose(values, wanted, equal_nan=True, rtol=1e-12)
+    assert dataset[0]["weights"].tolist() == [32, 1]
+
+
 def same(found: Any, wanted: Any) -> bool:
     return found.shape == wanted.shape and found.dtype == wanted.dtype and torch.equal(found, wanted)
 

@@ -53,6 +53,44 @@ def test_the_share_is_that_of_the_pixels(corners: list[tuple[int, int, int, int]
         assert stays == (share >= least) or abs(share - least) < 1e-2, (share, stays)
 
 
+@pytest.mark.parametrize(
+    ("box", "stays"),
+    [
+        ((5, 5, 7, 7), True),
+        ((5, 5, 6.9, 9), False),
+        ((5, 5, 9, 6.9), False),
+        ((5, 5, 5, 9), False),  # no width
+        ((7, 5, 5, 9), False),  # less than none
+        ((-9, 5, 2, 9), True),
+        ((-9, 5, 1.5, 9), False),  # wide enough, but for what is cut off
+        ((30, 15, np.inf, np.inf), True),
+        ((np.nan, 5, 9, 9), True),
+        ((np.inf, 5, np.inf, 9), False),
+    ],
+)
+def test_a_box_goes_where_a_side_of_what_is_left_is_too_short(box: tuple[float, ...], stays: bool) -> None:
+    assert BoxRule(clip=True, min_side=2).visible(np.float32([box]), SIZE).tolist() == [stays]
+    both = BoxRule(clip=True, min_side=2, least_visible=1.0)
+    inside = box[0] >= 0
+    assert both.visible(np.float32([box]), SIZE).tolist() == [stays and (inside or not np.isfinite(box).all())]
+
+
+def test_without_clip_the_side_is_that_of_the_whole_box() -> None:
+    assert BoxRule(min_side=2).visible(
+        np.float32([(-9, 5, 1.5, 9), (50, 5, 51, 9), (np.inf, 5, np.inf, 9)]), SIZE
+    ).tolist() == [
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("side", [0, -1, True, "1", float("nan"), float("inf")])
+def test_a_side_that_is_none_is_refused(side: object) -> None:
+    with pytest.raises(InvalidRequest, match="min_side"):
+        BoxRule(min_side=side)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("share", [0, -0.5, 1.01, True, "half", float("nan")])
 def test_a_share_that_is_none_is_refused(share: object) -> None:
     with pytest.raises(InvalidRequest, match="least_visible"):
