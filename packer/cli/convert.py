@@ -104,7 +104,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     multiple=True,
     callback=_pairs,
     metavar="FIELD=CODEC",
-    help="Store a field so: encoded (the file's bytes), jpeg:95, png, raw, raw:float16. Lossy only if asked.",
+    help="Store a field so: encoded (the file's bytes), jpeg:95, jpeg:95:444 (chroma at full size), png, raw, "
+    "raw:float16. Lossy only if asked.",
 )
 @click.option(
     "--resize",

@@ -13,7 +13,7 @@ from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, WorkFolder, check_marker, work_folder
 from packer.system.machine_limits import Machine
 
-CODEC = r"[a-z0-9_]+(?::[a-z0-9_]+)?"  # of a copy that is made in another one, in its name
+CODEC = r"[a-z0-9_]+(?::[a-z0-9_]+)*"  # of a copy that is made in another one, in its name
 _WORK = ".work"
 _NAMES = {ANYTHING: ANYTHING}  # copies, and what is none is left alone: what goes is named, copy by copy
 

@@ -72,10 +72,19 @@ def test_restart_intervals_divide_a_row(width: int, interval: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quality", "sampling", "interval"), [(1, 0x22, 2), (95, 0x22, 2), (96, 0x11, 7), (100, 0x11, 7)]
+    ("argument", "sampling", "interval"),
+    [
+        ("1", 0x22, 2),
+        ("95", 0x22, 2),
+        ("96", 0x11, 7),
+        ("100", 0x11, 7),
+        ("1:444", 0x11, 7),
+        ("95:444", 0x11, 7),
+        ("100:444", 0x11, 7),
+    ],
 )
-def test_chroma_is_halved_up_to_quality_95(quality: int, sampling: int, interval: int) -> None:
-    file = codec("image", f"jpeg:{quality}").encode(picture_files.colours(height=32, width=448))
+def test_chroma_is_halved_up_to_quality_95_unless_it_is_asked_for(argument: str, sampling: int, interval: int) -> None:
+    file = codec("image", f"jpeg:{argument}").encode(picture_files.colours(height=32, width=448))
     assert file[file.index(b"\xff\xc0") + 11] == sampling
     assert struct.unpack_from(">H", file, file.index(b"\xff\xdd") + 4) == (interval,)
 
@@ -88,7 +97,19 @@ def test_jpeg_quality_is_95_unless_it_is_given_and_more_is_nearer() -> None:
     assert off["jpeg:100"] < off["jpeg:95"] < off["jpeg:50"]
 
 
-@pytest.mark.parametrize("argument", ["0", "101", "-5", "9.5", "high", "٩٠", " 90"])
+def test_whole_chroma_is_the_nearer_one() -> None:
+    pixels = picture_files.colours()
+    files = {name: codec("image", name).encode(pixels) for name in ("jpeg:95", "jpeg:95:444")}
+    halved, whole = (codec("image", name).decode(file).astype(int) - pixels for name, file in files.items())
+    assert np.abs(whole).mean() < np.abs(halved).mean()
+    assert files["jpeg:95"] == codec("image", "jpeg").encode(pixels)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["0", "101", "-5", "9.5", "high", "٩٠", " 90"]
+    + ["444", "95:", ":444", "95:422", "95:440", "0:444", "95:444:", "95:444:1"],
+)
 def test_a_bad_quality_is_refused(argument: str) -> None:
     with pytest.raises(InvalidRequest, match="expected 1 to 100, as in jpeg:95"):
         codec("image", f"jpeg:{argument}")

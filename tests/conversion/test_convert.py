@@ -13,6 +13,7 @@ import cv2
 import lmdb
 import numpy as np
 import pytest
+import torch
 
 import packer
 from packer import formats
@@ -24,6 +25,8 @@ from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, StorageError
 from packer.files import fsync
+from packer.geometry import CenterCrop
+from packer.images import sniff
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.sources.base import probe_indices
@@ -431,3 +434,18 @@ def test_a_label_that_a_tool_cannot_hold_is_a_bad_sample(tmp_path: Path, to: str
     packer.convert(samples, tmp_path / "b.pack", to="lmdb", key="name")
     with pytest.raises(BadInputs, match=rf"part-00000.lmdb.*: label {label}: records of "):
         packer.convert(tmp_path / "b.pack", tmp_path / "c.pack", to=to)
+
+
+def test_the_chroma_that_was_asked_for_is_stored_and_read_back(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 4)
+    codec, size = "jpeg:95:444", (120, 160)
+    packer.convert(root, tmp_path / "a.pack", resize=size, codecs={"image": codec})
+    packer.convert(root, tmp_path / "halved.pack", resize=size, codecs={"image": "jpeg:95"})
+    assert manifests.read(tmp_path / "a.pack").schema["image"].codec == codec
+    assert list(problems(tmp_path / "a.pack")) == []
+    with packer.open(tmp_path / "a.pack") as whole, packer.open(tmp_path / "halved.pack") as halved:
+        assert not torch.equal(whole[0]["image"], halved[0]["image"])
+        with packer.open(tmp_path / "a.pack", geometry=CenterCrop(40)) as crops:  # of restart intervals
+            assert torch.equal(crops[0]["image"], whole[0]["image"][:, 40:80, 60:100])
+    for record in raw_values(tmp_path / "a.pack"):
+        assert sniff(record["image"]).scan.mcu == (8, 8) and sniff(record["image"]).intervals.table_at

@@ -131,6 +131,17 @@ def test_a_box_that_is_nearly_everything_is_not_cut(library: str) -> None:
         assert restart_jpegs.is_part(cut(file, (5, 5, 250, 250)))
 
 
+@pytest.mark.parametrize("quality", ["95", "95:444"])
+@pytest.mark.parametrize("library", EACH_LIBRARY)
+def test_a_box_of_what_the_codec_stores_decodes_a_part(quality: str, library: str) -> None:
+    file = restart_jpegs.packed(width=240, quality=quality)
+    boxes = restart_jpegs.boxes(sniff(file))
+    with restart_jpegs.through(library):
+        for box in boxes.values():
+            region = cut(file, box)
+            assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, decode(file, "image"), box)
+
+
 @pytest.mark.parametrize("name", picture_files.jpegs())
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_every_kind_of_jpeg_has_regions(name: str, library: str) -> None:

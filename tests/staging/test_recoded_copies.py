@@ -100,6 +100,14 @@ def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, ba
     assert sorted(os.listdir(first.path.parent))[:2] == [first.path.name, f"{first.path.name}.origin"]
 
 
+def test_a_codec_of_two_arguments_names_a_copy(base: Path, pack: Path) -> None:
+    codec = "jpeg:95:444"
+    assert staged(pack, base, codec).how == "recoded"
+    assert [copy.codec for copy in copies(UserFolder(base))] == [codec]
+    with packer.open(pack, stage=base, stage_as=codec) as dataset:
+        assert dataset.schema["image"].codec == codec
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [None, "40", "48x32"])
 def test_all_but_pictures_stays_to_the_bit(tmp_path: Path, base: Path, size: str | None) -> None:

@@ -73,8 +73,8 @@ def shifted(file: bytes, by: int) -> bytes:
     return with_lengths(file, np.concatenate(new))
 
 
-def packed(height: int = 150, width: int = 230, quality: int = 90, seed: int = 0) -> bytes:
-    """What packer's codec jpeg stores."""
+def packed(height: int = 150, width: int = 230, quality: int | str = 90, seed: int = 0) -> bytes:
+    """What packer's codec jpeg stores. quality: its argument, such as 90 or 90:444."""
     codec = codecs.load("jpeg").Codec(Field("image", "image", f"jpeg:{quality}", dtype="uint8", shape=(None, None, 3)))
     file = codec.encode(picture_files.colours(seed, height=height, width=width))
     assert isinstance(file, bytes)
