@@ -4,24 +4,16 @@ Of an image's CPU time a part holds the interpreter (the GIL), and the rest does
 server, each of them going round: work of its own, then the interpreter. How many images a second come out of N threads
 is what mean value analysis says of such a closed network (Reiser and Lavenberg, JACM 27, 1980): exact for exponential
 times, and pessimistic for steadier ones. Processes have an interpreter each. What the model leaves out is that cores
-share caches and memory. Beside it stands how long two threads really wait for each other.
+share caches and memory.
 """
 
-import statistics
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import base
 from loader import GEOMETRIES, cpu_time, interpreter_time
-
-import packer
-from packer.datasets.batch_decoder import take_from
-from packer.loading.batch_jobs import BatchJobs
-from packer.loading.worker_choice import choose
-from packer.system.buffer_pool import BufferPool, pageable
 
 CORES = (1, 2, 4, 8, 16, 32, 64)
 CODECS = {"kept bytes": (), "jpeg:90": ("--codec", "image=jpeg:90"), "ycc420": ("--codec", "image=ycc420")}
@@ -38,32 +30,22 @@ def rates(cpu_us: float, held_us: float) -> dict[int, float]:
     return {threads: found[threads] for threads in CORES}
 
 
-def waited(pack: Path, geometry: Any) -> float:
-    """The share of their time that two threads wait for each other: what num_workers="auto" goes by, median of 5."""
-    data_set = packer.open(pack, fields=("image",))
-    take = partial(take_from, BufferPool(8, new=pageable))
-    jobs = BatchJobs(data_set, seed=0, ragged="list", geometry=geometry, transform=None, collate_fn=None, take=take)
-    shares = [choose(jobs.try_samples, len(data_set), 2).share or 0.0 for _ in range(5)]
-    return 1 - statistics.median(shares)
-
-
 def main() -> None:
     args = base.arguments(__doc__ or "", images=None, samples=1000)
     with tempfile.TemporaryDirectory(prefix="packer-bench-") as name:
         photos = base.photos(args.images, Path(name), args.samples)
         figures: dict[str, Any] = {}
-        rows: dict[str, str] = {"": "CPU us (interpreter us); two threads wait: measured, modelled"}
+        rows: dict[str, str] = {"": "CPU us (interpreter us); two threads wait"}
         for codec, options in CODECS.items():
             pack = Path(name) / f"{len(figures)}.pack"
             base.seconds([*base.PACKER, "convert", photos, pack, "--to", "lmdb", *options])
             for label, geometry in GEOMETRIES.items():
                 cpu, held = cpu_time(pack, geometry), interpreter_time(pack, geometry)
                 threads = rates(cpu, held)
-                modelled = 1 - threads[2] / (2 * threads[1])
-                measured = waited(pack, geometry)
+                waited = 1 - threads[2] / (2 * threads[1])
                 row = f"{codec}, {label}"
-                figures[row] = {"cpu_us": cpu, "interpreter_us": held, "waited": measured, "threads": threads}
-                rows[row] = f"{cpu:.0f} ({held:.1f}); {measured:.1%}, {modelled:.1%}"
+                figures[row] = {"cpu_us": cpu, "interpreter_us": held, "waited": waited, "threads": threads}
+                rows[row] = f"{cpu:.0f} ({held:.1f}); {waited:.1%}"
                 shown = ", ".join(f"{count}: {rate:.0f}" for count, rate in threads.items())
                 rows[f"{row}, images/s of N threads"] = f"{shown}; at most {1e6 / held:.0f}"
                 rows[f"{row}, of N workers"] = ", ".join(f"{count}: {count * 1e6 / cpu:.0f}" for count in CORES)

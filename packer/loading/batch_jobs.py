@@ -52,7 +52,6 @@ class BatchJobs:
         self._collator = Collator(ragged, schema=schema, as_tuple=as_tuple)
         self._collate: Collate = collate_fn or self._collator.samples
         self._collate_own: Collate = collate_fn or Collator(ragged, schema=schema).samples
-        self._has_collate = collate_fn is not None
         self._is_plain = not transform and collate_fn is None
         self._take = take
 
@@ -74,16 +73,6 @@ class BatchJobs:
         job = self._job(step)
         job.fill(0, len(job))
         return job.finish()[0]
-
-    def try_samples(self, step: Step) -> None:
-        """Make the samples of a step by this thread alone, and a batch of them where the user's function does that.
-
-        Samples that happen to stand side by side need not make a batch: their pictures may have several shapes.
-        """
-        job = self._job(step)
-        job.fill(0, len(job))
-        if self._has_collate:
-            job.finish()
 
     def _job(self, step: Step) -> BatchJob:
         indices = self._of_dataset(step.indices)

@@ -25,7 +25,6 @@ from packer.loading.prefetchers import TransferPass
 from packer.loading.sampling import Indices, LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
 from packer.loading.thread_engine import ThreadEngine
-from packer.loading.worker_choice import choose
 from packer.loading.worker_processes import WorkerPass, WorkerPool
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
@@ -110,7 +109,7 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         threads: int | None = None,
-        num_workers: int | Literal["auto"] = 0,
+        num_workers: int = 0,
         prefetch_bytes: int | None = None,
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
@@ -130,9 +129,7 @@ class Loader:
         files of bare pixels (format bmp, codec bmp or npy) that nothing is done with. prefetch_bytes: of batches made
         ahead, 64 MiB where nothing is said; two batches always, eight at most. num_workers: so many processes make
         batches in place of threads, where Python's lock would hold threads up; they live until `close`, or as long as
-        the loader. One pass at a time then. "auto": a process per core where threads would wait for each other for more
-        than 0.15 of the time, else threads; for that some samples are made here and now, by one thread and by one per
-        core, in about half a second. What was found stands in `repr`.
+        the loader. One pass at a time then. `packer tune` measures both.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
         packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
         Raises InvalidRequest for what does not go together.
@@ -178,8 +175,7 @@ class Loader:
         )
         self._buffer_pool = BufferPool(4 * _MOST_AHEAD, new=pinned if wanted.type == "cuda" else pageable)
         self._jobs = new_jobs(take=partial(take_from, self._buffer_pool))
-        self._choice = choose(self._jobs.try_samples, len(sized), usable_cores()) if num_workers == "auto" else None
-        self.num_workers = self._choice.num_workers if self._choice is not None else int(num_workers)
+        self.num_workers = int(num_workers)
         self.threads = (threads or self._best_threads(geometry, transform, collate_fn)) if not self.num_workers else 0
         self._worker_pool = WorkerPool(new_jobs, self.num_workers, seed=seed) if self.num_workers else None
         if self._worker_pool is not None:
@@ -383,11 +379,10 @@ class Loader:
 
     def __repr__(self) -> str:
         made = f"{self.num_workers} workers" if self.num_workers else f"{self.threads} threads"
-        chosen = f" ({self._choice})" if self._choice is not None else ""
         blocks = self.order.blocks
         if blocks is not None:
-            chosen += f", shuffled in {blocks.lanes} lanes, {min(blocks.window, blocks.parts)} of {blocks.parts} parts"
-        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made}{chosen})"
+            made += f", shuffled in {blocks.lanes} lanes, {min(blocks.window, blocks.parts)} of {blocks.parts} parts"
+        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
 
 
 class _Epoch:
@@ -430,12 +425,12 @@ def _nothing() -> None:
     """Ends a stream that has not begun."""
 
 
-def _check(dataset: Any, threads: int | None, num_workers: int | str, prefetch_bytes: int | None) -> None:
+def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: int | None) -> None:
     """Raises InvalidRequest."""
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads={threads}: expected at least 1")
-    if num_workers != "auto" and not (isinstance(num_workers, int) and num_workers >= 0):
-        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone, or 'auto'")
+    if not isinstance(num_workers, int) or num_workers < 0:
+        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone")
     if num_workers and (threads is not None or prefetch_bytes is not None):
         raise InvalidRequest(
             "num_workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"

@@ -1,4 +1,4 @@
-"""Resource usage: CPU time and memory of a process with all its descendants, times of a thread (/proc), GPUs (NVML).
+"""Resource usage: CPU time and memory of a process with all its descendants (/proc), GPUs (NVML).
 
 NVML is asked through the driver's own library; no package is needed. Source: NVML API Reference Guide,
 nvmlDeviceGetUtilizationRates: the share of the last sample period, 1/6 to 1 s, in which at least one kernel ran.
@@ -7,14 +7,11 @@ nvmlDeviceGetUtilizationRates: the share of the last sample period, 1/6 to 1 s, 
 import ctypes
 import os
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
 def tree(pid: int) -> list[int]:
@@ -57,34 +54,6 @@ def memory_mb(pid: int) -> dict[str, float]:
             if name in sums:
                 sums[name] += int(rest.split()[0])
     return {"own": (sums["Pss_Anon"] + sums["Pss_Shmem"]) / 1e3, "mapped": sums["Pss_File"] / 1e3}
-
-
-@dataclass(frozen=True)
-class ThreadTimes:
-    """Seconds of the thread that asks. busy: that it ran. queued: that it could have run, had a core been free, after
-    proc_pid_schedstat(5); 0 where the kernel does not tell. clock: on the wall.
-    """
-
-    busy: float
-    queued: float
-    clock: float
-
-    @classmethod
-    def now(cls) -> "ThreadTimes":
-        """Since some moment in the past: only differences mean anything."""
-        try:
-            queued = int(_SCHEDULED.read_text(encoding="ascii").split()[1])
-        except OSError:  # a kernel without CONFIG_SCHED_INFO
-            queued = 0
-        return cls(time.thread_time(), queued / 1e9, time.perf_counter())
-
-    def __sub__(self, other: "ThreadTimes") -> "ThreadTimes":
-        return ThreadTimes(self.busy - other.busy, self.queued - other.queued, self.clock - other.clock)
-
-    @property
-    def blocked(self) -> float:
-        """Seconds that it waited for something else than a core: a lock, a disk, a sleep."""
-        return max(0.0, self.clock - self.busy - self.queued)
 
 
 class MemoryWatch:

@@ -271,6 +271,8 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
     for message, given, options in (
         ("threads=0", dataset, {"threads": 0}),
         ("ragged='x'", dataset, {"ragged": "x"}),
+        ("num_workers", dataset, {"num_workers": "auto"}),
+        ("num_workers", dataset, {"num_workers": -1}),
         ("geometry", Squares(), {"geometry": RANDOM}),
         ("geometry", dataset, {"geometry": "flip"}),
         ("no length", Endless(), {}),
