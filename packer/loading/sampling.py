@@ -290,31 +290,34 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
 # ---- the rank of this process
 
 
-def rank_and_world_size(rank: int | None, world_size: int | None, *, given_order: bool) -> tuple[int, int]:
-    """rank and world_size as given, else as torch.distributed has them, else 0 of 1."""
+def rank_and_world_size(rank: int | None, world_size: int | None, *, distributed: bool) -> tuple[int, int]:
+    """rank and world_size as given, else, if `distributed`, as torch.distributed has them now, else 0 of 1."""
     if (rank is None) != (world_size is None):
         raise InvalidRequest(f"rank={rank}, world_size={world_size}: pass both or neither")
     if rank is not None and world_size is not None:
         return rank, world_size
-    distributed = torch.distributed
-    if given_order or not distributed.is_available() or not distributed.is_initialized():
+    group = torch.distributed
+    if not distributed or not group.is_available() or not group.is_initialized():
         return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+    return group.get_rank(), group.get_world_size()
 
 
 # ---- where a loader stands
 
 _COUNTS = ("epoch", "step", "taken")
+_SHARES = ("world_size", "batch_size")
 
 
 @dataclass(frozen=True)
 class LoaderState:
     """epoch, step: of the batch that comes next. taken: batches of the endless stream, 0 without one.
 
-    before: the spans of that epoch, or of the stream, that other numbers of ranks have made; step and taken count from
-    their end.
+    world_size, batch_size: of the ranks that count step and taken. before: the spans of that epoch, or of the stream,
+    that other numbers of ranks have made; step and taken count from their end.
     """
 
+    world_size: int
+    batch_size: int
     epoch: int = 0
     step: int = 0
     taken: int = 0
@@ -324,21 +327,24 @@ class LoaderState:
         """As numbers and lists of numbers."""
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
-    def on(self, order: Order, *, world_size: int, batch_size: int) -> "LoaderState":
-        """This position for the ranks of `order`, when `world_size` ranks have got here.
+    def on(self, order: Order) -> "LoaderState":
+        """This position for the ranks of `order`; itself where it is theirs.
 
-        Raises InvalidRequest where the ranks of `order` cannot share what is left.
+        Raises InvalidRequest where the ranks of `order` cannot share what is left, and for another batch size on as
+        many ranks.
         """
-        state = self
-        if world_size != order.world_size:
+        state, shares = self, (order.world_size, int(order.batch_size))
+        if self.world_size != order.world_size:
             steps = self.step if order.steps_per_epoch is None else self.taken
-            spans = (*self.before, *((Span(world_size, batch_size, steps),) if steps else ()))
-            if order.steps_per_epoch is None:
-                state = LoaderState(self.epoch, 0, 0, spans)
-            else:
-                state = LoaderState(self.epoch, self.step, 0, spans)
+            spans = (*self.before, *((Span(self.world_size, self.batch_size, steps),) if steps else ()))
+            state = LoaderState(*shares, self.epoch, 0 if order.steps_per_epoch is None else self.step, 0, spans)
+        elif self.batch_size != order.batch_size:
+            raise InvalidRequest(
+                f"state_dict: batch_size was {self.batch_size}, here it is {order.batch_size}, on as many ranks; make "
+                "the loader as it was, or load the state after torch.distributed is initialized"
+            )
         if order.steps_per_epoch is None and order.steps_after(state.before) == 0 != len(order):
-            return LoaderState(state.epoch + 1)  # with drop_last, what is left may be no batch
+            return LoaderState(*shares, state.epoch + 1)  # with drop_last, what is left may be no batch
         return state
 
 
@@ -347,10 +353,14 @@ def state_from(state: Mapping[str, Any]) -> LoaderState:
     for name in _COUNTS:
         if not _is_count(state.get(name)):
             raise InvalidRequest(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
+    for name in _SHARES:
+        if not _is_count(state.get(name)) or not state[name]:
+            raise InvalidRequest(f"state_dict: {name} is {state.get(name)!r}: expected a whole number, at least 1")
     before = state.get("before")
     if not isinstance(before, list) or not all(map(_is_span, before)):
         raise InvalidRequest(f"state_dict: before is {before!r}: expected lists of ranks, batch size and steps")
-    return LoaderState(state["epoch"], state["step"], state["taken"], tuple(Span(*each) for each in before))
+    counts = {name: state[name] for name in (*_SHARES, *_COUNTS)}
+    return LoaderState(**counts, before=tuple(Span(*each) for each in before))
 
 
 def _is_span(value: Any) -> bool:

@@ -221,6 +221,29 @@ def test_an_epoch_that_was_loaded_and_set_to_another_starts_at_its_beginning(key
     assert loader.epoch == 6
 
 
+@pytest.mark.parametrize("drawn", [False, True])
+def test_an_iterator_without_a_batch_changes_no_place(keyed: PackDataset, drawn: bool) -> None:
+    """Trainers call iter, then set_epoch, or iter twice."""
+
+    def make() -> Loader:
+        sampler = RandomSampler(range(COUNT), generator=torch.Generator().manual_seed(3))
+        return Loader(keyed, 4, **{"sampler": sampler} if drawn else {"shuffle": True})  # type: ignore[arg-type]
+
+    loader, other = make(), make()
+    batches = iter(loader)
+    loader.set_epoch(0)
+    first = keys([next(batches), next(batches)])
+    state = loader.state_dict()
+    assert (state["epoch"], state["step"]) == (0, 2)
+    other.load_state_dict(state)
+    iter(other)
+    other.set_epoch(0)
+    assert sorted(first + keys(other)) == list(keyed.keys())
+    loader.set_epoch(0)  # once more from its beginning
+    assert sorted(keys(loader)) == list(keyed.keys())
+    del batches
+
+
 def test_a_state_goes_on_in_a_fresh_process(tmp_path: Path, dataset: PackDataset) -> None:
     options = {"shuffle": True, "seed": 4, "threads": 1}
     loader = Loader(dataset, 3, geometry=RandomRotation(30), **options)  # type: ignore[arg-type]
