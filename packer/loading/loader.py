@@ -137,14 +137,18 @@ class Loader:
         """
         _check(dataset, threads, num_workers, prefetch_bytes)
         _check_collate(collate_fn, ragged)
+        _check_classes(dataset)
         for each in packs_in(dataset):
             if each.decodes_batches():  # else its samples are the user's own
                 each.check_transform(transform, moves_all=each.output == "tv")
         self.dataset = dataset
         self._pack = unwrapped(dataset)[0]
-        if geometry is not None and not (isinstance(self._pack, PackDataset) and isinstance(geometry, Geometry)):
+        if geometry is not None and not isinstance(geometry, Geometry):
+            raise WrongType(f"geometry={geometry!r:.60}: expected one of packer.geometry's")
+        if geometry is not None and not isinstance(self._pack, PackDataset):
             raise InvalidRequest(
-                "geometry: expected one of packer.geometry's, and a pack's data set; else pass a transform"
+                f"geometry=: {type(dataset).__name__} is not a pack's data set, or a Subset of one; pass geometry= to "
+                "packer.open, or a transform"
             )
         sized: Any = dataset
         self._current_ranks = partial(rank_and_world_size, rank, world_size, distributed=sampler is None)
@@ -443,10 +447,25 @@ def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: 
         raise InvalidRequest(
             "num_workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"
         )
-    if isinstance(dataset, (str, bytes, bytearray, os.PathLike)):  # a sequence of letters, to Python
-        raise WrongType(f"dataset: expected a data set, found {dataset!r:.60}; packer.open(...) makes one of a pack")
-    if not isinstance(dataset, Sized):
-        raise InvalidRequest(f"dataset: expected len() and [index], {type(dataset).__name__} has no length")
+    if isinstance(dataset, (str, bytes, bytearray, os.PathLike)) or not isinstance(dataset, Sized):
+        raise WrongType(
+            f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
+            "batch_size), where packer.open(...) makes the data set of a pack"
+        )
+
+
+def _check_classes(dataset: Any) -> None:
+    """Raise InvalidRequest if packs number the classes of a field differently."""
+    first: dict[str, tuple[PackDataset, tuple[str, ...]]] = {}
+    for pack in packs_in(dataset):
+        for field in pack.schema:
+            if field.classes is not None:
+                other, classes = first.setdefault(field.name, (pack, field.classes))
+                if classes != field.classes:
+                    raise InvalidRequest(
+                        f"{pack.path}: the classes of {field.name!r} are not those of {other.path}, and their numbers "
+                        f"would be mixed; pack again with --classes-from {other.path}, or leave it out with fields="
+                    )
 
 
 def _blocks(dataset: Any, shuffle: object, window: int | None) -> BlockOrder | None:

@@ -275,12 +275,41 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
         ("num_workers", dataset, {"num_workers": -1}),
         ("geometry", Squares(), {"geometry": RANDOM}),
         ("geometry", dataset, {"geometry": "flip"}),
-        ("no length", Endless(), {}),
+        ("geometry=.*packer.open", ConcatDataset([dataset]), {"geometry": RANDOM}),
+        (r"len\(\)", Endless(), {}),
         ("both or neither", dataset, {"rank": 1}),
         ("sampler", dataset, {"sampler": [1], "shuffle": True}),
     ):
         with pytest.raises(InvalidRequest, match=message):
             Loader(given, 2, **options)  # type: ignore[arg-type]
+
+
+def test_swapped_arguments_are_named(dataset: PackDataset) -> None:
+    with pytest.raises(TypeError, match=r"found 64.*Loader\(dataset, batch_size\)"):
+        Loader(64, dataset)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packs with the same class, as number 0 of "all" and "some", and as number 1 of "others"."""
+    folder = tmp_path_factory.mktemp("numbered")
+    for name, classes in (("all", "bc"), ("some", "bc"), ("others", "ab")):
+        files = {f"{each}/{name}.png": source_trees.picture(0) for each in classes}
+        packed(source_trees.write(folder / "in" / name, files), folder / f"{name}.pack")
+    return folder
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_packs_that_number_classes_differently_are_not_mixed(numbered: Path, nested: bool) -> None:
+    def both(name: str, **options: Any) -> ConcatDataset[Any]:
+        packs: list[Any] = [packer.open(numbered / f"{each}.pack", **options) for each in ("all", name)]
+        return ConcatDataset([packs[0], Subset(ConcatDataset(packs[1:]), [1, 0])] if nested else packs)
+
+    with pytest.raises(InvalidRequest, match="others.pack.*'label'.*--classes-from"):
+        Loader(both("others"), 2)
+    assert [batch["label"].tolist() for batch in Loader(both("some"), 4)] == [[0, 1, 1, 0] if nested else [0, 1, 0, 1]]
+    (batch,) = Loader(both("others", fields=("key",)), 4)
+    assert len(batch["key"]) == 4
 
 
 def test_small_files_of_bare_pixels_are_read_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
