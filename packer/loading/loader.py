@@ -35,7 +35,7 @@ _OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
     "prefetch_factor": "prefetch_bytes= says how much is made ahead",
     "persistent_workers": "worker processes live on until close()",
     "batch_sampler": "give sampler=, an iterable of sample indices, and batch_size=",
-    "worker_init_fn": "random numbers come from seed=",
+    "worker_init_fn": "each worker seeds the generators of torch, NumPy and random from seed=",
     "generator": "the order comes from seed=",
     "timeout": "a batch is waited for as long as it takes",
     "multiprocessing_context": "processes start as torch's default says",
@@ -87,7 +87,8 @@ class Loader:
     | text, json, bytes         | a list of N values                                                    |
 
     A batch is the caller's: its memory is used again only when nobody holds one of its tensors. The same seed gives the
-    same batches, however many threads there are. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
+    same order and the same geometry, however many threads there are; a transform that draws random numbers in threads
+    is not repeatable. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
     """
 
     @_explaining

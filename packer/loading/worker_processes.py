@@ -94,7 +94,7 @@ class WorkerPool:
     def __init__(self, new_jobs: Callable[..., BatchJobs], workers: int, *, seed: int) -> None:
         """new_jobs: makes BatchJobs, given `take`, which gives memory; it is pickled where workers are not forked.
 
-        seed: of torch's and Python's generators in the workers.
+        seed: of torch's, NumPy's and Python's generators in the workers.
         """
         self._numbers = count()
         self._make = _WorkerDataset(new_jobs)

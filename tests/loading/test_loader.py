@@ -1,5 +1,6 @@
 """Loader: its batches are the data set's samples, for every kind of field, format, geometry and number of threads."""
 
+import random
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -101,6 +102,54 @@ def test_the_batch_size_does_not_change_the_augmentation(dataset: PackDataset) -
         return torch.cat([batch["image"] for batch in Loader(dataset, size, geometry=RANDOM, shuffle=True)])
 
     assert torch.equal(images(1), images(7))
+
+
+class Drawing:
+    """A transform that draws from the generator of torch, NumPy or `random`, as augmentations do."""
+
+    def __init__(self, generator: str) -> None:
+        self.generator = generator
+
+    def draw(self) -> float:
+        if self.generator == "torch":
+            return float(torch.rand(()).item())
+        return float(np.random.random()) if self.generator == "numpy" else random.random()
+
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        return {"key": sample["key"], "drawn": self.draw()}
+
+
+def seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+@pytest.mark.parametrize("generator", ["torch", "numpy", "random"])
+def test_threads_draw_from_the_generators_of_the_process(dataset: PackDataset, generator: str) -> None:
+    """What a transform draws is not a function of (seed, epoch, index): the numbers come in the threads' order."""
+    drawing = Drawing(generator)
+    seed_all(1)
+    expected = [drawing.draw() for _ in range(23)]
+    seed_all(1)
+    drawn = [each for batch in Loader(dataset, 4, transform=drawing, threads=1) for each in batch["drawn"].tolist()]
+    assert drawn == expected
+    seed_all(1)
+    drawn = [each for batch in Loader(dataset, 4, transform=drawing, threads=2) for each in batch["drawn"].tolist()]
+    assert sorted(drawn) == sorted(expected)
+
+
+@pytest.mark.parametrize("generator", ["torch", "numpy", "random"])
+def test_workers_draw_from_generators_seeded_by_the_loader(dataset: PackDataset, generator: str) -> None:
+    def epochs(seed: int) -> list[tuple[str, float]]:
+        seed_all(seed)  # of this process: it does not matter
+        with Loader(dataset, 4, shuffle=True, seed=3, transform=Drawing(generator), num_workers=2) as loader:
+            batches = [batch for _ in range(2) for batch in loader]
+        return [pair for batch in batches for pair in zip(batch["key"], batch["drawn"].tolist(), strict=True)]
+
+    found = epochs(1)
+    assert found == epochs(2)
+    assert len({drawn for _, drawn in found}) == len(found), "epochs or workers draw the same numbers"
 
 
 def test_ragged_fields_can_be_padded(dataset: PackDataset) -> None:
