@@ -50,7 +50,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     if unknown := sorted({*args.names} - {*names()} | {*args.tasks} - {*TASKS}):
         parser.error(f"unknown name {unknown[0]!r}; peers: {', '.join(names())}; tasks: {', '.join(TASKS)}")
     if (args.plot or args.plot_sizes) and not find_spec("matplotlib"):
-        parser.error("a plot needs the package 'matplotlib': pip install 'packer[plot]'")
+        parser.error("a plot needs the package 'matplotlib': scripts/install plot")
     return args
 
 

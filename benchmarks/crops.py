@@ -149,7 +149,7 @@ def held(made: dict[str, list[File]], size: tuple[int, int]) -> dict[str, float]
 def explain_missing() -> None:
     """End with what to install, before minutes of measuring."""
     if importlib.util.find_spec("matplotlib") is None:
-        sys.exit("--plot needs the package 'matplotlib': pip install matplotlib")
+        sys.exit("--plot needs the package 'matplotlib': scripts/install plot")
 
 
 def plot(shares: dict[str, dict[str, dict[float, float]]], path: Path) -> None:

@@ -18,16 +18,18 @@ from packer.errors import InvalidRequest, MissingPackage
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-# distribution that brings a module, where the names differ
-_DISTRIBUTIONS = {
-    "PIL": "Pillow",
-    "cv2": "opencv-python",
+# module -> what pip installs for it, typed as in a shell, with the oldest version that setup.cfg admits
+_REQUIREMENTS = {
+    "PIL": '"Pillow>=11.3"',
+    "cv2": '"opencv-python>=5.0.0.93"',
+    "matplotlib": '"matplotlib>=3.9"',
     "nvidia": "nvidia-dali-cuda120",
     "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
-    "pillow_heif": "pillow-heif",
-    "pyarrow": "packer[legacy]",
-    "ray": "packer[ray]",
-    "turbojpeg": '"PyTurboJPEG<2"',
+    "obstore": '"obstore>=0.11"',
+    "pillow_heif": '"pillow-heif>=1.0"',
+    "pyarrow": '"pyarrow>=23.0.1"',
+    "ray": '"ray>=2.50"',
+    "turbojpeg": '"PyTurboJPEG>=1.8.2,<2"',
 }
 _NOT_MEMBERS = ("base",)
 
@@ -132,19 +134,23 @@ def _holds(folder: str, heading: bytes) -> bool:
     return False
 
 
-def import_or_explain(module: str, needed_by: str, *, distribution: str | None = None) -> ModuleType:
-    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent.
-
-    distribution: what to install, where that depends on who needs the module.
-    """
+def import_or_explain(module: str, needed_by: str) -> ModuleType:
+    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if missing not in _DISTRIBUTIONS:
+        if missing not in _REQUIREMENTS:
             missing = missing.partition(".")[0]
-        if missing in ("", "packer") or importlib.util.find_spec(missing) is not None:
+        if missing in ("", "packer"):
             raise
-        name = distribution or _DISTRIBUTIONS.get(missing, missing)
-        package = "nvidia-dali" if name.startswith("nvidia-dali-") else missing  # the name ends in a version of CUDA
-        raise MissingPackage(f"{needed_by} needs the package {package!r}: pip install {name}") from error
+        check_installed(missing, needed_by)
+        raise
+
+
+def check_installed(module: str, needed_by: str) -> None:
+    """Import nothing; raise MissingPackage with the pip command if `module` is not installed."""
+    if importlib.util.find_spec(module) is None:
+        wanted = _REQUIREMENTS.get(module, module)
+        package = "nvidia-dali" if wanted.startswith("nvidia-dali-") else module  # the name ends in a version of CUDA
+        raise MissingPackage(f"{needed_by} needs the package {package!r}: pip install {wanted}")

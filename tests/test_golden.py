@@ -158,11 +158,9 @@ def resealed(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_higher_version_is_refused_with_the_command_that_helps(tmp_path: Path) -> None:
+def test_a_higher_version_is_refused_with_what_helps(tmp_path: Path) -> None:
     folder = resealed(tmp_path / "new.pack", version=VERSION + 1, members_of_the_future={"a": 1}, parts="elsewhere")
-    with pytest.raises(
-        InvalidRequest, match=rf"version {VERSION + 1}, this packer reads up to {VERSION}; pip install -U packer"
-    ):
+    with pytest.raises(InvalidRequest, match=rf"version {VERSION + 1}, .* up to {VERSION}; install a newer packer"):
         manifests.read(folder)
 
 
@@ -172,7 +170,7 @@ def test_an_unknown_member_of_this_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_version_that_changes_nothing_else_is_refused_too(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="pip install -U packer"):
+    with pytest.raises(InvalidRequest, match="newer packer"):
         manifests.read(resealed(tmp_path / "new.pack", version=1 << 40))
 
 

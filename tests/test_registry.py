@@ -10,7 +10,7 @@ import pytest
 
 from packer import registry as registries
 from packer.errors import InvalidRequest, MissingPackage
-from packer.registry import Registry, import_or_explain
+from packer.registry import Registry, check_installed, import_or_explain
 
 
 @pytest.fixture
@@ -82,9 +82,17 @@ def test_an_import_that_fails_inside_an_installed_package_is_not_called_missing(
 
 
 def test_the_distribution_is_named_where_it_differs_from_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registries._DISTRIBUTIONS, "no_such_package_anywhere", "its-distribution")
+    monkeypatch.setitem(registries._REQUIREMENTS, "no_such_package_anywhere", "its-distribution")
     with pytest.raises(MissingPackage, match="pip install its-distribution"):
         import_or_explain("no_such_package_anywhere.part", "this test")
+
+
+def test_a_package_is_missed_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_installed("colorsys", "this test")
+    assert "colorsys" not in sys.modules
+    monkeypatch.setattr(registries.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match=r'pip install "obstore>='):
+        check_installed("obstore", "this test")
 
 
 def test_another_package_adds_a_member(members: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """Arrow payload: plain values out of what pyarrow.serialize wrote, which pyarrow itself gave up in version 12.
 
 Each version wrote a header of counts and one Arrow stream with one row; the header is 8 zeros (pyarrow 0.10) or 16
-(0.14 to 11) where the value holds no array or tensor, and others are refused. The stream is read by any later pyarrow,
-of the extra packer[legacy]; what it says is validated before it is looked at, and arrays of unions are never given to
-Python by pyarrow's own conversion, which swaps the children that 0.10 wrote.
+(0.14 to 11) where the value holds no array or tensor, and others are refused. The stream is read by any later pyarrow;
+what it says is validated before it is looked at, and arrays of unions are never given to Python by pyarrow's own
+conversion, which swaps the children that 0.10 wrote.
 Layout: python/pyarrow/serialization.pxi and cpp/src/arrow/python/serialize.cc of these versions.
 """
 

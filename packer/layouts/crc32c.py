@@ -1,9 +1,8 @@
 """crc32c: the checksum of TFRecord frames, CRC-32C (Castagnoli).
 
-google-crc32c computes it where it is installed (`packer[tfrecord]`), in 3 us for a picture of 44 KB; elsewhere NumPy
-does, in some 200 us, so that TFRecord files can be read and written without a further package. A checksum over n bytes
-is linear in them: NumPy takes it of all 64-byte rows of the data at once, a row per lane, and the results are then
-joined two by two.
+google-crc32c computes it where it is installed, in 3 us for a picture of 44 KB; elsewhere NumPy does, in 200 us, so
+that TFRecord files can be read and written without a further package. A checksum over n bytes is linear in them: NumPy
+takes it of all 64-byte rows of the data at once, a row per lane, and the results are then joined two by two.
 Source: RFC 3720, appendix B.4 (polynomial 0x1EDC6F41, here bit-reversed); Mark Adler, crc32_combine in zlib.
 """
 

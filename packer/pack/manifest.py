@@ -168,7 +168,7 @@ def parse(path: Path | str, raw: bytes) -> Manifest:
     if type(version) is not int or version < 1:
         raise CorruptPack(f"{path}: hostile or damaged: version {version!r:.40}; copy or pack it again")
     if version > VERSION:
-        raise InvalidRequest(f"{path}: version {version}, this packer reads up to {VERSION}; pip install -U packer")
+        raise InvalidRequest(f"{path}: version {version}, this packer reads up to {VERSION}; install a newer packer")
     manifest = _build(path, data)
     if manifest.to_bytes() != raw:  # whatever was not understood as it stands there: unknown members, other types
         raise CorruptPack(f"{path}: hostile or damaged: not what packer writes; copy or pack it again")

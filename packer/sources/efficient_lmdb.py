@@ -2,7 +2,7 @@
 
 Fields: key (the number), image (its bytes as they are) and label (int64), in the order of the numbers, which is that of
 ImageFolder when they were written. Pickled values are read without `pickle` (packer.layouts.pickled): nothing in them
-is imported or called; those of pyarrow.serialize, which pyarrow itself has given up, need the extra packer[legacy].
+is imported or called; those of pyarrow.serialize, which pyarrow itself has given up, need pyarrow.
 Layout: key = the number in decimal digits; value = (bytes, int), [uint8 array, int], or ([bytes], array of one int),
 the batch of one that thecml/pytorch-lmdb stores, by pickle, MessagePack or pyarrow 0.10 to 11; `__keys__` and `__len__`
 alike besides.

@@ -11,7 +11,6 @@ descriptor. Answers follow each other until one that says `last`.
 """
 
 import fcntl
-import importlib.util
 import json
 import os
 import socket
@@ -22,7 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from packer.errors import MissingPackage, StoreError
+from packer.errors import StoreError
+from packer.registry import check_installed
 
 HEAD = struct.Struct("<IQ")
 MASTER = 3  # the descriptor in the client process, behind its standard streams
@@ -136,8 +136,7 @@ class _Clients:
     def _start(self, environment: dict[str, str]) -> socket.socket:
         """The socket to a fresh client process."""
         self._forget()
-        if importlib.util.find_spec("obstore") is None:
-            raise MissingPackage("URLs of object stores: obstore is not installed; pip install 'packer[remote]'")
+        check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [
             sys.executable,

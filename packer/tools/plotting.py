@@ -1,17 +1,16 @@
-"""Plotting: the plots of bench and tune, and what all plots share. matplotlib is the optional extra `plot`."""
+"""Plotting: the plots of bench and tune, and what all plots share. matplotlib is optional."""
 
-import importlib.util
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from packer.errors import InvalidRequest, MissingPackage
+from packer.errors import InvalidRequest
 from packer.files.atomic_save import save as save_file
 from packer.files.terminal_output import plot_label
 from packer.inspect import palette
 from packer.inspect.palette import as_hex
-from packer.registry import import_or_explain
+from packer.registry import check_installed, import_or_explain
 from packer.tools.bench import BenchRow, best
 from packer.tools.tune import SweepPlan, TuneRow, recommended
 from packer.tools.workload import LOADERS, OUR_WORKERS, OURS, STOCK
@@ -32,8 +31,7 @@ def check(path: Path) -> None:
     """Raise MissingPackage where matplotlib is absent, InvalidRequest for a file that it cannot write: before any
     work.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingPackage("--plot needs the package 'matplotlib': pip install matplotlib, or scripts/install plot")
+    check_installed("matplotlib", "--plot")
     if path.suffix.lower() not in _SUFFIXES:
         raise InvalidRequest(f"{path}: cannot draw into it; expected a name that ends in {', '.join(_SUFFIXES)}")
 

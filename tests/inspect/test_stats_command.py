@@ -114,7 +114,7 @@ def test_without_matplotlib_the_error_comes_first_and_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = called("stats", pack, "--plot", tmp_path / "a.png", "--output", tmp_path / "a.json")
     assert isinstance(done.exception, MissingPackage)
-    assert str(done.exception) == "--plot needs the package 'matplotlib': pip install matplotlib"
+    assert str(done.exception) == "--plot needs the package 'matplotlib': pip install \"matplotlib>=3.9\""
     assert done.exception.exit_code == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set.pack"]
 

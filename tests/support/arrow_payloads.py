@@ -30,7 +30,7 @@ def of_picture(version: str, picture: bytes, label: int | None = None) -> bytes:
 
 def built(value: bytes | int | list[bytes] | tuple[bytes, int]) -> bytes:
     """A payload of any length in the layout of 11.0.0: built from it with the pyarrow of today, not recorded."""
-    import pyarrow as pa  # noqa: PLC0415  of the extra packer[legacy]
+    import pyarrow as pa  # noqa: PLC0415  not everywhere
 
     def union(codes: list[int], offsets: list[int], *children: Any) -> Any:
         whole = [pa.nulls(0), *children]

@@ -1,4 +1,4 @@
-"""Ray engine: parts as tasks of a Ray cluster (`pip install packer[ray]`), whose machines share source and target.
+"""Ray engine: parts as tasks of a Ray cluster, whose machines share source and target.
 
 Ray itself tries nothing again (max_retries=0): its own count has exceptions, such as tasks that ran out of memory.
 """

@@ -27,8 +27,8 @@ class ParquetTable(NamedTuple):
 
 def read_parquet(path: Path, data: bytes) -> ParquetTable:
     """The rows of a Parquet file; raises BadInput, MissingPackage where pyarrow is not there."""
-    pyarrow: Any = import_or_explain("pyarrow", "a table in a Parquet file", distribution="packer[parquet]")
-    parquet: Any = import_or_explain("pyarrow.parquet", "a table in a Parquet file", distribution="packer[parquet]")
+    pyarrow: Any = import_or_explain("pyarrow", "a table in a Parquet file")
+    parquet: Any = import_or_explain("pyarrow.parquet", "a table in a Parquet file")
     found, starts, ends = bytearray(), array("q"), array("q")
     fault = ""
     raw: tuple[str, ...] = ()
