@@ -50,7 +50,7 @@ from packer.sources._objects.object_rows import Indexable
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_arguments, check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
@@ -207,6 +207,7 @@ def convert(
     All other arguments are options of `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
+    check_arguments(locals(), {**convert.__annotations__, "source": object})  # its readers check the source
     target = path_or_url(pack)
     request = ConversionRequest(
         source=path_or_url(source) if isinstance(source, str | PathLike) else source,
@@ -529,16 +530,6 @@ class ConversionRequest:
     restart: bool = False
     rows: Sequence[int] | None = None  # of a pack, in this order; None for all
 
-    def __post_init__(self) -> None:
-        check_switches(
-            {
-                "allow_empty": self.allow_empty,
-                "follow_links": self.follow_links,
-                "overwrite": self.overwrite,
-                "restart": self.restart,
-            }
-        )
-
     def plan(self, on_note: Callable[[str], object] | None) -> Plan:
         """The plan of the conversion, once its target is checked; raises InvalidRequest, PackExists, BadInput."""
         if self._is_object and (packed := self._of_pack()) is not None:
@@ -727,8 +718,6 @@ def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
     """As options and manifests have it: N, or WxH."""
     if resize is None or isinstance(resize, int):
         return None if resize is None else str(resize)
-    if not isinstance(resize, tuple | list) or [type(side) for side in resize] != [int, int]:
-        raise InvalidRequest(f"resize {resize!r}: expected a number of pixels, such as 256, or (height, width)")
     height, width = resize
     return f"{width}x{height}"
 

@@ -23,7 +23,7 @@ from packer.loading.batch_jobs import unwrapped
 from packer.loading.sampling import EpochSteps, Indices, Order, Step, rank_and_world_size
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 
 LastBatch = Literal["partial", "drop", "fill"]
 LAST_BATCHES: tuple[LastBatch, ...] = get_args(LastBatch)

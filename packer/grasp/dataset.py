@@ -43,7 +43,7 @@ from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 
 Pixels = Literal["float32", "uint8"]
 PIXELS: tuple[Pixels, ...] = get_args(Pixels)

@@ -28,7 +28,7 @@ from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.remote.read_once import read_once
 from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
 from packer.stores.url import URLPath, path_or_url
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # of values that are no file of their own

@@ -23,7 +23,7 @@ import torch
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
 from packer.loading.block_order import BlockOrder
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 
 Indices = npt.NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import pytest
 import packer
 from packer.errors import InvalidRequest
 from packer.grasp import GGCNNDataset
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 from tests.support import grasp_folders
 from tests.support.source_trees import picture, write
 
@@ -53,7 +53,7 @@ def test_what_is_neither_true_nor_false_is_refused(place: Path, name: str, call:
     if value is None and name in ("shuffle", "drop_last"):
         return  # as a DataLoader's default
     before = (place / "a.pack/packer.json").read_bytes()
-    with pytest.raises(InvalidRequest, match=rf"{name}=.*: expected True(, False)? or |expected one size"):
+    with pytest.raises(InvalidRequest, match=f"{name}=.*: expected |expected one size"):
         call(place, {name: value})
     assert (place / "a.pack/packer.json").read_bytes() == before
     assert not (place / "out").exists()

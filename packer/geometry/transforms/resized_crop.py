@@ -7,7 +7,7 @@ from functools import cached_property
 
 from packer.geometry.base import Geometry, as_range, as_size
 from packer.geometry.view import View, resized_crop
-from packer.system.boolean_arguments import check_switches
+from packer.system.argument_types import check_switches
 
 _TRIES = 10
 

@@ -1,0 +1,49 @@
+"""Argument types: the values that a caller gives, compared with the annotations of a function."""
+
+import re
+import types
+from collections.abc import Collection, Mapping, Sequence
+from inspect import formatannotation
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+
+from packer.errors import WrongType
+
+
+def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any]) -> None:
+    """Raise WrongType for an argument whose value its annotation does not allow, elements included.
+
+    Numbers of NumPy and any collection in place of a sequence are allowed, and 0 and 1 for False and True. The choices
+    of a Literal are compared where they are used.
+    """
+    for name, value in given.items():
+        if not _fits(value, annotations[name]):
+            expected = re.sub(r"\b(?:\w+\.)+", "", formatannotation(annotations[name]))  # without modules
+            raise WrongType(f"{name}={value!r:.60}: expected {expected}")
+
+
+def check_switches(given: Mapping[str, object]) -> None:
+    """Raise WrongType for an argument that is neither True nor False; every text is true to Python, also "no"."""
+    check_arguments(given, dict.fromkeys(given, bool))
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    kind, inner = get_origin(wanted) or wanted, get_args(wanted)
+    if kind in (Union, types.UnionType):
+        return any(_fits(value, each) for each in inner)
+    if kind is Literal:
+        return isinstance(value, str)
+    if kind is bool:
+        return isinstance(value, int | np.integer | np.bool_) and value in (0, 1)
+    if kind is tuple:
+        return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if kind is Sequence:
+        is_other = isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection)
+        return not is_other and all(_fits(each, inner[0]) for each in value)
+    if kind is Mapping:
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
+        )
+    return isinstance(value, {int: Integral, float: Real, Any: object}.get(kind, kind))
