@@ -226,8 +226,8 @@ class Collator:
     def samples(self, samples: Sequence[Any]) -> Any:
         """A batch: dicts, tuples and lists by member, arrays and tensors stacked, numbers as a tensor."""
         if isinstance(samples[0], dict):
-            names = samples[0].keys()
-            return self.fields({name: self._column(name, [sample[name] for sample in samples]) for name in names})
+            by_name = _columns(samples, "samples").items()
+            return self.fields({name: self._column(name, values) for name, values in by_name})
         if self._as_tuple is not None and isinstance(samples[0], tuple):
             columns = dict(zip(self._as_tuple, zip(*samples, strict=True), strict=True))
             return list(self.fields({name: self._column(name, values) for name, values in columns.items()}).values())
@@ -245,8 +245,8 @@ class Collator:
     def _batched(self, values: Sequence[Any], name: str) -> Any:
         first = values[0]
         if isinstance(first, dict):
-            names = first.keys()
-            return {key: self._batched([value[key] for value in values], f"{name}.{key}") for key in names}
+            by_key = _columns(values, name).items()
+            return {key: self._batched(column, f"{name}.{key}") for key, column in by_key}
         if isinstance(first, (tuple, list)):
             if any(len(value) != len(first) for value in values):
                 return list(values)
@@ -259,6 +259,16 @@ class Collator:
         if isinstance(first, (bool, int, np.number, np.bool_)):
             return torch.as_tensor(np.asarray(values))
         return list(values)
+
+
+def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[Any]]:
+    """The values of each name, in the order of the first sample; raises InvalidRequest if the names differ."""
+    for sample in samples:
+        if odd := sample.keys() ^ samples[0].keys():
+            raise InvalidRequest(
+                f"{where}: {min(map(repr, odd))} is in some of a batch only; open all data sets with the same fields="
+            )
+    return {name: [sample[name] for sample in samples] for name in samples[0]}
 
 
 def _stacked(values: Sequence[Any], name: str) -> Any:

@@ -268,6 +268,15 @@ def test_other_data_sets_are_read_in_threads(dataset: PackDataset) -> None:
     assert [key for batch in Loader(both, 10) for key in batch["key"]] == 2 * list(dataset.keys())
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("names", [("fields", "other"), ("other", "fields")])
+def test_samples_of_other_fields_make_no_batch(names: tuple[str, str], is_nested: bool) -> None:
+    samples = [{"image": torch.zeros(2), **({"split": 1} if name == "other" else {})} for name in names]
+    given = [(0, sample) for sample in samples] if is_nested else samples
+    with pytest.raises(InvalidRequest, match="'split'"):
+        next(iter(Loader(given, 2)))
+
+
 def as_lists(samples: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     """A collate function that stacks nothing, for pictures of any sizes."""
     return {name: [sample[name] for sample in samples] for name in samples[0]}
