@@ -408,7 +408,7 @@ def test_label_maps_in_colours_are_never_images(tmp_path: Path, names: tuple[str
         label = encoded(".png", np.ascontiguousarray(colours))
         picture_name, companion = (text.format(n=n) for text in names)
         write(tmp_path / "in", {picture_name: smooth(n, ".png"), companion: label})
-    with pytest.raises(InvalidRequest, match=r":bytes'.*; label maps in colours, such as .*palette PNG") as caught:
+    with pytest.raises(InvalidRequest, match=r":bytes'.*; label maps in colors, .* --mask-colours FILE") as caught:
         main.main(["convert", str(tmp_path / "in"), str(tmp_path / "a.pack")], standalone_mode=False)
     assert ":image" not in str(caught.value)
 

@@ -172,9 +172,8 @@ def _refusal(folder: FileTree, pairs: Sequence[Pair], count: int) -> str:
             "kind bytes, which no geometry moves"
         )
     about_coloured = (
-        f"; label maps in colours, such as {shown(coloured)}, are no masks, whose values are class numbers, and no "
-        "images, whose colours are mixed: convert them to numbers (a palette PNG keeps both) and take them as mask, or "
-        "keep the files as they are with kind bytes, which no geometry moves"
+        f"; label maps in colors, such as {shown(coloured)}, become masks by a table of the colors: give kind mask and "
+        "--mask-colours FILE; kind bytes keeps the files as they are, which no geometry moves"
     )
     return _refused_pairs(folder, pairs, count) + about_wide + (about_coloured if coloured else "")
 
