@@ -5,7 +5,7 @@ They are stored in the manifest, and compared when a conversion is resumed.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from packer import codecs, formats
 from packer.errors import InvalidRequest
@@ -63,14 +63,6 @@ class ConversionOptions:
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        choices = {"exif": get_args(Exif), "validate": get_args(Validate), "on_error": get_args(OnError)}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InvalidRequest(f"{name}={getattr(self, name)!r}: expected one of {', '.join(allowed)}")
-        if self.sidecar_frame not in (None, *get_args(SidecarFrame)):
-            raise InvalidRequest(f"sidecar_frame={self.sidecar_frame!r}: expected one of stored, upright")
-        if self.order not in (None, *get_args(Order)):
-            raise InvalidRequest(f"order={self.order!r}: expected one of stored, shuffled")
         if self.order_seed and self.settled_order == "stored":
             raise InvalidRequest("--order-seed is for --order shuffled")
         if self.sidecar_frame == "upright" and self.exif != "rotate":

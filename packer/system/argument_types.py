@@ -15,8 +15,7 @@ from packer.errors import WrongType
 def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any]) -> None:
     """Raise WrongType for an argument whose value its annotation does not allow, elements included.
 
-    Numbers of NumPy and any collection in place of a sequence are allowed, and 0 and 1 for False and True. The choices
-    of a Literal are compared where they are used.
+    Numbers of NumPy and any collection in place of a sequence are allowed, and 0 and 1 for False and True.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):
@@ -34,7 +33,7 @@ def _fits(value: Any, wanted: Any) -> bool:
     if kind in (Union, types.UnionType):
         return any(_fits(value, each) for each in inner)
     if kind is Literal:
-        return isinstance(value, str)
+        return isinstance(value, str) and value in inner
     if kind is bool:
         return isinstance(value, int | np.integer | np.bool_) and value in (0, 1)
     if kind is tuple:

@@ -407,10 +407,16 @@ def test_an_argument_of_another_type_is_refused_by_its_name(tmp_path: Path, name
     assert not (tmp_path / "out.pack").exists()
 
 
-def test_options_refuse_what_they_do_not_know() -> None:
-    for wrong in ({"exif": "turn"}, {"validate": "no"}, {"on_error": "ignore"}, {"part_bytes": -1}):
-        with pytest.raises(InvalidRequest):
-            ConversionOptions(**wrong)
+def test_options_refuse_what_they_do_not_know(tmp_path: Path) -> None:
+    for name, value in (
+        ("exif", "turn"),
+        ("validate", "no"),
+        ("on_error", "ignore"),
+        ("order", "a"),
+        ("part_bytes", -1),
+    ):
+        with pytest.raises(InvalidRequest, match=f"^{name}="):
+            packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", **{name: value})  # type: ignore[arg-type]
     assert replace(ConversionOptions(), codecs=(("a", "png"),)).to_json()["codecs"] == {"a": "png"}
 
 
