@@ -591,24 +591,25 @@ class PackDataset(Dataset[Any]):
 
     def index_of(self, key: str) -> int:
         """The index of the sample with that key, found by bisection; raises UnknownKey."""
+        found = self._find(key)
+        if found is None:
+            self.sample_decoder().pack.index.index_of(key)
+            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
+        return found
+
+    def _find(self, key: str) -> int | None:
         sample_decoder = self.sample_decoder()
-        index = sample_decoder.pack.index.index_of(key)
-        if self._takes_all:
+        index = sample_decoder.pack.index.find(key)
+        if index is None or self._takes_all:
             return index
         found = np.flatnonzero(np.asarray(self._chosen(sample_decoder)) == index)
-        if not len(found):
-            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
-        return int(found[0])
+        return int(found[0]) if len(found) else None
 
     def __contains__(self, key: object) -> bool:
         """Whether a sample has that key; raises WrongType for anything but a text, which would decode every sample."""
         if not isinstance(key, str):
             raise WrongType(f"{type(key).__name__} in {type(self).__name__}: expected the key of a sample")
-        try:
-            self.index_of(key)
-        except UnknownKey:
-            return False
-        return True
+        return self._find(key) is not None
 
     def keys(self) -> Sequence[str]:
         """The keys of all samples, in order: a sequence that holds no Python object per sample."""

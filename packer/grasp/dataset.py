@@ -229,16 +229,18 @@ class GraspDataset(PackDataset):
 
     def index_of(self, key: str) -> int:
         """The index of the item with that key; raises UnknownKey."""
+        found = self._find(key)
+        if found is None and self._label_files is not None:
+            raise UnknownKey(f"no label file of name {key!r}{f' in the split {self.split!r}' if self.split else ''}")
+        return super().index_of(key) if found is None else found
+
+    def _find(self, key: str) -> int | None:
         samples = self._chosen(self.sample_decoder())
         if self._label_files is None:
-            return super().index_of(key)
-        found = self._pack_items().find(key)
-        if found is None:
-            raise UnknownKey(f"no label file of name {key!r}")
-        at = np.flatnonzero((np.asarray(samples) == found[0]) & (self._label_files == found[1]))
-        if not len(at):
-            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
-        return int(at[0])
+            return super()._find(key)
+        sample, labels = self._pack_items().find(key) or (-1, -1)
+        at = np.flatnonzero((np.asarray(samples) == sample) & (self._label_files == labels))
+        return int(at[0]) if len(at) else None
 
     def _pack_items(self) -> PackItems:
         return PackItems(self.sample_decoder().pack, self._unit, self._exact)

@@ -125,7 +125,7 @@ class PackItems:
     def find(self, name: str) -> tuple[int, int] | None:
         """The sample and the label file of a name, 0 where an item is a picture; None where there is no such item."""
         if not self._has_labels:
-            index = self._index_of(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
+            index = self.pack.index.find(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
             if index is None or (self._leaves_out and name.count("/") != _FORK_LEVELS):
                 return None
             return index, 0
@@ -134,23 +134,17 @@ class PackItems:
             key, _, number = key.rpartition("_")
             if not _NUMBERS.fullmatch(f"_{number}"):
                 return None
-            index = self._index_of(key)
+            index = self.pack.index.find(key)
             if index is not None:
                 [(_, names)] = self._label_names([index])
                 rows = [row for row in self._labels_of(index, names) if names[row] == name]
                 return (index, rows[0]) if rows else None
         return None
 
-    def _index_of(self, key: str) -> int | None:
-        try:
-            return self.pack.index.index_of(key)
-        except UnknownKey:
-            return None
-
     def _hint(self, name: str) -> str:
         """What a name may be that is none here."""
         is_of_labels = self._kind == _SEVERAL_LABELS and not self._has_labels
-        if is_of_labels and self._index_of(name.rpartition("_")[0]) is not None:
+        if is_of_labels and self.pack.index.find(name.rpartition("_")[0]) is not None:
             return '; it names a label file: say items="label"'
         return "; packer info --keys lists the keys"
 

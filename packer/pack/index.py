@@ -98,11 +98,29 @@ class Index:
         return self._keys[start:end].tobytes()
 
     def index_of(self, key: str) -> int:
-        """The index of the sample with that key, by bisection; raises UnknownKey."""
+        """The index of the sample with that key; raises UnknownKey, which names a key that contains the text."""
+        found = self.find(key)
+        if found is None:
+            raise UnknownKey(f"no sample with key {key!r}; {self._like(key)}packer info --keys lists them")
+        return found
+
+    def _like(self, text: str) -> str:
+        """For a message: the first key that contains the text."""
+        wanted, keys = text.encode("utf-8", "surrogatepass"), self._keys.tobytes()
+        at = keys.find(wanted) if wanted else -1
+        while at >= 0:
+            key = self.key(int(np.searchsorted(self._ends, at, side="right")))
+            if text in key:  # else it lies across two keys
+                return f"did you mean {key!r}? "
+            at = keys.find(wanted, at + 1)
+        return ""
+
+    def find(self, key: str) -> int | None:
+        """The index of the sample with that key, by bisection; None if no sample has it."""
         try:
             wanted = key.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as error:  # a surrogate that no bytes decode to
-            raise UnknownKey(f"no sample with key {key!r}; packer info --keys lists them") from error
+        except UnicodeEncodeError:  # a surrogate that no bytes decode to
+            return None
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
@@ -112,7 +130,7 @@ class Index:
                 high = middle
         if low < self._count and self._key_bytes(found := self._sorted(low)) == wanted:
             return found
-        raise UnknownKey(f"no sample with key {key!r}; packer info --keys lists them")
+        return None
 
     def _sorted(self, position: int) -> int:
         index = int(self._order[position])

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from packer import sources
-from packer.errors import CorruptPack, InvalidRequest, PackerError, UnknownKey
+from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.files.safe_paths import components
 from packer.geometry import Resize, View, identity, upright
 from packer.pack.reader import Pack
@@ -153,8 +153,8 @@ class ReopenedSource:
         """For each sample of the pack its row in the source, -1 for none."""
         rows = np.full(len(self._pack), -1, np.int64)
         for row, key in _keys(self.source):
-            with suppress(UnknownKey):
-                rows[self._pack.index.index_of(key)] = row
+            if (found := self._pack.index.find(key)) is not None:
+                rows[found] = row
         return rows
 
     # ---- its samples
@@ -170,11 +170,8 @@ class ReopenedSource:
             return
         skipped = {key for key, _ in self._pack.manifest.skipped}
         for _, key in _keys(self._listed):
-            try:
-                self._pack.index.index_of(key)
-            except UnknownKey:
-                if key not in skipped:
-                    yield key
+            if self._pack.index.find(key) is None and key not in skipped:
+                yield key
 
     # ---- its fields
 

@@ -20,6 +20,7 @@ import packer
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset
 from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey, WrongType
 from packer.pack import part_readers
+from packer.pack.index import Index
 from tests.support import source_trees
 from tests.support.child_processes import forked
 from tests.support.conversions import packed
@@ -179,6 +180,17 @@ def test_columns_keys_and_lookups(pack: Path) -> None:
         with pytest.raises(BadIndex):
             dataset[index]
     assert len(list(dataset)) == 40  # iteration ends by IndexError
+
+
+def test_only_an_error_looks_for_a_key_that_is_alike(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(Index, "_like", lambda index, text: looked.append(text) or "")
+    dataset = packer.open(pack)
+    assert "nothing" not in dataset
+    assert not looked
+    with pytest.raises(UnknownKey):
+        dataset.index_of("nothing")
+    assert looked == ["nothing"]
 
 
 def test_two_data_sets_over_one_pack_share_its_files(pack: Path) -> None:

@@ -60,6 +60,20 @@ def test_index_of_is_a_dict(
             index.index_of(other)
 
 
+KEYS = ("a/0012.png", "b/0100.png", "c/0033.png")
+
+
+def test_an_unknown_key_names_one_that_contains_it(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "pack", [built_packs.record(at, key=key) for at, key in enumerate(KEYS)])
+    for text, found in (("0100", "'b/0100.png'"), ("0033.png", "'c/0033.png'"), ("c/", "'c/0033.png'")):
+        with pytest.raises(UnknownKey, match=f"did you mean {found}"):
+            index.index_of(text)
+    for text in ("pngb", "0034", ""):  # the first is in no key, but where two meet
+        with pytest.raises(UnknownKey) as caught:
+            index.index_of(text)
+        assert "did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize("key", ["nothing", "", "sample-0000", "sample-000001", "\ud800", "\U0010ffff", "\0"])
 def test_a_key_that_is_not_there_is_unknown(tmp_path: Path, key: str) -> None:
     with pytest.raises(UnknownKey, match="no sample with key"):
