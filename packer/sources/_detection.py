@@ -212,6 +212,8 @@ def _settled_tar(root: Path, records: str, sentence: str, *, given: Collection[s
     in_folders = [name for name in first if "/" in name.removeprefix("./")]
     is_nested = tar_tree.holds_tars(first)
     image_folder = next((name for module, name in _modules() if module.recognise(in_folders) is not None), None)
+    if image_folder is not None and tree is not None and not maker.is_surely(files):
+        return detect(tree, given=given)  # no name has a second member: no samples of records
     if is_nested or image_folder is not None:
         what = "holds tars" if is_nested else f"holds pictures in folders, such as {shown(in_folders[0])}"
         raise InvalidRequest(

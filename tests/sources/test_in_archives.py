@@ -21,7 +21,7 @@ from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.source_comparison import Comparison
-from packer.sources import base
+from packer.sources import _detection, base
 from packer.sources._detection import detect
 from packer.sources._trees import archive_tree, tar_tree
 from packer.sources._trees.open_tree import open_tree
@@ -194,12 +194,22 @@ def test_a_file_without_a_byte_is_called_empty_whatever_reads_it(tmp_path: Path,
         SourceSpec().open(tmp_path)
 
 
-def test_class_folders_in_a_tar_cannot_be_decided(tmp_path: Path) -> None:
+def test_class_folders_in_a_tar_are_read_as_the_folder(tmp_path: Path) -> None:
+    """No name has a second member, as those of a sample have."""
     archive = gnu(photos(tmp_path / "in"), tmp_path / "photos")
-    with pytest.raises(InvalidRequest, match=r"cannot decide what it is; say --from folder .* or --from webdataset"):
-        detect(archive)
-    assert len(SourceSpec("folder").open(archive)[0]) == 12
+    assert detect(archive)[0] == detect(tmp_path / "in")[0] == "folder"
+    assert "label" in SourceSpec().open(archive)[0].schema
     assert len(SourceSpec("webdataset").open(archive)[0]) == 12
+
+
+def test_class_folders_with_a_late_second_member_cannot_be_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_detection, "_LOOKED_AT", 2)
+    members = {name: picture(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
+    (tmp_path / "a.tar").write_bytes(tar_of(members))
+    with pytest.raises(InvalidRequest, match="cannot decide what it is; say --from folder .* or --from webdataset"):
+        detect(tmp_path / "a.tar")
 
 
 def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
