@@ -27,6 +27,7 @@ from packer.schema import Field, Schema
 from tests.support import built_packs
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
+from tests.support.other_users import enter_the_clone
 from tests.support.part_damage import files_of
 
 SCHEMA = built_packs.SCHEMA
@@ -356,6 +357,7 @@ def test_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None
     assert built_packs.snapshot(path.parent) == before
 
 
+@enter_the_clone
 @pytest.mark.one_in(6)
 def test_a_part_in_a_folder_that_cannot_be_written_is_read(
     module: ModuleType, path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -18,8 +18,12 @@ from tests.support import built_packs, fault_injection
 from tests.support.child_processes import Outcome, child
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
+from tests.support.other_users import enter_the_clone
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two other users")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two other users"),
+    enter_the_clone,
+]
 _ANN, _BEN = 61_001, 61_002
 
 
