@@ -46,7 +46,7 @@ class NamedPath(click.Path):
             )
         if not os.fspath(value):
             self.fail("an empty text is no path; give a folder, or . for the current one", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(os.path.expanduser(value), param, ctx)
 
 
 class PathOrURL(NamedPath):
@@ -56,14 +56,11 @@ class PathOrURL(NamedPath):
         return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
 
 
-class PackOrURL(click.Path):
+class PackOrURL(PathOrURL):
     """The folder of a pack, which is there, or the URL of one."""
 
     def __init__(self, *, file_okay: bool = False) -> None:
-        super().__init__(exists=True, file_okay=file_okay, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
+        super().__init__(exists=True, file_okay=file_okay)
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
@@ -168,7 +165,7 @@ follow_links_option = click.option(
 )
 scratch_option = click.option(
     "--scratch",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="Of a PACK at a URL: a folder for a few of its parts.  [default: the system's temporary one]",
 )

@@ -192,7 +192,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 )
 @click.option(
     "--classes-from",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="PACK",
     help="folder, voc, vmrd: number the classes as in another pack; one that it does not have is an error.",
 )

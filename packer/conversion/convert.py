@@ -234,7 +234,7 @@ def convert(
         splits=splits,
         split_seed=split_seed,
         split_by=split_by,
-        classes_from=Path(classes_from) if classes_from is not None else None,
+        classes_from=path_or_url(classes_from) if classes_from is not None else None,
         depth_from=depth_from,
         missing=missing,
         like=like,
@@ -273,13 +273,13 @@ def convert(
         note(line)
 
     started = time.monotonic()
-    nodes = None if nodes_scratch is None else Path(nodes_scratch)
+    nodes = None if nodes_scratch is None else path_or_url(nodes_scratch)
     builds: Engine = engines.load(engine).Engine(
         EngineOptions(address, nodes, threads, to_store=isinstance(target, URLPath))
     )
     wanted = _Wanted(request, builds, threads, started, progress)
     if isinstance(target, URLPath):
-        summary = _published(wanted, target, None if scratch is None else Path(scratch), take)
+        summary = _published(wanted, target, None if scratch is None else path_or_url(scratch), take)
     elif scratch is not None:
         raise InvalidRequest(f"{target}: --scratch is for a pack at a URL; a folder is built beside its place")
     else:
@@ -641,9 +641,9 @@ class ConversionRequest:
             "features": _texts(self.features),
             "roles": _texts(self.roles),
         }
-        given["labels_from"] = None if self.labels_from is None else os.fspath(self.labels_from)
+        given["labels_from"] = None if self.labels_from is None else os.path.expanduser(self.labels_from)
         named = self.annotations
-        given["annotations"] = tuple(map(os.fspath, [named] if isinstance(named, str | PathLike) else named))
+        given["annotations"] = tuple(map(os.path.expanduser, [named] if isinstance(named, str | PathLike) else named))
         return SourceSpec(
             self.kind,
             {name: value for name, value in given.items() if value not in (None, False, ())},

@@ -27,7 +27,7 @@ from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
 from packer.staging.staged_copies import open_staged
-from packer.stores.url import StoreURL, URLPath, is_url
+from packer.stores.url import StoreURL, URLPath, is_url, path_or_url
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without what reads URLs
@@ -290,7 +290,7 @@ class PackDataset(Dataset[Any]):
                 "folder that packer stage prints"
             )
         self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
-        self.path: Path | StoreURL = self._location.url if self._location is not None else Path(path).absolute()
+        self.path: Path | StoreURL = self._location.url if self._location is not None else path_or_url(path).absolute()
         self.geometry = geometry
         self.output = output
         self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
@@ -830,7 +830,7 @@ def open_pack(
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
     location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
-    manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
+    manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
     return _OF_FORMAT.get(manifest.format, PackDataset)(
         path,
         fields,

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -43,6 +42,7 @@ from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
+from packer.stores.url import path_or_url
 from packer.system.argument_types import check_switches
 
 Pixels = Literal["float32", "uint8"]
@@ -145,7 +145,7 @@ class GraspDataset(PackDataset):
         if exact is not None and exact not in EXACT:
             raise InvalidRequest(f"exact={exact!r}: expected {EXACT[0]!r} or None")
         location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
-        manifest = manifests.read(Path(path)) if location is None else location.read_manifest()[1]
+        manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
         schema = manifest.schema
         if exact is not None:
             _check_fork(kind_of(manifest), style, include_depth=bool(include_depth))

@@ -29,6 +29,7 @@ from packer.grasp.item_list import ItemList, PackItems
 from packer.layouts import pickled
 from packer.pack.reader import Pack
 from packer.sources.base import read_file
+from packer.stores.url import path_or_url
 
 Indices = npt.NDArray[np.int64]
 
@@ -119,7 +120,7 @@ class ListSplit(_OfPack):
     def choose(self, items: PackItems) -> ItemList:
         """The chosen items, in the file's order; raises UnknownKey, BadInput."""
         try:
-            return items.named(_lines(read_file(Path(self.file))))
+            return items.named(_lines(read_file(path_or_url(self.file))))
         except UnknownKey as error:
             raise UnknownKey(f"{self.file}: {error}") from error
 
@@ -142,7 +143,7 @@ class NamedSplit(_OfPack):
 
     def choose(self, items: PackItems) -> ItemList:
         """The chosen items; raises UnknownKey, BadInput, and InvalidRequest where none of the names is there."""
-        names = list(dict.fromkeys(_names(Path(self.file))))
+        names = list(dict.fromkeys(_names(path_or_url(self.file))))
         try:
             found = items.named(names, may_lack=self.missing == "skip")
         except UnknownKey as error:

@@ -101,9 +101,11 @@ def extract(
     StoreError of a URL.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
-    folder, target = path_or_url(pack), Path(target)
+    folder, target = path_or_url(pack), path_or_url(target)
     _check_target(folder, target)
-    with read_once(folder, scratch=Path(scratch) if scratch is not None else None, extras=True, apart=True) as opened:
+    with read_once(
+        folder, scratch=path_or_url(scratch) if scratch is not None else None, extras=True, apart=True
+    ) as opened:
         counter = ProgressCounter(len(opened), progress)
         work = _Extraction(opened, folder, only_exact=only_exact, skip_bad=skip_bad)
         work.check_names()

@@ -25,7 +25,7 @@ from packer.remote.cache_folder import CacheFolder, in_blocks
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
 from packer.stores.store import Store, StoreOptions
-from packer.stores.url import StoreURL, parse
+from packer.stores.url import StoreURL, parse, path_or_url
 from packer.system.parallel import ordered_map
 from packer.system.size_text import parse_size
 
@@ -78,7 +78,7 @@ def remote_location(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InvalidRequest(f'cache_limit={cache_limit!r}: expected bytes, or a text such as "200GB"')
     options = StoreOptions() if patience is None else StoreOptions(patience_seconds=patience)
-    return RemoteLocation(parse(url), Path(cache).absolute(), limit, options)
+    return RemoteLocation(parse(url), path_or_url(cache).absolute(), limit, options)
 
 
 @dataclass(frozen=True)

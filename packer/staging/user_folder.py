@@ -11,6 +11,7 @@ from packer.errors import InvalidRequest, Locked, UnsafePath
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, WorkFolder, check_marker, work_folder
+from packer.stores.url import path_or_url
 from packer.system.machine_limits import Machine
 
 CODEC = r"[a-z0-9_]+(?::[a-z0-9_]+)*"  # of a copy that is made in another one, in its name
@@ -52,7 +53,7 @@ class UserFolder:
     @classmethod
     def of(cls, to: str, machine: Machine) -> "UserFolder":
         """The place that a user names: "auto" for the machine's shared memory, or a folder."""
-        return cls(machine.shared_memory if to == "auto" else Path(to))
+        return cls(machine.shared_memory if to == "auto" else path_or_url(to))
 
     def is_there(self) -> bool:
         """Whether the folder is there; raises UnsafePath where it is not this user's own and closed to others."""

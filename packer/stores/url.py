@@ -3,6 +3,7 @@
 A URL is never part of what a pack says of itself: it comes from who calls, on the command line or in Python.
 """
 
+import os
 import re
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -92,7 +93,7 @@ class URLPath(PosixPath):
 
 
 def path_or_url(text: str | PathLike[str]) -> Path:
-    """The path of this text, a URLPath where it is a URL or one; raises InvalidRequest for one that names no place."""
+    """The path that a user gives, with `~` as a shell expands it, or a URLPath; raises InvalidRequest for a bad URL."""
     if isinstance(text, URLPath):
         return text
-    return URLPath(str(parse(str(text)))) if is_url(text) else Path(text)
+    return URLPath(str(parse(str(text)))) if is_url(text) else Path(os.path.expanduser(text))

@@ -24,6 +24,7 @@ from packer.sources._parse.colour_table import (
     without_names,
 )
 from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.stores.url import path_or_url
 
 VOC = "voc"
 _FILES = "files"
@@ -52,7 +53,7 @@ class MaskColours:
             name, file = "", text
         if file == VOC:
             return cls(name, _voc_classes(), _PALETTE, unknown)
-        path = Path(file)
+        path = path_or_url(file)
         if not path.is_file():
             raise InvalidRequest(
                 f"--mask-colours {shown(text)}: there is no file {shown(file)}; give a table with lines of R G B NAME, "

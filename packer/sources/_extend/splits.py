@@ -30,6 +30,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.stores.url import path_or_url
 
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
@@ -54,7 +55,7 @@ class Split:
             raise InvalidRequest(
                 f"split {text!r}: expected NAME=FILE or NAME=SHARE, such as train=train.txt or train=0.9"
             )
-        return cls(name, Path(file))
+        return cls(name, path_or_url(file))
 
 
 @dataclass(frozen=True)
