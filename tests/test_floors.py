@@ -33,7 +33,7 @@ def optional() -> set[str]:
 
 def pages() -> dict[Path, str]:
     """Every text file that is part of the repository, by its path."""
-    paths = [path for path in ROOT.iterdir() if path.is_file() and path.name not in ("CHANGELOG.md", ".git")]
+    paths = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     paths += [
         path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
     ]
