@@ -126,7 +126,9 @@ class Source(ABC):
     @property
     def folder(self) -> FileTree:
         """The folder, whose files are read by one rule about links, or the archive."""
-        return self._tree if self._tree is not None else SourceRoot(self.root, self.follow_links)
+        if self._tree is None:
+            self._tree = SourceRoot(self.root, self.follow_links)
+        return self._tree
 
     @property
     def named(self) -> Path:
@@ -322,7 +324,7 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
     """
     for above in outside:
         if name.startswith(f"{above}/"):
-            return SourceRoot(folder.root / above, folder.follow_links), name[len(above) + 1 :]
+            return folder.above(above), name[len(above) + 1 :]
     return folder, name
 
 

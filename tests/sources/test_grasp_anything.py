@@ -114,7 +114,7 @@ def test_the_scores_and_numbers_are_exact(root: Path) -> None:
     source = Source(root)
     assert source[1]["grasp_rows"].tobytes() == made.tobytes() and source.missing(1) is None
     (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made.astype(np.float64) + 1e-12))
-    assert source.missing(1) == f"grasp_label_positive/{B}_3.pt has float64, of which rows keep float32"
+    assert Source(root).missing(1) == f"grasp_label_positive/{B}_3.pt has float64, of which rows keep float32"
 
 
 def test_a_view_of_a_larger_tensor_is_its_own_rows(root: Path) -> None:

@@ -272,7 +272,7 @@ def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path
     assert any("masks/0.png" in line for line in Comparison(tmp_path / "pack", root).problems())
     write(root.parent, {"masks/0.png": b"no picture"})
     with pytest.raises(BadInput, match=r"images/\.\./masks/0\.png: cannot pack"):
-        convert_source(source, tmp_path / "other", ConversionOptions())
+        convert_source(request.open(root)[0], tmp_path / "other", ConversionOptions())
 
 
 def test_links_out_of_a_folder_above_are_not_followed(tmp_path: Path) -> None:
@@ -325,7 +325,8 @@ def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
         "b.txt": "",
         "b.age": "1",
     }
-    source = opened(write(tmp_path, files), "boxes=.txt:boxes", "age=.age:number")
+    options = ("boxes=.txt:boxes", "age=.age:number")
+    source = opened(write(tmp_path, files), *options)
     sample = source[0]
     assert sample["boxes"].tolist() == [[1, 2, 3, 4.5], [5, 6, 7, 8]]
     assert (sample["boxes"].dtype, source[1]["boxes"].shape) == (np.float32, (0, 4))
@@ -334,10 +335,10 @@ def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
     for text in ("1 2 3", "3 2 1 4", "1 2 x 4", "1 2 nan 4", "1_0 2 30 4"):
         (tmp_path / "a.txt").write_text(text)
         with pytest.raises(BadInput, match="a.txt: cannot read as boxes"):
-            source[0]
+            opened(tmp_path, *options)[0]
     (tmp_path / "b.age").write_text("1 2")
     with pytest.raises(BadInput, match="b.age: cannot read as number"):
-        source[1]
+        opened(tmp_path, *options)[1]
 
 
 def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:

@@ -11,6 +11,11 @@ The folder itself may be a link. A folder that comes out of an archive can hold 
 what a data set consists of is settled by its folder, and whoever links to files elsewhere says so. A file is opened
 beneath the folder's descriptor, where no link is on the way, so that what is opened is what was judged, whoever puts a
 link in its place meanwhile.
+
+A SourceRoot notes the size and the times of modification and of change of each file that it meets, and compares them
+with those of the open file after every read. Writing to a file or renaming another one to its path changes its ctime,
+which no program can set. Device and inode are not compared: they differ between the machines of a cluster, and exFAT
+and FUSE number a file again when the kernel has dropped it from its cache.
 """
 
 import errno
@@ -18,7 +23,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import BadInput
@@ -43,29 +48,52 @@ class SourceRoot(FileTree):
 
     root: Path
     follow_links: bool = False
+    _met: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # hash of each file's size and times
+    _above: "dict[str, SourceRoot]" = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, name: str) -> bytes:
         """The bytes of the regular file at this relative path; raises LinkLeadsOut, BadInput."""
         try:  # 100 000 small files are read here: a Path is made where a message needs it
             descriptor = self._open(name)
             try:
-                data = _content(descriptor)
+                before = os.fstat(descriptor)
+                if not stat.S_ISREG(before.st_mode):
+                    raise _no_file(self.root / name)
+                data = os.read(descriptor, before.st_size + 1)
+                while len(data) < before.st_size and (more := os.read(descriptor, before.st_size - len(data))):
+                    data += more  # one read gives 2 GiB at most
+                after = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise _told(self.root / name, error) from error
-        if data is None:
-            raise _no_file(self.root / name)
+        if len(data) != before.st_size or before.st_ctime_ns != after.st_ctime_ns:
+            raise self._changed(name)
+        self.check(name, after)
         return data
+
+    def check(self, name: str, status: os.stat_result) -> None:
+        """Raise BadInput where a regular file is not the one that was met first at this relative path."""
+        now = hash((status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+        if self._met.setdefault(name, now) != now:
+            raise self._changed(name)
+
+    def _changed(self, name: str) -> BadInput:
+        return BadInput(f"{self.root / name}: changed since it was listed; run again when nothing writes to it")
 
     def open(self, name: str) -> int:
         """A descriptor of the regular file at this path, for the caller to close; raises LinkLeadsOut, BadInput."""
         path = self.root / name
         with _reading(path):
             descriptor = self._open(name)
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise _no_file(path)
+                self.check(name, status)
+            except BaseException:
                 os.close(descriptor)
-                raise _no_file(path)
+                raise
         return descriptor
 
     def start(self, name: str, count: int) -> bytes:
@@ -85,12 +113,17 @@ class SourceRoot(FileTree):
                 status = os.stat(os.path.join(self.real, self.behind_links(name)), follow_symlinks=False)
         except OSError as error:
             raise _told(self.root / name, error) from error
+        if stat.S_ISREG(status.st_mode):
+            self.check(name, status)
         return status
 
     def state(self, name: str) -> FileState:
         """As of a tree; raises LinkLeadsOut too."""
         status = self.status(name)
         return FileState(status.st_size, status.st_mtime_ns, stat.S_ISREG(status.st_mode))
+
+    def above(self, name: str) -> "SourceRoot":
+        return self._above.setdefault(name, SourceRoot(self.root / name, self.follow_links))
 
     def leads_out(self, name: str) -> bool:
         """Whether what is at this relative path lies outside of the folder, all links followed."""
@@ -131,15 +164,7 @@ def read_file(path: Path) -> bytes:
 
     Never blocks on a FIFO or device. For files of a data set there is SourceRoot.
     """
-    with _reading(path):
-        descriptor = _open_followed(path)
-        try:
-            data = _content(descriptor)
-        finally:
-            os.close(descriptor)
-    if data is None:
-        raise _no_file(path)
-    return data
+    return SourceRoot(path.parent, follow_links=True).read(path.name)
 
 
 def _open_followed(path: Path) -> int:
@@ -162,20 +187,6 @@ def _told(path: Path, error: OSError) -> BadInput:
     if os.path.islink(path) and error.errno in _BROKEN:
         return BadInput(f"{path}: cannot read: the link {_BROKEN[error.errno]}; mend it or leave it out")
     return BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out")
-
-
-def _content(descriptor: int) -> bytes | None:
-    """The bytes of an open file; None of one that is no regular file."""
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    data = os.read(descriptor, status.st_size + 1)
-    if len(data) == status.st_size:  # one read is the rule
-        return data
-    pieces = [data]
-    while piece := os.read(descriptor, 1 << 20):
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _no_file(path: Path) -> BadInput:

@@ -94,8 +94,7 @@ class RecordFiles:
 
     def open(self, number: int) -> "OpenFile":
         """A file, for the caller alone; raises BadInput where it cannot be read, or has changed since it was listed."""
-        file = self.files[number]
-        return OpenFile(self._folder, file.name, size=file.size)
+        return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
         """So many bytes; raises BadInput where the file cannot be read, or has changed since it was listed."""
@@ -106,12 +105,12 @@ class RecordFiles:
             with self._lock:
                 if number not in self._unpacked:
                     self._unpacked.clear()  # one at a time: files are read one after the other
-                    self._unpacked[number] = UnpackedFile(OpenFile(self._folder, file.name, size=file.size))
+                    self._unpacked[number] = UnpackedFile(self.open(number))
                 data = self._unpacked[number].read(offset, size)
         else:
             last: tuple[int, OpenFile] | None = getattr(self._mine, "last", None)
             if last is None or last[0] != number:
-                self._mine.last = last = (number, OpenFile(self._folder, file.name, size=file.size))
+                self._mine.last = last = (number, self.open(number))
             data = last[1].read(offset, size)
         if len(data) != size:
             raise BadInput(
@@ -122,19 +121,15 @@ class RecordFiles:
 
 
 class OpenFile:
-    """A regular file that is read by offset; closed when nobody has it any more."""
+    """A regular file that is read by offset; closed when nothing refers to it."""
 
-    def __init__(self, folder: SourceRoot, name: str, *, size: int | None = None) -> None:
-        """size: that it must have. Raises BadInput where it cannot be read or has another."""
-        self.path = folder.root / name
+    def __init__(self, folder: SourceRoot, name: str) -> None:
+        """Raises BadInput where it cannot be read, or has changed since the folder met it first."""
+        self.folder, self.name, self.path = folder, name, folder.root / name
         self._descriptor = -1
         self._descriptor = folder.open(name)
-        status = os.fstat(self._descriptor)
-        self.size = status.st_size
-        if size not in (None, self.size):
-            raise BadInput(
-                f"{self.path}: changed since it was listed: it has {self.size} bytes, expected {size}; run again"
-            )
+        self.status = os.fstat(self._descriptor)
+        self.size = self.status.st_size
 
     @property
     def descriptor(self) -> int:
@@ -146,7 +141,7 @@ class OpenFile:
             os.close(self._descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file; raises BadInput."""
+        """So many bytes, fewer at the end of the file; raises BadInput, also where the file has changed meanwhile."""
         if offset >= self.size:  # what a damaged file says may be no offset at all
             return b""
         try:
@@ -155,6 +150,7 @@ class OpenFile:
                 data += more
         except OSError as error:
             raise BadInput(f"{self.path}: cannot read: {error.strerror}; make it readable or leave it out") from error
+        self.folder.check(self.name, os.fstat(self._descriptor))
         return data
 
 

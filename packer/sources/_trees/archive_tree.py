@@ -8,7 +8,6 @@ the root, as it is for whoever unpacks the archive beside itself; `__MACOSX` and
 where the Finder packed one folder with folders in it, and the archive was renamed.
 """
 
-import os
 import zlib
 from array import array
 from bisect import bisect_left
@@ -20,7 +19,7 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import Collisions, components, folded
 from packer.sources._parse.folder_listing import clutter_kind
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
+from packer.sources._records.random_access_files import OpenFile, RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -157,12 +156,11 @@ class ArchiveTree(FileTree):
         found: Found,
         *,
         root: str = "",
-        size: int,
-        time_ns: int,
+        file: OpenFile,
         is_packed: bool = False,
         packed: Packed | None = None,
     ) -> None:
-        """found: settled. root: the folder in it that is the root. size, time_ns: of the archive on disk.
+        """found: settled. root: the folder in it that is the root. file: the archive, as it was listed.
 
         is_packed: whether the archive is compressed as a whole. packed: of a zip file, in the order of `found`.
         """
@@ -173,9 +171,8 @@ class ArchiveTree(FileTree):
         self._offsets = found.offsets
         self._sizes = found.sizes
         self._packed = packed
-        self._time_ns = time_ns
-        place = path.resolve() if path.is_symlink() else path  # who names a link means what it leads to
-        self._files = RecordFiles(SourceRoot(place.parent), [RecordFile(place.name, size, is_packed)])
+        self._time_ns = file.status.st_mtime_ns
+        self._files = RecordFiles(file.folder, [RecordFile(file.name, file.size, is_packed)])
 
     @property
     def contents(self) -> Contents:
@@ -229,12 +226,10 @@ class ArchiveTree(FileTree):
         return BadInput(f"{self.root / name}: damaged in the archive: {reason}; get the archive again, or leave it out")
 
 
-def status(path: Path) -> os.stat_result:
-    """What the system says of an archive; raises BadInput."""
-    try:
-        return path.stat()
-    except OSError as error:
-        raise BadInput(f"{printable(str(path))}: cannot read: {error.strerror}; make it readable") from error
+def place_of(path: Path) -> tuple[SourceRoot, str]:
+    """The folder that an archive is read beneath, and its name there; a link that the user names is followed."""
+    place = path.resolve() if path.is_symlink() else path
+    return SourceRoot(place.parent), place.name
 
 
 def _stem(name: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from packer.errors import BadInput
+
 
 class FileState(NamedTuple):
     """What is known of a file without reading it. time_ns: of its last change; in an archive, of the archive's."""
@@ -50,6 +52,10 @@ class FileTree(ABC):
     @abstractmethod
     def state(self, name: str) -> FileState:
         """Size, time and kind of what is at this relative path; raises BadInput."""
+
+    def above(self, name: str) -> "FileTree":
+        """The tree of a folder above the root, such as `../masks`; raises BadInput for an archive, which has none."""
+        raise BadInput(f"{self.root}: {name} is outside of the archive; unpack it and give the folder")
 
     @property
     def contents(self) -> Contents | None:

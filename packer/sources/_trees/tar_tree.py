@@ -10,15 +10,8 @@ from pathlib import Path
 
 from packer.errors import BadInput, printable
 from packer.layouts import tar
-from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import (
-    HeaderReader,
-    OpenFile,
-    UnpackedFile,
-    check_no_pointer,
-    open_records,
-)
-from packer.sources._trees.archive_tree import ArchiveTree, Found, status
+from packer.sources._records.random_access_files import HeaderReader, check_no_pointer, open_records
+from packer.sources._trees.archive_tree import ArchiveTree, Found, place_of
 
 _SUFFIX = ".tar"
 _GZIP = b"\x1f\x8b"
@@ -30,14 +23,15 @@ def is_tar(path: Path, start: bytes) -> bool:
     """Whether a file that begins with these 512 bytes is a tar, maybe in gzip; raises BadInput for damaged gzip."""
     if tar.is_header(start) or not start.startswith(_GZIP):
         return tar.is_header(start)
-    _, file = _opened(path, packed=True)
+    _, file = open_records(*place_of(path), is_packed=True)
     return tar.is_header(file.read(0, tar.BLOCK_BYTES))
 
 
 def first_names(path: Path, count: int) -> list[str]:
     """The names of the first files in a tar, `count` at most, in its order; damage ends them."""
-    start = _start(path)
-    _, file = _opened(path, packed=not tar.is_header(start))
+    folder, name = place_of(path)
+    start = folder.start(name, tar.BLOCK_BYTES)
+    _, file = open_records(folder, name, is_packed=not tar.is_header(start))
     names: list[str] = []
     try:
         for member in tar.members(_limited(HeaderReader(file, window_bytes=_WINDOW_BYTES).read)):
@@ -57,11 +51,11 @@ def holds_tars(names: list[str]) -> bool:
 
 def tar_tree(path: Path) -> ArchiveTree:
     """The files in a tar; raises BadInput naming what cannot be taken, and for one that is damaged or cut."""
-    state = status(path)
-    start = _start(path)
+    folder, name = place_of(path)
+    start = folder.start(name, tar.BLOCK_BYTES)
     check_no_pointer(start, path)
     packed = start.startswith(_GZIP) and not tar.is_header(start)
-    on_disk, file = _opened(path, packed=packed)
+    on_disk, file = open_records(folder, name, is_packed=packed)
     reader = HeaderReader(file, window_bytes=_WINDOW_BYTES)
     read = _limited(reader.read) if packed else reader.read
     found = Found()
@@ -69,7 +63,7 @@ def tar_tree(path: Path) -> ArchiveTree:
     if holds_tars(found.names):
         found = _inner(path, found, read)
     root = found.settle(path)
-    return ArchiveTree(path, found, root=root, size=on_disk.size, time_ns=state.st_mtime_ns, is_packed=packed)
+    return ArchiveTree(path, found, root=root, file=on_disk, is_packed=packed)
 
 
 def _walk(path: Path, found: Found, read: tar.Read, *, size: int | None, at: int = 0, folder: str = "") -> None:
@@ -112,16 +106,6 @@ def _inside(folder: str, name: str) -> str:
     while folder and name.startswith("./"):
         name = name[2:].lstrip("/")
     return f"{folder}/{name}" if folder else name
-
-
-def _start(path: Path) -> bytes:
-    place = path.resolve()
-    return SourceRoot(place.parent).start(place.name, tar.BLOCK_BYTES)
-
-
-def _opened(path: Path, *, packed: bool) -> tuple[OpenFile, OpenFile | UnpackedFile]:
-    place = path.resolve()
-    return open_records(SourceRoot(place.parent), place.name, is_packed=packed)
 
 
 def _ending(read: tar.Read, end: int) -> tar.Read:

@@ -4,15 +4,15 @@ Where its members lie is settled by packer.files.zip_archive. What the archive s
 compared whenever it is read, so that none unpacks to more than it announces.
 """
 
+import os
 import stat
 from array import array
 from pathlib import Path
 
 from packer.errors import BadInput, printable
 from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import FileBytes, OpenFile
-from packer.sources._trees.archive_tree import ArchiveTree, Found, Packed, status
+from packer.sources._trees.archive_tree import ArchiveTree, Found, Packed, place_of
 
 _MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # of one with members, and of one without
 _MOST_DIRECTORY_BYTES = 256 << 20  # two million names as those of ImageNet
@@ -25,11 +25,9 @@ def is_zip(start: bytes) -> bool:
 
 def zip_tree(path: Path) -> ArchiveTree:
     """The files in a zip; raises BadInput naming what cannot be taken, and for one that is damaged."""
-    state = status(path)
-    place = path.resolve()
-    file = OpenFile(SourceRoot(place.parent), place.name)
+    file = OpenFile(*place_of(path))
     try:
-        with open(place, "rb") as stream:
+        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
             archive = Archive(
                 FileBytes(file), stream, wanted=None, may_deflate=True, most_directory_bytes=_MOST_DIRECTORY_BYTES
             )
@@ -53,4 +51,4 @@ def zip_tree(path: Path) -> ArchiveTree:
         array("L", (taken[row].crc32 for row in found.rows)),
         array("B", (taken[row].is_deflated for row in found.rows)),
     )
-    return ArchiveTree(path, found, root=root, size=file.size, time_ns=state.st_mtime_ns, packed=packed)
+    return ArchiveTree(path, found, root=root, file=file, packed=packed)
