@@ -118,22 +118,24 @@ def is_header(block: bytes) -> bool:
     """Whether a block has the sum that it says, in one of the two ways to count."""
     if len(block) < BLOCK_BYTES or not any(block[:100]):
         return False
-    try:
-        said = int(block[148:156].split(b"\0")[0].strip() or b"-1", 8)
-    except ValueError:
-        return False
     rest = block[:148] + b" " * 8 + block[156:512]
     signed = sum(rest) - 256 * sum(byte > 127 for byte in rest)
-    return said in (sum(rest), signed)
+    return _octal(block[148:156]) in (sum(rest), signed)
 
 
 def _number(field: bytes, at: int, start: int) -> int:
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
-    try:
-        return int(field.split(b"\0")[0].strip() or b"0", 8)
-    except ValueError as error:
-        raise DamagedArchive(f"no size in the header at byte {at}: {field!r}", start) from error
+    found = _octal(field)
+    if found is None:
+        raise DamagedArchive(f"no size in the header at byte {at}: {field!r}", start)
+    return found
+
+
+def _octal(field: bytes) -> int | None:
+    """The number of a field: octal digits between spaces, up to the end or a NUL; None for anything else."""
+    match = re.fullmatch(rb" *([0-7]*) *(?:\0.*)?", field, re.DOTALL)
+    return int(match[1] or b"0", 8) if match else None
 
 
 def _pax_size(value: bytes, at: int, start: int) -> int:
