@@ -24,6 +24,7 @@ _REST_BYTES = 1 << 16
 _END = bytes(BLOCK_BYTES)
 
 Read = Callable[[int, int], bytes]  # offset and size -> bytes, fewer at the end
+Skip = Callable[[int], int]  # offset -> the next one whose byte may differ from 0
 
 
 class Member(NamedTuple):
@@ -58,16 +59,19 @@ class DamagedArchive(CutArchive):
     """A header is none."""
 
 
-def members(read: Read, *, at: int = 0, until: int | None = None, size: int | None = None) -> Iterator[Member]:
+def members(
+    read: Read, *, skip: Skip | None = None, at: int = 0, until: int | None = None, size: int | None = None
+) -> Iterator[Member]:
     """Every member from `at` up to the end mark, or up to `until`; raises CutArchive, DamagedArchive.
 
+    skip: passes over the holes of a sparse file.
     size: where the bytes of the archive end, for callers who know; else the last byte of each member's data is read.
     """
     start, name, length_said, is_sparse = at, None, None, False
     while until is None or at < until:
         header = read(at, BLOCK_BYTES)
         if header == _END:
-            _check_rest(read, at, start)
+            _check_rest(read, skip, at, start)
             return
         if len(header) < BLOCK_BYTES:
             raise CutArchive(
@@ -106,12 +110,12 @@ def members(read: Read, *, at: int = 0, until: int | None = None, size: int | No
         name, length_said, is_sparse = None, None, False
 
 
-def _check_rest(read: Read, at: int, start: int) -> None:
+def _check_rest(read: Read, skip: Skip | None, at: int, start: int) -> None:
     """Raise DamagedArchive where more than zeros follows the end mark: such as a second archive."""
     while rest := read(at, _REST_BYTES):
         if any(rest):
             raise DamagedArchive(f"the end mark is followed by more than zeros within byte {at + len(rest)}", start)
-        at += len(rest)
+        at = skip(at + len(rest)) if skip else at + len(rest)
 
 
 def is_header(block: bytes) -> bool:

@@ -151,7 +151,7 @@ class Source(RecordSource):
         reader = HeaderReader(file)
         last: list[tar.Member] = []
         try:
-            for member in tar.members(reader.read):
+            for member in tar.members(reader.read, skip=file.data_from):
                 parts = _parts(member)
                 if parts is None:
                     self._passed += member.is_file

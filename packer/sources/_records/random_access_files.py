@@ -7,6 +7,7 @@ A file that is compressed with gzip or zlib, or a piece of one with deflate, is 
 count its unpacked bytes.
 """
 
+import errno
 import os
 import threading
 import zlib
@@ -23,6 +24,7 @@ _WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at
 _BLOCK_BYTES = 16 << 20  # of unpacked bytes between two places to begin at again
 _BLOCKS = 4  # kept unpacked
 _INPUT_BYTES = 1 << 18
+_FIRST_INPUT_BYTES = 1 << 8  # of a gzip member, which may be as short
 _EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, as the first bytes say
 _BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
@@ -140,6 +142,13 @@ class OpenFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
+    def data_from(self, offset: int) -> int:
+        """The first place from `offset` on that is not in a hole of a sparse file; the end where there is none."""
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA)
+        except OSError as error:
+            return self.size if error.errno == errno.ENXIO else offset
+
     def read(self, offset: int, size: int) -> bytes:
         """So many bytes, fewer at the end of the file; raises BadInput, also where the file has changed meanwhile."""
         if offset >= self.size:  # what a damaged file says may be no offset at all
@@ -201,11 +210,16 @@ class UnpackedFile:
     def __init__(self, file: OpenFile, span: PackedSpan | None = None) -> None:
         """span: the piece; None for the whole file, of which one member may follow another."""
         self._file = file
+        self._input = HeaderReader(file, window_bytes=_INPUT_BYTES)
         self._span = span
         start, self._end = (span.offset, span.offset + span.size) if span else (0, file.size)
         decoder = zlib.decompressobj(_BARE if span else _EITHER)
         self._states = [(start, decoder)]  # place in the file, and the decoder there
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def data_from(self, offset: int) -> int:
+        """As of an open file; no byte is known to be in a hole."""
+        return offset
 
     def read(self, offset: int, size: int) -> bytes:
         """So many bytes, fewer at the end; raises BadInput."""
@@ -235,18 +249,18 @@ class UnpackedFile:
         place, state = self._states[number]
         decoder = state.copy()
         pieces: list[bytes] = []
-        missing = _BLOCK_BYTES
+        missing, step = _BLOCK_BYTES, _FIRST_INPUT_BYTES
         while missing:
             if decoder.eof:  # another member may follow
-                left = decoder.unused_data + self._file.read(place, 1)
-                if not left or self._span is not None:
-                    break
                 place -= len(decoder.unused_data)
-                decoder = zlib.decompressobj(_EITHER)
+                if self._span is not None or not self._input.read(place, 1):
+                    break
+                decoder, step = zlib.decompressobj(_EITHER), _FIRST_INPUT_BYTES
             given = decoder.unconsumed_tail
             if not given:
-                given = self._file.read(place, max(0, min(_INPUT_BYTES, self._end - place)))
+                given = self._input.read(place, max(0, min(step, self._end - place)))
                 place += len(given)
+                step = min(2 * step, _INPUT_BYTES)  # in proportion to what the member has: the rest is given again
             try:
                 piece = decoder.decompress(given, missing)
             except zlib.error as error:

@@ -34,7 +34,8 @@ def first_names(path: Path, count: int) -> list[str]:
     _, file = open_records(folder, name, is_packed=not tar.is_header(start))
     names: list[str] = []
     try:
-        for member in tar.members(_limited(HeaderReader(file, window_bytes=_WINDOW_BYTES).read)):
+        read = _limited(HeaderReader(file, window_bytes=_WINDOW_BYTES).read)
+        for member in tar.members(read, skip=file.data_from):
             if member.is_file:
                 names.append(member.name)
             if len(names) == count:
@@ -59,17 +60,19 @@ def tar_tree(path: Path) -> ArchiveTree:
     reader = HeaderReader(file, window_bytes=_WINDOW_BYTES)
     read = _limited(reader.read) if packed else reader.read
     found = Found()
-    _walk(path, found, read, size=None if packed else on_disk.size)
+    _walk(path, found, read, file.data_from, size=None if packed else on_disk.size)
     if holds_tars(found.names):
-        found = _inner(path, found, read)
+        found = _inner(path, found, read, file.data_from)
     root = found.settle(path)
     return ArchiveTree(path, found, root=root, file=on_disk, is_packed=packed)
 
 
-def _walk(path: Path, found: Found, read: tar.Read, *, size: int | None, at: int = 0, folder: str = "") -> None:
+def _walk(
+    path: Path, found: Found, read: tar.Read, skip: tar.Skip, *, size: int | None, at: int = 0, folder: str = ""
+) -> None:
     """Note every member from `at` on. size: where the tar ends, if that is known. folder: that it is."""
     try:
-        for member in tar.members(read, at=at, size=size):
+        for member in tar.members(read, skip=skip, at=at, size=size):
             name = member.name
             if member.kind == "folder" or (member.is_file and name.endswith("/") and not member.size):
                 found.add_folder(_inside(folder, name))
@@ -85,7 +88,7 @@ def _walk(path: Path, found: Found, read: tar.Read, *, size: int | None, at: int
         raise BadInput(f"{printable(str(path))}{inner}: {error.message}; get the archive again") from error
 
 
-def _inner(path: Path, outer: Found, read: tar.Read) -> Found:
+def _inner(path: Path, outer: Found, read: tar.Read, skip: tar.Skip) -> Found:
     """The files in the tars of a tar of tars; what is there itself where one of them is no tar."""
     spans = list(zip(outer.names, outer.offsets, outer.sizes, strict=True))
     if not all(tar.is_header(read(offset, min(size, tar.BLOCK_BYTES))) for _, offset, size in spans):
@@ -97,7 +100,7 @@ def _inner(path: Path, outer: Found, read: tar.Read) -> Found:
     for name, offset, size in spans:
         folder = name[: -len(_SUFFIX)]
         found.add_folder(folder)
-        _walk(path, found, _ending(read, offset + size), size=offset + size, at=offset, folder=folder)
+        _walk(path, found, _ending(read, offset + size), skip, size=offset + size, at=offset, folder=folder)
     return found
 
 
