@@ -609,3 +609,43 @@ def test_a_source_of_an_archive_is_a_source(tmp_path: Path) -> None:
     assert source.where(0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
     with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file in the archive"):
         source.read("nowhere")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("maker", [tar_of, zip_of])
+@pytest.mark.parametrize(
+    ("files", "culprit"),
+    [
+        ({"a/1.png": PNG, "b/2.png": PNG, "a/1.png/": PNG}, "a/1.png/"),  # a folder with bytes, named as a file is
+        ({"a/1.png": PNG, "b/2.png": PNG, "c/": PNG}, "c/"),
+        ({"a/1.png": PNG, "b/2.png": PNG, "a/1.png/": b""}, "a/1.png"),
+        ({"a/1.png": PNG, "b/2.png": PNG, "A/1.PNG/": b""}, "1.png"),
+        ({"a/1.png/": b"", "a/1.png": PNG, "b/2.png": PNG}, "a/1.png"),
+        ({"a/1.png": PNG, "b/2.png": PNG, "B/": b""}, "B/"),
+    ],
+)
+def test_names_of_files_and_folders_are_one_table(
+    tmp_path: Path, maker: Callable[[dict[str, bytes]], bytes], files: dict[str, bytes], culprit: str
+) -> None:
+    (tmp_path / "x").write_bytes(maker(files))
+    with pytest.raises(BadInput, match="cannot be taken") as caught:
+        open_tree(tmp_path / "x")
+    assert culprit in str(caught.value)
+
+
+def test_a_name_of_one_letter_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    member = tar_of({"a": b"x"})[:1024]
+    (tmp_path / "x.tar").write_bytes(member + member + bytes(1024))
+    with pytest.raises(BadInput, match="twice"):
+        open_tree(tmp_path / "x.tar")
+
+
+def test_a_folder_of_tar_with_bytes_is_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("b")
+    info.type, info.size = tarfile.DIRTYPE, 512
+    with_bytes = info.tobuf(tarfile.USTAR_FORMAT) + bytes(512)
+    (tmp_path / "x.tar").write_bytes(
+        tar_of({"a/1.png": PNG})[: 512 + 512 * -(-len(PNG) // 512)] + with_bytes + bytes(1024)
+    )
+    with pytest.raises(BadInput, match=r"b/ \(.*bytes"):
+        open_tree(tmp_path / "x.tar")

@@ -16,7 +16,7 @@ from posixpath import dirname
 from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
-from packer.files.safe_paths import Collisions, components, folded
+from packer.files.safe_paths import components, folded
 from packer.sources._parse.folder_listing import clutter_kind
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import OpenFile, RecordFile, RecordFiles
@@ -135,16 +135,16 @@ class Found:
             seen.add(key)
         if not twice:
             return
-        known = Collisions()
-        for name in self.names:
-            other = known.add(name)
-            if other is not None:
-                reason = "comes twice" if other == name else f"is in the way of {printable(other)}"
-                self.refuse(name, reason)
-        folders: dict[str, str] = {}
-        for name in sorted(self.folders):
-            if folders.setdefault(folded(name), name) != name:
-                self.refuse(f"{name}/", f"differs from {printable(folders[folded(name)])}/ in case or accents only")
+        known: dict[str, str] = {}  # folded path of a file or folder -> its name
+        for name in (*self.names, *(f"{folder}/" for folder in sorted(self.folders))):
+            path = folded(name.rstrip("/"))
+            if path not in known:
+                known[path] = name
+            elif known[path].endswith("/"):
+                self.refuse(name, f"differs from {printable(known[path])} in case or accents only")
+            else:
+                other = printable(known[path])
+                self.refuse(name, "comes twice" if known[path] == name else f"is in the way of {other}")
 
 
 class ArchiveTree(FileTree):

@@ -74,10 +74,11 @@ def _walk(
     try:
         for member in tar.members(read, skip=skip, at=at, size=size):
             name = member.name
-            if member.kind == "folder" or (member.is_file and name.endswith("/") and not member.size):
+            if not member.size and (member.kind == "folder" or (member.is_file and name.endswith("/"))):
                 found.add_folder(_inside(folder, name))
             elif not member.is_file:
                 hint = "; tar --hard-dereference makes files of them" if member.kind == "hard link" else ""
+                hint = f" of {member.size} bytes" if member.kind == "folder" else hint
                 found.refuse(_inside(folder, name), f"{member.kind}{hint}")
             elif folder and name.lower().endswith(_SUFFIX) and tar.is_header(read(member.offset, tar.BLOCK_BYTES)):
                 found.refuse(_inside(folder, name), "a tar in a tar in a tar")

@@ -39,7 +39,7 @@ def zip_tree(path: Path) -> ArchiveTree:
     taken: list[ArchiveEntry] = []
     for name, entry in entries.items():
         kind = stat.S_IFMT(entry.unix_mode)
-        if name.endswith("/"):
+        if name.endswith("/") and not entry.unpacked_bytes:
             found.add_folder(name)
         elif kind not in (0, stat.S_IFREG):
             found.refuse(name, "symbolic link" if kind == stat.S_IFLNK else "no regular file")
