@@ -27,6 +27,7 @@ from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.pack.label_orientation import HOW_TO_FRAME
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources._extend.source_wrapper import subset
+from packer.sources._trees.file_tree import most_file_bytes
 from packer.sources.base import Source, relative_name
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
@@ -129,6 +130,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
     Raises InvalidRequest for options that do not fit the source, BadInput for a file that vanished and where there is
     no sample.
     """
+    source.folder.most_bytes = most_file_bytes(options.pixel_limit)
     if not len(source):
         if source.unread and options.on_error == "raise":
             raise BadInput(
@@ -310,7 +312,7 @@ def _measure(
     root = str(source.folder.root)
     for path in source.tables():
         name = relative_name(path, root)
-        content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name)).digest())
+        content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name, is_table=True)).digest())
     links = _Links(source)
     large: dict[str, None] = {}  # files of many records, in order
     for first in range(0, len(sizes), _MEASURED_AT_ONCE):

@@ -21,7 +21,7 @@ from packer.schema import Field
 from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse import folder_layout
-from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.file_tree import FileTree, most_file_bytes
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
 
@@ -60,6 +60,8 @@ class ReopenedSource:
         self._maker = sources.load(str(kind)).Source if kind in sources.names() else None
         self.holds_records = self._maker is not None and self._maker.holds_records
         self.folder = self._opened()
+        for tree in (self.folder, self.source.folder if self.source else self.folder):
+            tree.most_bytes = most_file_bytes(max(field.pixel_limit for field in pack.schema))
         self._listed: Source | None = self.source  # without sidecars
         self._colours = self._mask_colours()
         self._with_sidecars()

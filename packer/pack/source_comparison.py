@@ -424,7 +424,7 @@ class Comparison:
             self.compared += 1
             try:
                 components(path)
-                same = self._reopened.folder.read(path) == content
+                same = self._reopened.folder.read(path, is_table=True) == content
             except PackerError as error:
                 yield str(error)
                 continue

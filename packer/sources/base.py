@@ -147,10 +147,10 @@ class Source(ABC):
                 return self.root / (folder + stored[len(name) :])
         return self.root / stored
 
-    def read(self, name: str) -> bytes:
-        """The bytes of the file at this relative path; raises BadInput."""
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
+        """The bytes of the file at this relative path, as of a tree; raises BadInput."""
         folder, path = self.place(name)
-        return folder.read(path)
+        return folder.read(path, is_table=is_table)
 
     def places(self) -> Mapping[str, str]:
         """Options that name folders elsewhere -> digest of what was found there, which manifests state instead."""
@@ -303,7 +303,7 @@ class Source(ABC):
 
     def read_extras(self, names: Sequence[str]) -> Iterator[Buffer]:
         """The bytes of some of the extras, in the order of `names`; raises BadInput."""
-        return map(self.read, names)
+        return (self.read(name, is_table=True) for name in names)
 
     def missing(self, index: int) -> str | None:
         """Why the sample is incomplete (an annotation that is not there), None where it is whole."""

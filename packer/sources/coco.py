@@ -460,7 +460,7 @@ class Source(base.Source):
         ]
 
     def _content(self, name: str) -> AnnotationFile:
-        data = self.read(name)
+        data = self.read(name, is_table=True)
         if self.outside:
             self._digests.append(hashlib.sha256(data).hexdigest())
         return read_annotations(data, str(self.root / name), strict=self._strict)

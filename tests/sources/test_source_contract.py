@@ -177,8 +177,8 @@ def test_files_are_exactly_what_is_read(source: base.Source, monkeypatch: pytest
     read: dict[Path, bytes] = {}
     real, opened = SourceRoot.read, SourceRoot.open
 
-    def noted(folder: SourceRoot, name: str) -> bytes:
-        return read.setdefault(folder.root / name, real(folder, name))
+    def noted(folder: SourceRoot, name: str, *, is_table: bool = False) -> bytes:
+        return read.setdefault(folder.root / name, real(folder, name, is_table=is_table))
 
     def noted_open(folder: SourceRoot, name: str) -> int:
         read.setdefault(folder.root / name, b"")

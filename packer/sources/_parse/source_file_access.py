@@ -42,7 +42,7 @@ class LinkLeadsOut(BadInput):
     """A file that is reached by a link out of the folder, which nobody has asked to follow."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class SourceRoot(FileTree):
     """The folder of a data set; holds nothing open."""
 
@@ -51,7 +51,7 @@ class SourceRoot(FileTree):
     _met: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # hash of each file's size and times
     _above: "dict[str, SourceRoot]" = field(default_factory=dict, repr=False, compare=False)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
         """The bytes of the regular file at this relative path; raises LinkLeadsOut, BadInput."""
         try:  # 100 000 small files are read here: a Path is made where a message needs it
             descriptor = self._open(name)
@@ -59,6 +59,8 @@ class SourceRoot(FileTree):
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
                     raise _no_file(self.root / name)
+                if not is_table:
+                    self.check_size(name, before.st_size)
                 data = os.read(descriptor, before.st_size + 1)
                 while len(data) < before.st_size and (more := os.read(descriptor, before.st_size - len(data))):
                     data += more  # one read gives 2 GiB at most
@@ -123,7 +125,9 @@ class SourceRoot(FileTree):
         return FileState(status.st_size, status.st_mtime_ns, stat.S_ISREG(status.st_mode))
 
     def above(self, name: str) -> "SourceRoot":
-        return self._above.setdefault(name, SourceRoot(self.root / name, self.follow_links))
+        found = self._above.setdefault(name, SourceRoot(self.root / name, self.follow_links))
+        found.most_bytes = self.most_bytes
+        return found
 
     def leads_out(self, name: str) -> bool:
         """Whether what is at this relative path lies outside of the folder, all links followed."""

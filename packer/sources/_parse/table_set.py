@@ -57,7 +57,7 @@ class TableSet:
         self.bytes_columns: tuple[str, ...] = ()
         self.tables: list[TableRows] = []
         for name in names:
-            path, data = folder / name, tree.read(name)
+            path, data = folder / name, tree.read(name, is_table=True)
             if kinds == [".parquet"]:
                 table, left = read_parquet(path, data)
                 self.bytes_columns = (*self.bytes_columns, *(each for each in left if each not in self.bytes_columns))

@@ -217,7 +217,8 @@ class RecordSource(base.Source):
         total = len(self._offsets)
         half = count // 2
         for index in sorted({*range(min(half, total)), *(number * total // half for number in range(half))}):
-            yield index, self.record(index)
+            if self._sizes[index] <= self._folder.most_bytes:
+                yield index, self.record(index)
 
     # ---- what packer asks
 
@@ -231,6 +232,7 @@ class RecordSource(base.Source):
     def record(self, index: int) -> bytes:
         """The bytes of a sample's record; raises BadInput."""
         at = self.checked(index)
+        self._folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
         return self._files.read(self._numbers[at], self._offsets[at], self._sizes[at])
 
     def __getitem__(self, index: int) -> base.Sample:

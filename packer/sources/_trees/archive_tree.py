@@ -25,8 +25,8 @@ from packer.sources._trees.file_tree import Contents, FileState, FileTree
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
 _FINDER = ("__MACOSX",)  # beside what the Finder packs: one folder is what was meant, whatever the archive is called
 _SHOWN = 20  # culprits in one message
-_MOST_UNPACKED_BYTES = 1 << 30  # of one compressed member, which is read whole
 _START_INPUT_BYTES = 1 << 10  # of compressed bytes at least that the first bytes of a member are made of
+_MOST_UNPACKED_BYTES = 1 << 30  # of a compressed table, which is read whole
 _BARE = -zlib.MAX_WBITS
 
 
@@ -178,8 +178,10 @@ class ArchiveTree(FileTree):
     def contents(self) -> Contents:
         return Contents(self._names, self._folders)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
         row = self._row(name)
+        if not is_table:
+            self.check_size(name, max(self._sizes[row], self._packed.unpacked_bytes[row] if self._packed else 0))
         data = self._files.read(0, self._offsets[row], self._sizes[row])
         return data if self._packed is None else self._unpacked(self._packed, row, name, data)
 
@@ -208,8 +210,8 @@ class ArchiveTree(FileTree):
         """The bytes of a member of a zip file, as many as it says and of the sum that it says."""
         expected = packed.unpacked_bytes[row]
         if packed.is_deflated[row]:
-            if expected > _MOST_UNPACKED_BYTES:
-                raise self._damaged(name, f"says that it unpacks to {expected} bytes, more than any picture has")
+            if expected > max(_MOST_UNPACKED_BYTES, self.most_bytes):
+                raise self._damaged(name, f"unpacks to {expected} bytes, more than is held in memory")
             decoder = zlib.decompressobj(_BARE)
             try:
                 data = decoder.decompress(data, expected + 1)

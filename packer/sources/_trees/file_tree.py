@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.errors import BadInput
+from packer.errors import BadInput, printable
+from packer.schema import USUAL_PIXELS
+
+
+def most_file_bytes(max_pixels: int) -> int:
+    """Bytes of the largest file of a sample: four channels of 16 bit per pixel, not compressed, and 1 MiB more."""
+    return 8 * max(max_pixels, USUAL_PIXELS) + (1 << 20)
 
 
 class FileState(NamedTuple):
@@ -34,6 +40,7 @@ class FileTree(ABC):
 
     root: Path
     follow_links: bool = False
+    most_bytes: int = most_file_bytes(USUAL_PIXELS)  # of a file of one sample
     reads_at_once: int = 1  # of files, by as many threads, where each read waits for an answer rather than a disk
 
     @property
@@ -42,8 +49,19 @@ class FileTree(ABC):
         return True
 
     @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The bytes of the file at this relative path; raises BadInput."""
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
+        """The bytes of the file at this relative path; raises BadInput.
+
+        is_table: whether it belongs to no single sample, so that it may have more than `most_bytes`.
+        """
+
+    def check_size(self, name: str, size: int) -> None:
+        """Raise BadInput, before anything is read, for more bytes than the file of a sample may have."""
+        if size > self.most_bytes:
+            raise BadInput(
+                f"{printable(str(self.root / name))}: {size:,} bytes, expected at most {self.most_bytes:,} of a "
+                "sample; leave it out, or allow larger pictures with --max-pixels"
+            )
 
     @abstractmethod
     def start(self, name: str, count: int) -> bytes:

@@ -57,8 +57,10 @@ class StoreTree(FileTree):
     def is_local(self) -> bool:
         return False
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
         found = self._object(name)
+        if not is_table:
+            self.check_size(name, found.bytes)
         try:
             data = self._store.read(found.name, etag=found.etag)
         except ObjectChanged as error:
