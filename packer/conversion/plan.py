@@ -144,6 +144,11 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
         raise InvalidRequest(f"{source.root}: --resize {options.resize}: no field is a picture: {there}; leave it away")
     formats.load(options.to)
     if options.settled_order == "shuffled":
+        if source.folder.unpacks_again:
+            raise InvalidRequest(
+                f"{source.named}: is compressed as one: each sample in a shuffled order would unpack it again; gunzip "
+                "it first, or keep its order with --order stored"
+            )
         source = subset(source, shuffled(options.order_seed, 0, len(source)).tolist())
     probe = _probed(source) if options.resize else _Probe()
     schema, defaulted = _stored_schema(source, options, lossy=probe.lossy)

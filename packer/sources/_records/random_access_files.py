@@ -12,7 +12,7 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,6 +89,15 @@ class RecordFiles:
     def forget(self) -> None:
         """Close what is open; it is opened again when it is read."""
         self._begin()
+
+    def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
+        """Whether reading pieces in another order than theirs unpacks a file again and again.
+
+        ends: number of the file and end in it, of each piece.
+        """
+        packed = {number for number, file in enumerate(self.files) if file.is_packed}
+        most = _BLOCKS * _BLOCK_BYTES if len(packed) == 1 else 0
+        return bool(packed) and any(number in packed and end > most for number, end in ends)
 
     def path(self, number: int) -> Path:
         """Where a file lies."""

@@ -118,6 +118,8 @@ class RecordSource(base.Source):
         """The files that the records lie in, from here on to be read; raises BadInput, InvalidRequest."""
         self._files = RecordFiles(self._folder, files)
         self._check_sizes(files)
+        ends = zip(self._numbers, map(sum, zip(self._offsets, self._sizes, strict=True)), strict=True)
+        self._folder.unpacks_again = self._files.unpacks_again(ends)
         self._firsts = _firsts(self._numbers, len(files))
         self._stems = _stems([file.name for file in files])
         self._splits = self._settled_splits([file.name for file in files])

@@ -173,6 +173,9 @@ class ArchiveTree(FileTree):
         self._packed = packed
         self._time_ns = file.status.st_mtime_ns
         self._files = RecordFiles(file.folder, [RecordFile(file.name, file.size, is_packed)])
+        self.unpacks_again = self._files.unpacks_again(
+            (0, sum(place)) for place in zip(found.offsets, found.sizes, strict=True)
+        )
 
     @property
     def contents(self) -> Contents:

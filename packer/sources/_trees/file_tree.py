@@ -41,6 +41,7 @@ class FileTree(ABC):
     root: Path
     follow_links: bool = False
     most_bytes: int = most_file_bytes(USUAL_PIXELS)  # of a file of one sample
+    unpacks_again: bool = False  # whether files that are read in another order than theirs are unpacked many times
     reads_at_once: int = 1  # of files, by as many threads, where each read waits for an answer rather than a disk
 
     @property
