@@ -29,14 +29,10 @@ MASTER = 3  # the descriptor in the client process, behind its standard streams
 _TRIES = 4  # of a request whose client process ended
 _MOST_BYTES = 1 << 30  # of one answer
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from packer.stores.client_program import serve; serve(allow_http=sys.argv[2] == 'http')"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from packer.stores.client_program import serve; serve()"
 )
 # what the stores' own tools read; another client process is started where one of them changes
 _CONVENTIONS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-_ENDPOINTS = ("_ENDPOINT", "_ENDPOINT_URL", "_ENDPOINT_URL_S3", "_BASE_URL")
-_TRUE = ("1", "true", "yes", "on")
 
 
 class Answer(NamedTuple):
@@ -44,6 +40,11 @@ class Answer(NamedTuple):
 
     fields: Mapping[str, Any]
     payload: bytes
+
+
+def conventions() -> dict[str, str]:
+    """The variables of the stores' tools, as the environment has them."""
+    return {name: value for name, value in os.environ.items() if name.upper().startswith(_CONVENTIONS)}
 
 
 class _Ended(Exception):
@@ -123,7 +124,7 @@ class _Clients:
 
         Raises ConnectionError where it ends at once.
         """
-        environment = {name: value for name, value in os.environ.items() if name.upper().startswith(_CONVENTIONS)}
+        environment = conventions()
         with self._lock:
             if self._master is not None and self._environment == environment:
                 try:
@@ -138,14 +139,7 @@ class _Clients:
         self._forget()
         check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [
-            sys.executable,
-            "-I",
-            "-c",
-            _PROGRAM,
-            json.dumps(sys.path),
-            "http" if _may_do_without_tls(environment) else "https",
-        ]
+        words = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]
         with theirs:
             moved = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of MASTER
             try:
@@ -183,15 +177,6 @@ class _Clients:
     def release(self) -> None:
         """After fork, in parent and child, whose locks are copies."""
         self._lock.release()
-
-
-def _may_do_without_tls(environment: Mapping[str, str]) -> bool:
-    """Whether the variables name a server without TLS, as one on this machine, or allow it."""
-    return any(
-        (name.endswith(_ENDPOINTS) and value.lower().startswith("http://"))
-        or (name.endswith("_ALLOW_HTTP") and value.lower() in _TRUE)
-        for name, value in environment.items()
-    )
 
 
 _clients = _Clients()  # one per process, by design: see above

@@ -18,12 +18,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions
 from obstore import store as stores
 
-from packer.stores.client_process import HEAD, MASTER, receive
+from packer.stores.client_process import HEAD, MASTER, conventions, receive
 from packer.stores.url import StoreURL
 
 if TYPE_CHECKING:
@@ -36,12 +37,20 @@ _UPLOAD_BYTES = 8 << 20  # of one part of an upload; S3 takes 10,000 parts
 _UPLOAD_PARTS = 9000
 _PAGE_OBJECTS = 5000  # of a listing, in one message
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
+
+_VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
+_ENDPOINT = re.compile(r"(_STORAGE)?_(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|BASE_URL)")
+_TRUE = ("1", "true", "yes", "on")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_NOWHERE = "127.0.0.1:0"  # where nothing can listen
+_AWS_CREDENTIALS = ("amazonaws.com", "169.254.0.0/16")  # STS, and the services of a machine or a container
+
 Kind = Literal["missing", "changed", "denied", "file", "refused", "outage"]
 Result = TypeVar("Result")
 
 # obstore has one class for what is over after a while and for what will never work: the status is in its text alone
 _REFUSAL = re.compile(
-    r"status(?: code)?:? 4(?!08|29)\d\d|redirect|non-partial|builder error|"
+    rf"status(?: code)?:? 4(?!08|29)\d\d|redirect|non-partial|builder error|{re.escape(_NOWHERE)}\b|"
     r"Missing (?:region|bucket|account)|invalid URL",
     re.IGNORECASE,
 )
@@ -66,12 +75,9 @@ class _Gone(Exception):
     """The caller has closed the connection."""
 
 
-def serve(*, allow_http: bool) -> None:
-    """The body of the process: it ends when the last process that shares the socket has ended.
-
-    allow_http: whether the servers behind s3://, gs:// and az:// may be asked without TLS.
-    """
-    clients = _Buckets(allow_http)
+def serve() -> None:
+    """The body of the process: it ends when the last process that shares the socket has ended."""
+    clients = _Buckets()
     with socket.socket(fileno=MASTER) as master:
         while True:
             message, descriptors, _, _ = socket.recv_fds(master, 1, 1)
@@ -127,8 +133,7 @@ def _request(connection: socket.socket) -> tuple[Mapping[str, Any], bytes, list[
 class _Buckets:
     """obstore's clients, one for each bucket, which keeps its connections."""
 
-    def __init__(self, allow_http: bool) -> None:
-        self._allow_http = allow_http
+    def __init__(self) -> None:
         self._known: dict[tuple[str, str, float], Any] = {}
 
     def of(self, url: StoreURL, *, stall: float) -> Any:
@@ -140,16 +145,41 @@ class _Buckets:
                 "connect_timeout": timedelta(seconds=min(10.0, max(1.0, stall))),
                 "read_timeout": timedelta(seconds=max(0.05, stall)),
             }
-            if self._allow_http or url.scheme == "http":
-                options["allow_http"] = True
             retries: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
             try:
+                options.update(_reach(url))
                 self._known[key] = stores.from_url(
                     f"{url.scheme}://{url.bucket}", client_options=options, retry_config=retries
                 )
             except (exceptions.BaseError, ValueError) as error:
                 raise _Failed("refused", _cause(error)) from error
         return self._known[key]
+
+
+def _reach(url: StoreURL) -> "ClientConfig":
+    """Options that keep requests within the hosts that the user named, and credentials off connections without TLS.
+
+    The client follows redirects and has no option against that. So a server that the user named is excluded from a
+    proxy that is not there, through which all other hosts would be asked. Users with a proxy of their own keep it.
+    """
+    prefix = _VARIABLES.get(url.scheme, "")
+    variables = {name: value for name, value in conventions().items() if prefix and name.startswith(f"{prefix}_")}
+    named = [value for name, value in variables.items() if _ENDPOINT.fullmatch(name.removeprefix(prefix))]
+    may_do_without_tls = variables.get(f"{prefix}_ALLOW_HTTP", "").lower() in _TRUE or any(
+        value.lower().startswith("http://") for value in named
+    )
+    if may_do_without_tls and "AWS_SESSION_TOKEN" in variables:
+        raise _Failed(
+            "denied", "AWS_SESSION_TOKEN is not sent without TLS: unset AWS_ALLOW_HTTP, give an https endpoint"
+        )
+    found: ClientConfig = {"allow_http": may_do_without_tls or url.scheme == "http"}
+    has_proxy = any(value for name, value in conventions().items() if name.upper() in _PROXIES)
+    if not has_proxy and (url.is_web or (url.scheme == "s3" and named)):
+        servers = [f"//{url.bucket}"] if url.is_web else [value for value in variables.values() if "://" in value]
+        hosts = [urlsplit(server).hostname or "" for server in servers]
+        found["proxy_url"] = f"http://{_NOWHERE}"
+        found["proxy_excludes"] = ",".join(hosts if url.is_web else [*hosts, *_AWS_CREDENTIALS])
+    return found
 
 
 class _Call:
@@ -406,6 +436,8 @@ def _write_at(descriptor: int, data: Any, start: int) -> None:
 
 def _cause(error: BaseException) -> str:
     """What the error says, on one line: of XML its code alone, and without the debug text that follows."""
+    if _NOWHERE in str(error):
+        return "the server redirects to another host than the one that was named"
     text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])
     text = " ".join(text.replace("Server returned non-2xx status code: ", "").split())
     return (text or type(error).__name__)[:600]

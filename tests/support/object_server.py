@@ -43,7 +43,7 @@ class Fault:
 
     kind: "503"; "403"; "cut" and "stall" in the middle of a body; "flip" a byte of it; "whole": a
     range is answered with all; "lost": the request is done and
-    its connection closed without an answer; "409" to a conditional put.
+    its connection closed without an answer; "409" to a conditional put; "301" and "307" to `target`.
     """
 
     kind: str
@@ -51,6 +51,7 @@ class Fault:
     key: str = ""  # that the key ends with
     times: int = 1 << 60
     chance: Callable[[], bool] = lambda: True
+    target: str = ""
 
     def takes(self, method: str, key: str) -> bool:
         """Whether this request meets the fault, which is counted."""
@@ -148,10 +149,10 @@ class ObjectServer:
             with self.lock:
                 self._at_once -= 1
 
-    def fault(self, method: str, key: str) -> str:
-        """The kind of what goes wrong with this request; "" for nothing."""
+    def fault(self, method: str, key: str) -> Fault:
+        """What goes wrong with this request; a fault of the kind "" for nothing."""
         with self.lock:
-            return next((fault.kind for fault in self.faults if fault.takes(method, key)), "")
+            return next((fault for fault in self.faults if fault.takes(method, key)), Fault(""))
 
 
 def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
@@ -162,7 +163,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             pass
 
-        def _begin(self) -> tuple[str, dict[str, str], bytes, str]:
+        def _begin(self) -> tuple[str, dict[str, str], bytes, Fault]:
             split = urllib.parse.urlsplit(self.path)
             path = urllib.parse.unquote(split.path).lstrip("/")
             bucket, _, key = path.partition("/")
@@ -196,11 +197,13 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True
             self.connection.close()
 
-        def _refused(self, fault: str) -> bool:
+        def _refused(self, fault: Fault) -> bool:
             known = {"503": (503, "SlowDown"), "403": (403, "AccessDenied"), "409": (409, "ConditionalRequestConflict")}
-            if fault in known:
-                self._fail(*known[fault])
-            return fault in known
+            if fault.kind in known:
+                self._fail(*known[fault.kind])
+            if fault.target:
+                self._send(int(fault.kind), b"", {"Location": fault.target})
+            return fault.kind in known or bool(fault.target)
 
         def do_HEAD(self) -> None:
             with server.counted():
@@ -229,7 +232,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 if condition is not None and condition.strip('"') != found.etag.strip('"'):
                     self._fail(412, "PreconditionFailed")
                     return
-                self._send_body(key, found, fault)
+                self._send_body(key, found, fault.kind)
 
         def _send_body(self, key: str, found: StoredBytes, fault: str) -> None:
             data, status, headers = found.data, 200, _described(found)
@@ -280,7 +283,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                         self._fail(412, "PreconditionFailed")
                         return
                     server.put(key, body)
-                if fault == "lost":
+                if fault.kind == "lost":
                     self._lose()
                     return
                 self._send(200, b"", {"ETag": server.objects[key].etag})
@@ -309,7 +312,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                         self._fail(404, "NoSuchUpload")
                         return
                     server.put(key, b"".join(data for _, data in sorted(parts.items())))
-                if fault == "lost":
+                if fault.kind == "lost":
                     self._lose()
                     return
                 etag = escape(server.objects[key].etag)
