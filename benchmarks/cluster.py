@@ -259,7 +259,7 @@ class _Bucket:
         for each in self._store.objects(".partial/attempts"):
             if each.name.rpartition("/")[2][:10] not in done:
                 with suppress(NoObject):
-                    found.append(int(self._store.read(each.name).decode().rpartition(" ")[2]))
+                    found.append(int(self._store.read(each.name, most=each.bytes).decode().rpartition(" ")[2]))
         return found
 
     def finished(self) -> dict[str, object]:
@@ -273,7 +273,8 @@ class _Bucket:
 
     def digest(self) -> str:
         """Of the complete pack, and of nothing else: what is left of a conversion would change it."""
-        return _digest({each.name: each.name for each in self._store.objects()}, self._store.read)
+        objects = {each.name: each for each in self._store.objects()}
+        return _digest(objects, lambda each: self._store.read(each.name, most=each.bytes))
 
     def remove(self) -> None:
         """The complete pack."""

@@ -185,7 +185,7 @@ class Bench:
                 for path in self.job.cache.rglob(Path(key).name):
                     path.write_bytes(flipped(path.read_bytes(), at))
             elif where == "stored":
-                whole = self.store.read(key)
+                whole = self.store.read(key, most=self.sizes[key])
                 self.store.write(key, flipped(whole, at))
             done = self.ranks.play(replace(self.job, digests=True, variant=variant), timeout=_HANGS_S)
             if where == "stored":

@@ -23,7 +23,7 @@ from typing import Any
 from packer import formats
 from packer.conversion.build_versions import build_versions
 from packer.conversion.plan import Plan
-from packer.conversion.stored_parts import DONE, PARTIAL, StoredParts, StoredPlan
+from packer.conversion.stored_parts import DONE, MOST_RECORD_BYTES, PARTIAL, StoredParts, StoredPlan
 from packer.errors import InvalidRequest, NoObject, PackerError, PackExists, StorageError
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
@@ -101,7 +101,7 @@ class Publication:
         InvalidRequest where the store does not keep conditions, StoreError.
         """
         try:
-            there = self._store.read(manifests.NAME)
+            there = self._store.read(manifests.NAME, most=manifests.MOST_BYTES)
         except NoObject:
             there = b""
         if there and not (self.is_built and there == manifests.read(self.folder).to_bytes()):
@@ -156,7 +156,7 @@ class Publication:
         """Bring a file there, unless a record says that it is, and it has the ETag of then."""
         record = f"{DONE}/{name}.json"
         try:
-            known: dict[str, Any] = json.loads(self._store.read(record))
+            known: dict[str, Any] = json.loads(self._store.read(record, most=MOST_RECORD_BYTES))
         except NoObject:
             known = {}
         if known.get("sha256") == sha256:

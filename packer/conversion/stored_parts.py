@@ -33,6 +33,8 @@ DONE = f"{PARTIAL}/done"
 _PLAN = f"{PARTIAL}/plan.json"
 _ATTEMPTS = f"{PARTIAL}/attempts"
 _PIECES = f"{PARTIAL}/pieces"
+MOST_RECORD_BYTES = manifests.MOST_BYTES  # a record has all skipped samples of its part, as the manifest has of all
+_MOST_ENTRIES_BYTES = 1 << 30
 # what a conversion puts there; a pack of another name may lie deeper
 _OURS = re.compile(rf"({re.escape(PARTIAL)}|{EXTRAS}|{INDEX})/.*|part-[0-9]+(\.[a-z0-9]+)?")
 
@@ -93,7 +95,7 @@ class StoredParts:
     def check(self) -> None:
         """Raise PackExists where the pack is published by now, StorageError where it is given up, or another's."""
         try:
-            there = self.store.read(_PLAN)
+            there = self.store.read(_PLAN, most=MOST_RECORD_BYTES)
         except NoObject:
             there = b""
         if there == self.plan.to_bytes():
@@ -124,7 +126,7 @@ class StoredParts:
     def _claimed(self) -> dict[str, Any]:
         """What plan.json says; nothing where there is none, or another's."""
         try:
-            found = json.loads(self.store.read(_PLAN))
+            found = json.loads(self.store.read(_PLAN, most=MOST_RECORD_BYTES))
         except (NoObject, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -155,7 +157,7 @@ class StoredParts:
     def node_of(self, attempt: str) -> str:
         """The machine of a try; empty where it had not begun."""
         try:
-            return self.store.read(f"{_ATTEMPTS}/{attempt}").decode(errors="replace")
+            return self.store.read(f"{_ATTEMPTS}/{attempt}", most=MOST_RECORD_BYTES).decode(errors="replace")
         except NoObject:
             return ""
 
@@ -189,7 +191,7 @@ class StoredParts:
         """What is said of a part that is finished; None where it is not. Raises CorruptPack."""
         name = f"{DONE}/{_record_name(part)}"
         try:
-            found = json.loads(self.store.read(name))
+            found = json.loads(self.store.read(name, most=MOST_RECORD_BYTES))
         except NoObject:
             return None
         except (ValueError, RecursionError) as error:
@@ -207,7 +209,7 @@ class StoredParts:
         """The index entries of a part; raises CorruptPack where they are not what its record says."""
         name = f"{_PIECES}/{part}"
         try:
-            data = self.store.read(name)
+            data = self.store.read(name, most=_MOST_ENTRIES_BYTES)
         except NoObject:
             data = b""
         if record.get("entries") != {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}:

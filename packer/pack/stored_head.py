@@ -28,7 +28,7 @@ def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
         raise InvalidRequest(f"{store.url}: not a pack: there is no {store.url / NAME}; see the URL")
     if state.bytes > manifests.MOST_BYTES:
         raise CorruptPack(f"{store.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
-    raw = store.read(NAME, etag=state.etag)
+    raw = store.read(NAME, most=state.bytes, etag=state.etag)
     manifest = manifests.parse(str(store.url / NAME), raw)
     return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
 

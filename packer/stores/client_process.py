@@ -7,7 +7,8 @@ inherited; the request, and the open file that it is about, go through the pair.
 others could find.
 
 Messages, both ways: `<IQ`, the sizes of a JSON object and of the bytes behind it, then these. A request may carry one
-descriptor. Answers follow each other until one that says `last`.
+descriptor. Answers follow each other until one that says `last`; a beat between them says that the request is there, or
+that bytes arrive. The process that asks measures the patience, from beat to beat: the client may be stuck.
 """
 
 import fcntl
@@ -27,6 +28,7 @@ from packer.registry import check_installed
 HEAD = struct.Struct("<IQ")
 MASTER = 3  # the descriptor in the client process, behind its standard streams
 _TRIES = 4  # of a request whose client process ended
+_LAST_TRY_SECONDS = 5.0  # beyond the patience, for a try that begins as it ends
 _MOST_BYTES = 1 << 30  # of one answer
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from packer.stores.client_program import serve; serve()"
@@ -70,6 +72,11 @@ def ask(
                 raise StoreError(
                     f"{where}: the process of the store's client ended {attempt} times: {error}; run again"
                 ) from error
+        except TimeoutError as error:
+            raise StoreError(
+                f"{where}: no answer that helps: nothing came in {request['patience']:.1f} s, or too little; see the "
+                "network and the store, then run again"
+            ) from error
 
 
 def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int]) -> Iterator[Answer]:
@@ -84,9 +91,11 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
                 ours.sendall(payload)
             while True:
                 answer = receive(ours)
-                yield answer
-                if answer.fields["last"]:
-                    return
+                ours.settimeout(request["patience"] + _LAST_TRY_SECONDS)
+                if "beat" not in answer.fields:
+                    yield answer
+                    if answer.fields["last"]:
+                        return
         except (EOFError, ConnectionError) as error:
             raise _Ended("it closed the connection") from error
 

@@ -2,10 +2,12 @@
 
 Every operation may be tried again: reads give the same bytes while the ETag stays, a write puts the same bytes once
 more, and who creates reads what is there. So an outage is tried again here, beside the few quick attempts of obstore's
-own, until the caller's patience ends or the caller is gone.
+own, until the caller's patience ends or the caller is gone. The patience begins again with each range or page that has
+arrived.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -35,7 +37,11 @@ _RANGE_BYTES = 8 << 20  # of one request for a large object: long enough for its
 _RANGES = 3  # of one object under way at once
 _UPLOAD_BYTES = 8 << 20  # of one part of an upload; S3 takes 10,000 parts
 _UPLOAD_PARTS = 9000
-_PAGE_OBJECTS = 5000  # of a listing, in one message
+_PAGE_OBJECTS = 1000  # of a listing, in one message
+_CHUNK_BYTES = (
+    256 << 10
+)  # of a body, at least, as they arrive: a line that is slower than one in a patience is an outage
+_BEAT_SECONDS = 0.1  # between two at least
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
 _VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
@@ -48,13 +54,9 @@ _AWS_CREDENTIALS = ("amazonaws.com", "169.254.0.0/16")  # STS, and the services 
 Kind = Literal["missing", "changed", "denied", "file", "refused", "outage"]
 Result = TypeVar("Result")
 
-# obstore has one class for what is over after a while and for what will never work: the status is in its text alone
-_REFUSAL = re.compile(
-    rf"status(?: code)?:? 4(?!08|29)\d\d|redirect|non-partial|builder error|{re.escape(_NOWHERE)}\b|"
-    r"Missing (?:region|bucket|account)|invalid URL",
-    re.IGNORECASE,
-)
-
+# obstore has one class for what is over after a while and for what will never work: its text alone tells them apart.
+# Whatever is no outage is refused, also an answer that cannot be parsed.
+_OUTAGE = re.compile(r"status(?: code)?:? (?:408|429|5\d\d)|HTTP error|error response")
 
 _XML = re.compile(r"<\?xml[^>]*>|<Error>(?:.*?<Code>([^<]*)</Code>)?.*?(?:</Error>|$)", re.S)
 
@@ -97,6 +99,7 @@ def _answer(connection: socket.socket, clients: "_Buckets") -> None:
             return
         try:
             call = _Call(connection, fields, payload, descriptors, clients)
+            call.beat()
             try:
                 found = call.run()
                 call.send({**found, "failed": None, "last": True}, call.result)
@@ -199,7 +202,9 @@ class _Call:
         self._descriptors = descriptors
         self._clients = clients
         self._url = StoreURL(fields["scheme"], fields["bucket"], fields["key"])
-        self._until = time.monotonic() + fields["patience"]
+        self._sending = threading.Lock()
+        self._last_beat = 0.0
+        self._renew()
         self.began = time.monotonic()
         self.attempts = 0
         self.result: Any = b""
@@ -221,35 +226,52 @@ class _Call:
     def send(self, fields: Mapping[str, Any], payload: Any = b"") -> None:
         """One message to the caller."""
         head = json.dumps(fields).encode()
-        with memoryview(payload) as view:
+        with memoryview(payload) as view, self._sending:
             self._connection.sendall(HEAD.pack(len(head), len(view)) + head)
             self._connection.sendall(view)
+
+    def beat(self) -> None:
+        """Tell the caller that the request is there, or that bytes arrive; nothing so soon after another beat."""
+        now = time.monotonic()
+        if now >= self._last_beat + _BEAT_SECONDS:
+            self._last_beat = now
+            self.send({"beat": True})
+
+    def _renew(self) -> None:
+        """Patience begins again: what has arrived stays, and is not asked for again."""
+        self._until = time.monotonic() + self._fields["patience"]
 
     @property
     def _client(self) -> Any:
         return self._clients.of(self._url, stall=self._fields["stall"])
 
     def _patiently(self, do: Callable[[], Result]) -> Result:
-        """The result of a request, tried again after a pause while there is an outage."""
+        """The result of a request, tried again after a pause while there is an outage, for the last time as patience
+        ends.
+        """
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self.attempts += 1
             try:
-                return do()
+                result = do()
+                self._renew()
+                return result
             except (FileNotFoundError, exceptions.NotFoundError) as error:
                 raise _Failed("missing", _cause(error)) from error
             except exceptions.PreconditionError as error:
                 raise _Failed("changed", _cause(error)) from error
             except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
                 raise _Failed("denied", _cause(error)) from error
-            except (exceptions.NotSupportedError, exceptions.InvalidPathError) as error:
-                raise _Failed("refused", _cause(error)) from error
+            except (exceptions.NotSupportedError, exceptions.InvalidPathError, ValueError) as error:
+                raise _Failed("refused", _cause(error)) from error  # ValueError: a date that Python does not have
             except (exceptions.GenericError, exceptions.JoinError, _Short, TimeoutError, ConnectionError) as error:
-                if _REFUSAL.search(str(error)):
-                    raise _Failed("refused", _cause(error)) from error
-                if time.monotonic() + pause > self._until:
-                    raise _Failed("outage", _cause(error)) from error
-            self._check_caller(pause)
+                text, cause = str(error), _cause(error)
+                if isinstance(error, exceptions.GenericError) and (_NOWHERE in text or not _OUTAGE.search(text)):
+                    raise _Failed("refused", cause) from error
+                left = self._until - time.monotonic()
+                if left <= 0:
+                    raise _Failed("outage", cause) from error
+            self._check_caller(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str) -> None:
@@ -269,51 +291,58 @@ class _Call:
     # ---- operations
 
     def _list(self) -> dict[str, Any]:
-        prefix = self._url.key or None
-        page: list[tuple[str, int, str, int]] = []
         last = ""  # name that was sent last: a listing that breaks off goes on behind it
 
         def rest() -> None:
-            nonlocal page, last
-            page = []
-            for chunk in obstore.list(self._client, prefix=prefix, offset=last or None, chunk_size=1000):
-                for item in chunk:
-                    modified = item["last_modified"]
-                    page.append((item["path"], item["size"], _etag(item["e_tag"]), int(modified.timestamp() * 1e9)))
-                if len(page) >= _PAGE_OBJECTS:
-                    self.send({"objects": page, "failed": None, "last": False})
-                    last, page = page[-1][0], []
+            nonlocal last
+            pages = obstore.list(
+                self._client, prefix=self._url.key or None, offset=last or None, chunk_size=_PAGE_OBJECTS
+            )
+            for page in pages:
+                objects = [{"name": item["path"], **_described(item)} for item in page]
+                self.send({"objects": objects, "failed": None, "last": False})
+                last = objects[-1]["name"]
+                self._renew()
 
         self._patiently(rest)
-        return {"objects": page}
+        return {"objects": []}
 
     def _state(self) -> dict[str, Any]:
         found = self._patiently(lambda: obstore.head(self._client, self._url.key))
         return _described(found)
 
     def _read(self) -> dict[str, Any]:
-        start, count = self._fields["start"], self._fields["count"]
-        if count == 0:
-            return {}
+        start, most = self._fields["start"], self._fields["most"]
 
-        def get() -> Any:
-            options: GetOptions = {}
-            if count is not None:
-                options["range"] = (start, start + count)
-            elif start:
-                options["range"] = {"offset": start}
+        def get() -> bytes:
+            options: GetOptions = {} if start is None else {"range": (start, start + most)}
             if self._fields["etag"]:
                 options["if_match"] = self._fields["etag"]
             answer = obstore.get(self._client, self._url.key, options=options)
             self._check_etag(answer.meta["e_tag"], self._fields["etag"])
-            data = answer.bytes()
             first, end = answer.range
-            if len(data) != end - first:
-                raise _Short(f"expected {end - first} bytes, found {len(data)}")
-            return data
+            if end - first > most:
+                raise _Failed("refused", f"expected at most {most} bytes, found {end - first}")
+            return b"".join(self._body(answer))
 
-        self.result = self._patiently(get)
+        if start is None or most:
+            self.result = self._patiently(get)
         return {}
+
+    def _body(self, answer: Any) -> list[Any]:
+        """The bytes of an answer as they arrived: as many as it announced, whatever else the server sends."""
+        first, end = answer.range
+        chunks: list[Any] = []
+        found = 0
+        for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
+            found += len(chunk)
+            chunks.append(chunk)
+            if found > end - first:
+                raise _Failed("refused", f"expected {end - first} bytes, found more")
+            self.beat()
+        if found < end - first:
+            raise _Short(f"expected {end - first} bytes, found {found}")
+        return chunks
 
     def _fetch(self) -> dict[str, Any]:
         """Ranges are requested ahead, hashed and written in order; all with the ETag of the first, if none is known."""
@@ -328,9 +357,8 @@ class _Call:
                 raise _Failed("changed", f"expected no bytes, found {found['bytes']}")
             etag = found["etag"]
         elif not etag:
-            data, etag = self._range(starts.popleft(), min(size, _RANGE_BYTES), size, "")
-            digest.update(data)
-            _write_at(descriptor, data, 0)
+            chunks, etag = self._range(starts.popleft(), min(size, _RANGE_BYTES), size, "")
+            _write_at(descriptor, chunks, 0, digest)
         with ThreadPoolExecutor(_RANGES) as pool:
             try:
                 while starts or waiting:
@@ -339,9 +367,8 @@ class _Call:
                         end = min(size, start + _RANGE_BYTES)
                         waiting.append((start, pool.submit(self._range, start, end, size, etag)))
                     start, future = waiting.popleft()
-                    data, _ = future.result()
-                    digest.update(data)
-                    _write_at(descriptor, data, start)
+                    chunks, _ = future.result()
+                    _write_at(descriptor, chunks, start, digest)
                     self._check_caller(0)
             except BaseException:
                 for _, future in waiting:
@@ -349,10 +376,10 @@ class _Call:
                 raise
         return {"bytes": size, "sha256": digest.hexdigest(), "etag": etag}
 
-    def _range(self, start: int, end: int, size: int, etag: str) -> tuple[Any, str]:
+    def _range(self, start: int, end: int, size: int, etag: str) -> tuple[list[Any], str]:
         """The bytes, and the ETag that came with them."""
 
-        def get() -> tuple[Any, str]:
+        def get() -> tuple[list[Any], str]:
             options: GetOptions = {}
             if (start, end) != (0, size):
                 options["range"] = (start, end)
@@ -362,10 +389,9 @@ class _Call:
             if answer.meta["size"] != size:
                 raise _Failed("changed", f"expected {size} bytes, found {answer.meta['size']}")
             self._check_etag(answer.meta["e_tag"], etag)
-            data = answer.bytes()
-            if len(data) != end - start:
-                raise _Short(f"expected {end - start} bytes, found {len(data)}")
-            return data, _etag(answer.meta["e_tag"])
+            if answer.range != (start, end):
+                raise _Failed("refused", f"expected bytes {start} to {end}, found {answer.range}")
+            return self._body(answer), _etag(answer.meta["e_tag"])
 
         return self._patiently(get)
 
@@ -379,13 +405,13 @@ class _Call:
                 obstore.put(self._client, self._url.key, self._payload, mode="create")
             except exceptions.AlreadyExistsError:
                 try:
-                    found = obstore.get(self._client, self._url.key).bytes()
+                    found = obstore.get(self._client, self._url.key)
                 except (
                     FileNotFoundError,
                     exceptions.NotFoundError,
                 ) as error:  # as where S3 answers 409 of others' tries
                     raise _Short("it was there, then it was not") from error
-                return found.to_bytes() == self._payload
+                return found.range == (0, len(self._payload)) and b"".join(self._body(found)) == self._payload
             return True
 
         return {"created": self._patiently(put)}
@@ -396,7 +422,8 @@ class _Call:
         part = max(_UPLOAD_BYTES, -(-size // _UPLOAD_PARTS))
 
         def put() -> Any:
-            with open(descriptor, "rb", closefd=False) as file:
+            with _Watched(descriptor, closefd=False) as file:
+                file.watch = self.beat
                 file.seek(0)
                 return obstore.put(self._client, self._url.key, file, chunk_size=part, max_concurrency=_RANGES)
 
@@ -414,6 +441,16 @@ class _Call:
         return {}
 
 
+class _Watched(io.FileIO):
+    """A file that is uploaded. watch: called as it is read."""
+
+    watch: Callable[[], None]
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.watch()
+        return super().read(-1 if size is None else size)
+
+
 def _described(found: Any) -> dict[str, Any]:
     modified = int(found["last_modified"].timestamp() * 1e9)
     return {"bytes": found["size"], "etag": _etag(found["e_tag"]), "modified_ns": modified}
@@ -424,14 +461,17 @@ def _etag(text: str | None) -> str:
     return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 
-def _write_at(descriptor: int, data: Any, start: int) -> None:
-    with memoryview(data) as view:
-        done = 0
-        while done < len(view):
-            try:
-                done += os.pwrite(descriptor, view[done:], start + done)
-            except OSError as error:
-                raise _Failed("file", f"{error.strerror} ({error.errno})") from error
+def _write_at(descriptor: int, chunks: list[Any], start: int, digest: Any) -> None:
+    for chunk in chunks:
+        digest.update(chunk)
+        with memoryview(chunk) as view:
+            done = 0
+            while done < len(view):
+                try:
+                    done += os.pwrite(descriptor, view[done:], start + done)
+                except OSError as error:
+                    raise _Failed("file", f"{error.strerror} ({error.errno})") from error
+            start += done
 
 
 def _cause(error: BaseException) -> str:

@@ -6,7 +6,7 @@ the ETag that the listing or an earlier answer gave.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from packer.stores.url import StoreURL
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """patience_seconds: how long an outage is waited for before StoreError is raised.
+    """patience_seconds: how long an outage is waited for before StoreError is raised, from the last bytes on.
 
     stall_seconds: how long a connection may bring nothing before it is given up and another one tried.
     """
@@ -65,17 +65,29 @@ class Store:
     options: StoreOptions = StoreOptions()
 
     def objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """All objects below the URL, or below `prefix` there, in the order of their names' UTF-8 bytes.
+        """All objects below the URL, or below `prefix` there, in the store's order, which goes on behind a name.
 
         An object whose name ends with `/`, as consoles make for an empty folder, comes without that slash.
-        Raises InvalidRequest for https, which has no listing.
+        Raises InvalidRequest for https, which has no listing. Raises StoreError for a listing that cannot be: with a
+        name from elsewhere, a name that does not rise, neither by its bytes nor by its components, or too many.
         """
         self._check_not_web("list what is there", "give a store that has listings, such as s3://")
         below = self.url / prefix if prefix else self.url
-        cut = len(self.url.key) + 1 if self.url.key else 0
+        front = f"{self.url.key}/" if self.url.key else ""
+        rising, count = _Rising(), 0
         for answer in self._asked("list", prefix, {"key": below.key}):
-            for key, size, etag, modified_ns in answer.fields["objects"]:
-                yield StoredObject(key[cut:], size, etag, modified_ns)
+            for found in answer.fields["objects"]:
+                key = found["name"]
+                if key == below.key:  # what consoles make for this folder itself
+                    continue
+                count += 1
+                is_below = key.startswith(f"{below.key}/" if below.key else "")
+                if not is_below or count > _MOST_OBJECTS or not rising.takes(key):
+                    raise StoreError(
+                        f"{below}: list: refused: expected at most {_MOST_OBJECTS:,} rising names below it, found "
+                        f"{printable(key[:200])} as number {count:,}; see the store"
+                    )
+                yield _object(below, key.removeprefix(front), found)
 
     def state(self, name: str = "") -> StoredObject | None:
         """Size, ETag and time of an object; None where there is none."""
@@ -83,14 +95,14 @@ class Store:
             found = self._ask("state", name).fields
         except NoObject:
             return None
-        return StoredObject(name, found["bytes"], found["etag"], found["modified_ns"])
+        return _object(self.url, name, found)
 
-    def read(self, name: str = "", *, start: int = 0, count: int | None = None, etag: str | None = None) -> bytes:
-        """The bytes of an object, or at most `count` of them from `start` on.
+    def read(self, name: str = "", *, most: int, start: int | None = None, etag: str | None = None) -> bytes:
+        """The bytes of an object, which has at most `most`; with `start`, at most so many of its bytes from there on.
 
-        Raises NoObject; ObjectChanged where its ETag is another by now.
+        Raises NoObject; ObjectChanged where its ETag is another by now; StoreError where more bytes come.
         """
-        return self._ask("read", name, {"start": start, "count": count, "etag": etag}).payload
+        return self._ask("read", name, {"start": start, "most": most, "etag": etag}).payload
 
     def fetch(self, name: str, descriptor: int, *, bytes: int, etag: str | None = None) -> Fetched:
         """Write an object of so many bytes into the open file from its beginning, hashed on the way.
@@ -187,6 +199,41 @@ class Store:
             if answer.fields["failed"] is not None:
                 raise _error(url, operation, answer.fields)
             yield answer
+
+
+_MOST_OBJECTS = 1 << 24  # of a listing
+_MOST_OBJECT_BYTES = 1 << 50  # stores take 5 to 190 TiB
+_MOST_NAME_BYTES, _MOST_ETAG = 4096, 1024
+
+
+class _Rising:
+    """Names that rise, by their bytes as in S3, or by their components as in stores that have folders.
+
+    So no name comes twice, and a listing that breaks off can go on behind its last name.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Callable[[bytes], Any], Any] = {bytes: b"", lambda name: name.split(b"/"): []}
+
+    def takes(self, name: str) -> bool:
+        """Whether this name is above all before it; also with the slash that the client cuts from its end."""
+        raw = name.encode()
+        ranks = {order: (order(raw), order(raw + b"/"), last) for order, last in self._last.items()}
+        self._last = {
+            order: rank if rank > last else other for order, (rank, other, last) in ranks.items() if other > last
+        }
+        return bool(self._last)
+
+
+def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
+    """An object that a store has described; raises StoreError for what no object has."""
+    size, etag = found["bytes"], found["etag"]
+    if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
+        raise StoreError(
+            f"{url}: refused: {printable(name[:200])}: {size} bytes, an ETag of {len(etag)} characters, a name of "
+            f"{len(name)}; see the store"
+        )
+    return StoredObject(name, size, etag, min(max(0, found["modified_ns"]), (1 << 63) - 1))
 
 
 _CREDENTIALS = (

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest, NoObject, ObjectChanged, StorageError, StoreError
 from packer.stores import client_process
+from packer.stores import store as store_module
 from packer.stores.store import Fetched, Store, StoredObject, StoreOptions
 from packer.stores.url import parse
 from tests.support.child_processes import child
@@ -64,12 +66,11 @@ def test_what_is_written_is_listed_and_read(store: Store, object_server: ObjectS
     found = store.state("a/b.jpg")
     assert found == StoredObject("a/b.jpg", 5, etag, found.modified_ns if found else 0)
     assert list(store.objects()) == [found]
-    assert store.read("a/b.jpg") == b"hello"
-    assert store.read("a/b.jpg", start=1, count=3) == b"ell"
-    assert store.read("a/b.jpg", start=3) == b"lo"
-    assert store.read("a/b.jpg", start=3, count=99) == b"lo"
-    assert store.read("a/b.jpg", count=0) == b""
-    assert Store(parse("s3://b/x/a/b.jpg")).read() == b"hello"
+    assert store.read("a/b.jpg", most=5) == b"hello"
+    assert store.read("a/b.jpg", start=1, most=3) == b"ell"
+    assert store.read("a/b.jpg", start=3, most=99) == b"lo"
+    assert store.read("a/b.jpg", start=0, most=0) == b""
+    assert Store(parse("s3://b/x/a/b.jpg")).read(most=5) == b"hello"
     store.remove("a/b.jpg")
     store.remove("a/b.jpg")
     assert not object_server.objects.keys() & {"x/a/b.jpg"}
@@ -89,7 +90,7 @@ def test_every_name_comes_back_as_it_was_given(
     store.write(name, data)
     assert list(object_server.objects) == [f"x/{name}"]
     assert [found.name for found in store.objects()] == [name]
-    assert store.read(name) == data
+    assert store.read(name, most=100) == data
 
 
 def test_a_listing_of_many_pages_has_each_object_once(store: Store, object_server: ObjectServer) -> None:
@@ -132,14 +133,14 @@ def test_an_outage_in_the_middle_is_waited_for(store: Store, object_server: Obje
     assert content(file) == data
     assert object_server.faults[0].times == 0
     object_server.faults = [Fault(kind, key="part", times=1)]
-    assert store.read("part") == data
+    assert store.read("part", most=len(data)) == data
 
 
 def test_an_outage_that_lasts_is_told_with_url_attempts_and_cause(object_server: ObjectServer, file: int) -> None:
     store = Store(parse("s3://b/x"), HASTY)
     object_server.put("x/part", bytes(100))
     object_server.faults = [Fault("503")]
-    for do in (lambda: store.fetch("part", file, bytes=100, etag='"1"'), lambda: store.read("part")):
+    for do in (lambda: store.fetch("part", file, bytes=100, etag='"1"'), lambda: store.read("part", most=100)):
         with pytest.raises(StoreError) as raised:
             do()
         text = str(raised.value)
@@ -153,7 +154,7 @@ def test_an_outage_that_lasts_is_told_with_url_attempts_and_cause(object_server:
 def test_a_server_that_is_not_there_is_an_outage(object_server: ObjectServer) -> None:
     object_server.stop()
     with pytest.raises(StoreError, match="attempts in"):
-        Store(parse("s3://b/x"), HASTY).read("part")
+        Store(parse("s3://b/x"), HASTY).read("part", most=1)
 
 
 def test_another_object_in_its_place_is_noticed(store: Store, object_server: ObjectServer, file: int) -> None:
@@ -163,7 +164,7 @@ def test_another_object_in_its_place_is_noticed(store: Store, object_server: Obj
     with pytest.raises(ObjectChanged, match="open it again"):
         store.fetch("part", file, bytes=100, etag=etag)
     with pytest.raises(ObjectChanged, match="open it again"):
-        store.read("part", etag=etag)
+        store.read("part", most=100, etag=etag)
     with pytest.raises(ObjectChanged, match="expected 99 bytes, found 100"):
         store.fetch("part", file, bytes=99)
 
@@ -184,11 +185,11 @@ def test_a_file_that_cannot_be_written_is_this_machines_fault(
 
 def test_what_is_not_there_and_what_is_forbidden_is_told_at_once(store: Store, object_server: ObjectServer) -> None:
     with pytest.raises(NoObject, match=r"s3://b/x/none: read: there is no such object"):
-        store.read("none")
+        store.read("none", most=1)
     object_server.put("x/part", b"1")
     object_server.faults = [Fault("403", key="part")]
     with pytest.raises(StoreError, match="not allowed: .*403 Forbidden: AccessDenied; see the credentials"):
-        store.read("part")
+        store.read("part", most=100)
     assert object_server.count("GET", "part") == 1
 
 
@@ -196,8 +197,8 @@ def test_a_server_without_ranges_is_told_at_once(store: Store, object_server: Ob
     object_server.put("x/part", bytes(100))
     object_server.faults = [Fault("whole", key="part")]
     with pytest.raises(StoreError, match="refused: .*non-partial response"):
-        store.read("part", start=5)
-    assert store.read("part") == bytes(100)
+        store.read("part", start=5, most=9)
+    assert store.read("part", most=100) == bytes(100)
 
 
 def test_bytes_that_are_wrong_are_for_the_sha256_to_tell(store: Store, object_server: ObjectServer, file: int) -> None:
@@ -273,7 +274,7 @@ def test_a_store_that_ignores_conditions_is_known(store: Store, object_server: O
     etag = store.write("part", b"one")
     store.write("part", b"two")
     with pytest.raises(ObjectChanged, match="expected ETag .*, found "):
-        store.read("part", etag=etag)
+        store.read("part", most=100, etag=etag)
 
 
 # ---- the web
@@ -283,7 +284,7 @@ def test_a_web_server_is_read_and_not_listed_nor_written(object_server: ObjectSe
     data = os.urandom(10 * MEBIBYTE)
     object_server.put("x/part", data)
     store = Store(parse(f"{object_server.endpoint}/b/x"))
-    assert store.read("part", start=5, count=7) == data[5:12]
+    assert store.read("part", start=5, most=7) == data[5:12]
     assert store.fetch("part", file, bytes=len(data)).sha256 == hashlib.sha256(data).hexdigest()
     found = store.state("part")
     assert found is not None and found.bytes == len(data)
@@ -303,11 +304,11 @@ def test_a_web_server_is_read_and_not_listed_nor_written(object_server: ObjectSe
 
 def test_forked_children_and_threads_share_one_client_process(store: Store, object_server: ObjectServer) -> None:
     object_server.put("x/part", b"hello")
-    assert store.read("part") == b"hello"
+    assert store.read("part", most=100) == b"hello"
     client = pid_of_client()
-    forked = child(lambda: [store.read("part").decode(), pid_of_client()])
+    forked = child(lambda: [store.read("part", most=5).decode(), pid_of_client()])
     assert forked.value == ["hello", client], forked
-    assert store.read("part") == b"hello"
+    assert store.read("part", most=100) == b"hello"
     assert pid_of_client() == client
     assert pickle.loads(pickle.dumps(store)) == store
 
@@ -315,7 +316,7 @@ def test_forked_children_and_threads_share_one_client_process(store: Store, obje
 def test_a_client_process_that_was_killed_is_replaced(store: Store, object_server: ObjectServer, file: int) -> None:
     data = os.urandom(10 * MEBIBYTE)
     object_server.put("x/part", data)
-    store.read("part", count=1)
+    store.read("part", start=0, most=1)
     object_server.faults = [Fault("stall", key="part", times=3)]
     killed = threading.Timer(0.3, lambda: os.kill(pid_of_client(), signal.SIGKILL))
     killed.start()
@@ -323,7 +324,7 @@ def test_a_client_process_that_was_killed_is_replaced(store: Store, object_serve
     killed.join()
     assert found.sha256 == hashlib.sha256(data).hexdigest()
     os.kill(pid_of_client(), signal.SIGKILL)
-    assert store.read("part") == data
+    assert store.read("part", most=len(data)) == data
 
 
 @pytest.mark.parametrize("asked", ["as it starts", "once it has ended"])
@@ -343,14 +344,14 @@ def test_a_client_process_that_always_ends_is_told(
     if asked == "once it has ended":
         monkeypatch.setattr(client_process._clients, "_start", ended)
     with pytest.raises(StoreError, match=r"s3://b/x/part: read: the process of the store's client ended 4 times"):
-        store.read("part")
+        store.read("part", most=100)
 
 
 def test_the_client_process_ends_with_the_last_that_shares_it(object_server: ObjectServer) -> None:
     object_server.put("x/part", b"hello")
     program = (
         "import os; from packer.stores import client_process; from packer.stores.store import Store;"
-        "from packer.stores.url import parse; store = Store(parse('s3://b/x')); store.read('part');"
+        "from packer.stores.url import parse; store = Store(parse('s3://b/x')); store.read('part', most=5);"
         "print(client_process._clients._process[1], flush=True); os.kill(os.getpid(), 9)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -368,10 +369,10 @@ def test_another_account_is_another_client_process(
     store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     object_server.put("x/part", b"hello")
-    store.read("part")
+    store.read("part", most=100)
     client = pid_of_client()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
-    assert store.read("part") == b"hello"
+    assert store.read("part", most=100) == b"hello"
     assert pid_of_client() != client
 
 
@@ -412,7 +413,7 @@ def test_google_s_dialect(object_server: ObjectServer, tmp_path: Path, monkeypat
     monkeypatch.setenv("GOOGLE_ALLOW_HTTP", "true")
     store = Store(parse("gs://b/x"))  # nothing is slow here but a busy machine
     etag = store.write("a/1", b"one")
-    assert store.read("a/1", start=1, etag=etag) == b"ne"
+    assert store.read("a/1", start=1, most=2, etag=etag) == b"ne"
     assert store.create("claim", b"1") and store.create("claim", b"1") and not store.create("claim", b"2")
     large = tmp_path / "large"
     large.write_bytes(bytes(range(256)) * (1 << 17))
@@ -421,3 +422,141 @@ def test_google_s_dialect(object_server: ObjectServer, tmp_path: Path, monkeypat
     assert [(found.name, found.bytes) for found in store.objects()] == [("a/1", 3), ("claim", 1), ("large", 1 << 25)]
     store.remove("a/1")
     assert store.state("a/1") is None
+
+
+# ---- a server that lies
+
+
+def listed(server: ObjectServer, *rows: tuple[str, int], at: str = "2026-11-24T10:00:00Z", more: str = "") -> None:
+    """Have every listing answered with these rows. more: the token of a next page."""
+    items = "".join(
+        f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>e</ETag><LastModified>{at}</LastModified></Contents>"
+        for key, size in rows
+    )
+    token = f"<NextContinuationToken>{more}</NextContinuationToken>" if more else ""
+    server.listing = f"<R><IsTruncated>{str(bool(more)).lower()}</IsTruncated>{token}{items}</R>"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ([("x/a", 1), ("x/b", 1)], {"more": "again"}),  # one page that never ends
+        ([("x/b", 1), ("x/a", 1)], {}),
+        ([("x/a", 1), ("x/a", 1), ("x/a", 1)], {}),
+        ([("other/a", 1)], {}),
+        ([("xx/a", 1)], {}),
+        ([("x/a", 1 << 63)], {}),
+        ([("x/a", 1 << 51)], {}),
+        ([(f"x/{'a' * 5000}", 1)], {}),
+        ([("x/a", 1)], {"at": "+99999-01-01T00:00:00Z"}),
+        ([("x/a", 1)], {"at": "yesterday"}),
+    ],
+)
+def test_a_listing_that_cannot_be_is_refused_at_once(
+    store: Store, object_server: ObjectServer, rows: list[tuple[str, int]], options: dict[str, str]
+) -> None:
+    listed(object_server, *rows, **options)
+    with pytest.raises(StoreError, match="refused"):
+        list(store.objects())
+    if "more" not in options:
+        assert object_server.count("GET") == 1
+
+
+def test_a_listing_that_is_no_listing_is_asked_for_once(store: Store, object_server: ObjectServer) -> None:
+    object_server.listing = "<a><b>"
+    with pytest.raises(StoreError, match="refused"):
+        list(store.objects())
+    assert object_server.count("GET") == 1
+
+
+def test_a_listing_ends_at_the_most_objects(
+    store: Store, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_MOST_OBJECTS", 3)
+    names = ["a", "b", "c", "d"]
+    listed(object_server, *((f"x/{name}", 1) for name in names))
+    with pytest.raises(StoreError, match="at most 3"):
+        list(store.objects())
+    listed(object_server, *((f"x/{name}", 1) for name in names[:3]))
+    assert [found.name for found in store.objects()] == names[:3]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a", "a!", "a-b.jpg", "a-b/y", "a/x", "a0"],  # by bytes, as S3 has them
+        ["a", "a/x", "a!", "a-b/y", "a-b.jpg", "a0"],  # by components, as SeaweedFS has them
+        ["", "a-b/x", "a/", "a/x"],  # with what consoles make for folders
+    ],
+)
+def test_a_listing_rises_by_bytes_or_by_components(store: Store, object_server: ObjectServer, names: list[str]) -> None:
+    listed(object_server, *((f"x/{name}", 0) for name in names))
+    assert [found.name for found in store.objects()] == [name.rstrip("/") for name in names if name]
+
+
+def test_a_date_that_no_number_of_64_bits_holds_is_cut(store: Store, object_server: ObjectServer) -> None:
+    for at, expected in (("9999-01-01T00:00:00Z", (1 << 63) - 1), ("0001-01-01T00:00:00Z", 0)):
+        listed(object_server, ("x/a", 1), at=at)
+        assert [found.modified_ns for found in store.objects()] == [expected]
+
+
+@pytest.mark.parametrize("kind", ["longer", "chunked"])
+def test_no_more_bytes_are_taken_than_were_named(
+    store: Store, object_server: ObjectServer, file: int, kind: str
+) -> None:
+    """Counted where they are sent: a GiB, whatever was listed and asked for."""
+    object_server.put("x/part", bytes(64 << 10))
+    etag = object_server.objects["x/part"].etag
+    for do in (
+        lambda: store.read("part", most=64 << 10),
+        lambda: store.read("part", start=5, most=10),
+        lambda: store.fetch("part", file, bytes=64 << 10, etag=etag),
+        lambda: store.create("part", bytes(64 << 10)) or store.read("part", most=5),
+    ):
+        object_server.sent.clear()
+        object_server.faults = [Fault(kind, key="part")]
+        with pytest.raises(StoreError, match=r"refused|changed"):
+            do()
+        assert object_server.sent["x/part"] < 32 * MEBIBYTE  # what sockets hold on the way
+
+
+def test_an_object_that_is_larger_than_named_is_not_read(store: Store, object_server: ObjectServer) -> None:
+    object_server.put("x/part", bytes(100))
+    with pytest.raises(StoreError, match="at most 99 bytes, found 100"):
+        store.read("part", most=99)
+    assert len(store.read("part", most=100)) == 100
+
+
+# ---- patience
+
+
+def test_the_last_wait_ends_with_patience_and_one_more_try(object_server: ObjectServer) -> None:
+    object_server.faults = [Fault("503")]
+    with pytest.raises(StoreError) as raised:
+        Store(parse("s3://b/x"), StoreOptions(patience_seconds=2, stall_seconds=1)).read("part", most=1)
+    found = re.search(r"attempts in ([0-9.]+) s", str(raised.value))
+    assert found is not None and float(found[1]) >= 2
+
+
+def test_patience_is_measured_by_who_asks(
+    object_server: ObjectServer, file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that sends a byte now and then never stalls, and its object would come in the end."""
+    monkeypatch.setattr(client_process, "_LAST_TRY_SECONDS", 0.5)
+    object_server.put("x/part", bytes(100))
+    object_server.faults = [Fault("drip", key="part")]
+    store = Store(parse("s3://b/x"), StoreOptions(patience_seconds=1, stall_seconds=30))
+    for do in (lambda: store.read("part", most=100), lambda: store.fetch("part", file, bytes=100)):
+        with pytest.raises(StoreError, match="nothing came"):
+            do()
+
+
+def test_what_comes_slowly_but_comes_is_waited_for(
+    object_server: ObjectServer, file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3 MiB, a quarter in each tenth of a second."""
+    monkeypatch.setattr(client_process, "_LAST_TRY_SECONDS", 0.0)
+    object_server.put("x/part", bytes(3 * MEBIBYTE))
+    object_server.faults = [Fault("slow", key="part")]
+    store = Store(parse("s3://b/x"), StoreOptions(patience_seconds=0.9, stall_seconds=30))
+    assert store.fetch("part", file, bytes=3 * MEBIBYTE).bytes == 3 * MEBIBYTE

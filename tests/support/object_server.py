@@ -43,7 +43,8 @@ class Fault:
 
     kind: "503"; "403"; "cut" and "stall" in the middle of a body; "flip" a byte of it; "whole": a
     range is answered with all; "lost": the request is done and
-    its connection closed without an answer; "409" to a conditional put; "301" and "307" to `target`.
+    its connection closed without an answer; "409" to a conditional put; "301" and "307" to `target`;
+    a body that comes by 256 KiB "slow" or as a "drip" of bytes, or is a GiB "longer" than it announces, also "chunked".
     """
 
     kind: str
@@ -82,6 +83,7 @@ class ObjectServer:
         self.sent: Counter[str] = Counter()  # key -> bytes of bodies
         self.delay_seconds = 0.0
         self.ignores_conditions = False
+        self.listing = ""  # what every listing is answered with, if given
         self.stalled = threading.Event()  # set: stalled requests go on
         self.most_at_once = 0
         self._at_once = 0
@@ -222,7 +224,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 if self._refused(fault):
                     return
                 if "list-type" in query:
-                    self._send(200, _listing(server, query), {"Content-Type": "application/xml"})
+                    self._send(
+                        200, server.listing.encode() or _listing(server, query), {"Content-Type": "application/xml"}
+                    )
                     return
                 found = server.objects.get(key)
                 if found is None:
@@ -247,6 +251,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if fault == "flip" and data:
                 middle = len(data) // 2
                 data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+            if fault in ("slow", "drip", "longer", "chunked"):
+                self._send_oddly(key, data, status, headers, fault)
+                return
             with server.lock:
                 server.sent[key] += len(data) // 2 if fault in ("cut", "stall") else len(data)
             if fault not in ("cut", "stall"):
@@ -262,6 +269,25 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if fault == "stall":
                 server.stalled.wait(60)
             self._lose()
+
+        def _send_oddly(self, key: str, data: bytes, status: int, headers: dict[str, str], fault: str) -> None:
+            self.close_connection = True
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(1 << 30 if fault == "longer" else len(data)))
+            if fault == "chunked":
+                self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            size = {"drip": 1, "slow": 256 << 10}.get(fault, 1 << 20)
+            for start in range(0, len(data) if fault in ("drip", "slow") else 1 << 30, size):
+                chunk = data[start : start + size] if fault in ("drip", "slow") else bytes(size)
+                self.wfile.write(b"%x\r\n%b\r\n" % (size, chunk) if fault == "chunked" else chunk)
+                self.wfile.flush()
+                with server.lock:
+                    server.sent[key] += len(chunk)
+                if fault in ("drip", "slow"):
+                    time.sleep(0.1)
 
         def do_PUT(self) -> None:
             with server.counted():

@@ -62,7 +62,7 @@ class StoreTree(FileTree):
         if not is_table:
             self.check_size(name, found.bytes)
         try:
-            data = self._store.read(found.name, etag=found.etag)
+            data = self._store.read(found.name, most=found.bytes, etag=found.etag)
         except ObjectChanged as error:
             raise BadInput(f"{self.root / name}: changed since it was listed; run again") from error
         if len(data) != found.bytes:
@@ -74,7 +74,7 @@ class StoreTree(FileTree):
         if not found.bytes:
             return b""
         try:
-            return self._store.read(found.name, count=min(count, found.bytes), etag=found.etag)
+            return self._store.read(found.name, start=0, most=min(count, found.bytes), etag=found.etag)
         except ObjectChanged as error:
             raise BadInput(f"{self.root / name}: changed since it was listed; run again") from error
 
