@@ -293,19 +293,24 @@ def _published(
     wanted: "_Wanted", path: URLPath, scratch: Path | None, note: Callable[[str], object]
 ) -> ConversionSummary:
     """Build a pack whose parts go to the store, unless an earlier run has, and publish it."""
-    from packer.conversion.store_target import StoreTarget  # the client of the stores, which folders do without
+    from packer.conversion.store_target import StoreTarget, is_of  # the client of the stores, which folders do without
 
     target = StoreTarget.of(path, scratch=scratch, overwrite=wanted.request.overwrite)
     with target.opened() as publication:
-        publication.check()
+        there = publication.check()
         # what an earlier run has put together there makes way where it is of another pack
         request = replace(wanted.request, pack=publication.folder, overwrite=publication.is_built)
         plan = request.plan(note)
         target.check_format(plan.options.to)
+        if there is not None:
+            publication.end(there, plan)
+            note(f"{target.url}: complete since an earlier run, whose work is removed")
+            return _summary(there, plan, wanted.started)
         parts = publication.parts_of(plan)
-        if publication.has(plan) and not request.restart:
+        built = None if request.restart else publication.built()
+        if built is not None and is_of(built, plan):
             note(f"{target.url}: built by an earlier run; only what is missing there is uploaded")
-            summary = _summary(manifests.read(publication.folder), plan, wanted.started)
+            summary = _summary(built, plan, wanted.started)
         else:
             publication.forget()
             summary = wanted.build(plan, publication.folder, overwrite=False, stored=parts)

@@ -7,8 +7,9 @@ are there it is uploaded:
     packer.json             created last: from then on it is a pack, and never before
 
 A run that was killed leaves its scratch folder and what is under `.partial`; the same command goes on with both: what
-is there is neither built nor uploaded again. Nothing is replaced: a store has no way to swap a pack that others read
-for another one.
+is there is neither built nor uploaded again. Behind packer.json both are rubbish: the next `convert` to that URL, from
+any machine, removes them, and succeeds if it would build that pack. Nothing is replaced: a store has no way to swap a
+pack that others read for another one.
 """
 
 import hashlib
@@ -18,12 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from packer import formats
 from packer.conversion.build_versions import build_versions
 from packer.conversion.plan import Plan
-from packer.conversion.stored_parts import DONE, MOST_RECORD_BYTES, PARTIAL, StoredParts, StoredPlan
+from packer.conversion.stored_parts import DONE, MOST_RECORD_BYTES, PARTIAL, StoredParts, StoredPlan, remove_records
 from packer.errors import InvalidRequest, NoObject, PackerError, PackExists, StorageError
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
@@ -96,23 +97,33 @@ class Publication:
         """Whether a pack is there that an earlier run has built."""
         return (self.folder / manifests.NAME).exists()
 
-    def check(self) -> None:
-        """Raise PackExists where a pack is there already that is not the one of an earlier run of this command,
-        InvalidRequest where the store does not keep conditions, StoreError.
+    def check(self) -> Manifest | None:
+        """The pack that is there already where a run was killed behind its packer.json; what that left there is
+        removed.
+
+        Raises PackExists where a pack is there of which nothing is left, InvalidRequest where the store does not keep
+        conditions, StoreError.
         """
         try:
             there = self._store.read(manifests.NAME, most=manifests.MOST_BYTES)
         except NoObject:
             there = b""
-        if there and not (self.is_built and there == manifests.read(self.folder).to_bytes()):
-            self._work.clear()  # what is unfinished here has no place to go
-            raise PackExists(f"{self._target.url}: already there; choose another name")
+        if there:
+            if not remove_records(self._store) and not self.is_built:
+                self.refuse()
+            return manifests.parse(str(self._target.url / manifests.NAME), there)
         if not self._store.keeps_conditions(f"{PARTIAL}/probe-{uuid.uuid4().hex}"):
             raise InvalidRequest(
                 f"{self._target.url}: the store overwrites what is there though it is asked to create it "
                 "(If-None-Match), so that of two conversions each would destroy the other's; build the pack in a "
                 "folder, and copy it with the store's own tool"
             )
+        return None
+
+    def refuse(self) -> NoReturn:
+        """Raise PackExists; what is unfinished here has no place to go."""
+        self._work.clear()
+        raise PackExists(f"{self._target.url}: already there; choose another name")
 
     def parts_of(self, plan: Plan) -> StoredParts:
         """Where the parts of a plan go."""
@@ -120,13 +131,18 @@ class Publication:
         versions = build_versions(pixels=not plan.keeps_bytes)
         return StoredParts(self._store, StoredPlan(plan.fingerprint, versions, run))
 
-    def has(self, plan: Plan) -> bool:
-        """Whether all parts are there, and the rest is built here: of the same files, with the same options."""
+    def built(self) -> Manifest | None:
+        """The pack that an earlier run has built here, all of whose parts are in the store."""
         try:
-            built = manifests.read(self.folder)
+            return manifests.read(self.folder)
         except PackerError:
-            return False
-        return built.options == plan.options.to_json() and built.source.get("digest") == plan.digest
+            return None
+
+    def end(self, pack: Manifest, plan: Plan) -> None:
+        """Remove what an earlier run has left here of a pack that is there. Raises PackExists for another plan's."""
+        if not is_of(pack, plan):
+            self.refuse()
+        self._work.clear()
 
     def forget(self) -> None:
         """Remove what an earlier run has built here of another pack."""
@@ -148,7 +164,7 @@ class Publication:
                 self._upload(name, sha256, size)
         if not self._store.create(manifests.NAME, manifest.to_bytes()):
             raise PackExists(f"{self._target.url}: another pack was put there meanwhile; choose another name")
-        parts.remove_records()
+        remove_records(self._store)
         self._work.clear()
         return manifest
 
@@ -165,6 +181,12 @@ class Publication:
                 return
         etag = self._store.upload(name, self.folder / name)
         self._store.write(record, manifests.canonical({"bytes": size, "etag": etag, "sha256": sha256}))
+
+
+def is_of(manifest: Manifest, plan: Plan) -> bool:
+    """Whether a pack is made of the files of a plan, with its options; never of a source that cannot be told apart."""
+    is_same = manifest.options == plan.options.to_json() and manifest.source.get("digest") == plan.digest
+    return is_same and plan.source.resume_reason is None
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, str, int]]:

@@ -109,19 +109,10 @@ class StoredParts:
         if self._claimed() == json.loads(self.plan.to_bytes()):
             self._remove_all()
 
-    def remove_records(self) -> None:
-        """Remove what is below `.partial`."""
-        self._remove(found.name for found in list(self.store.objects(PARTIAL)))
-
     def _remove_all(self) -> None:
         there = [name for name in self.listed() if _OURS.fullmatch(name)]
-        self._remove(name for name in there if name.startswith(f"{DONE}/"))
-        self._remove(name for name in there if not name.startswith(f"{DONE}/"))
-
-    def _remove(self, names: Iterable[str]) -> None:
-        """As long as anything else is there, so is the claim that keeps others away."""
-        for name in sorted(names, key=lambda name: (name == _PLAN, name)):
-            self.store.remove(name)
+        _remove(self.store, (name for name in there if name.startswith(f"{DONE}/")))
+        _remove(self.store, (name for name in there if not name.startswith(f"{DONE}/")))
 
     def _claimed(self) -> dict[str, Any]:
         """What plan.json says; nothing where there is none, or another's."""
@@ -225,3 +216,16 @@ class StoredParts:
 def _record_name(part: str) -> str:
     """As of the records on a disk: the part's name without the format's suffix."""
     return f"{part.partition('.')[0]}.json"
+
+
+def remove_records(store: Store) -> bool:
+    """Remove what is below `.partial`; whether there was anything."""
+    left = [found.name for found in store.objects(PARTIAL)]
+    _remove(store, left)
+    return bool(left)
+
+
+def _remove(store: Store, names: Iterable[str]) -> None:
+    """As long as anything else is there, so is the claim that keeps others away."""
+    for name in sorted(names, key=lambda name: (name == _PLAN, name)):
+        store.remove(name)

@@ -13,7 +13,7 @@ from packer.pack.manifest import EXTRAS, INDEX, NAME, Manifest
 from packer.pack.stored_head import read_manifest
 from packer.stores.store import Store, StoredObject
 
-PARTIAL = ".partial/"  # what a conversion keeps beside the pack until that is complete
+PARTIAL = ".partial/"  # what a conversion that was killed has left there; the next one to the URL removes it
 
 
 def stored_problems(store: Store, *, reads_parts: bool, digest: str | None) -> Iterator[str]:
@@ -34,8 +34,8 @@ def stored_problems(store: Store, *, reads_parts: bool, digest: str | None) -> I
     files = dict(_files(manifest))
     there = _listing(store, files)
     for name in sorted(there.keys() - files.keys() - {NAME}):
-        what = "left by a conversion that was killed" if name.startswith(PARTIAL) else "the manifest does not list it"
-        yield f"{store.url / name}: unknown object: {what}; remove it"
+        if not name.startswith(PARTIAL):
+            yield f"{store.url / name}: unknown object: the manifest does not list it; remove it"
     for name, (size, sha256) in files.items():
         found = there.get(name)
         if found is None:

@@ -5,7 +5,7 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +322,71 @@ def test_what_is_there_when_a_run_was_killed_at_its_very_end_is_cleared(
     convert(photos, URL, scratch=tmp_path / "scratch")
     assert list((tmp_path / "scratch").iterdir()) == []
     assert stored(object_server) == before
+
+
+def ended_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
+    """End the conversion before its store's `call`-th call from packer.json on; returns the calls, as they are made."""
+    calls: list[str] = []
+    real = Store._asked
+
+    def asked(self: Store, operation: str, name: str, *args: Any, **options: Any) -> Any:
+        if calls or (operation, name) == ("create", "packer.json"):
+            calls.append(f"{operation} {name}")
+            if len(calls) > call:
+                raise Interrupted(signal.SIGTERM)
+        return real(self, operation, name, *args, **options)
+
+    monkeypatch.setattr(Store, "_asked", asked)
+    return calls
+
+
+@pytest.mark.parametrize("scratch", ["kept", "lost"])
+@pytest.mark.parametrize("options", [{}, {"restart": True}])
+def test_a_run_that_ends_at_any_call_behind_the_manifest_is_ended_by_the_next_one(
+    tmp_path: Path,
+    photos: Path,
+    object_server: ObjectServer,
+    monkeypatch: pytest.MonkeyPatch,
+    scratch: str,
+    options: dict[str, bool],
+) -> None:
+    convert(photos, tmp_path / "local.pack")
+    expected = files(tmp_path / "local.pack")
+    call, ends = 0, False
+    while not ends:
+        object_server.objects.clear()
+        with monkeypatch.context() as patched:
+            calls = ended_at(patched, call)
+            try:
+                convert(photos, URL, scratch=tmp_path / "scratch")
+                ends = True
+            except Interrupted:
+                call += 1
+        if scratch == "lost":
+            shutil.rmtree(tmp_path / "scratch")
+            (tmp_path / "scratch").mkdir()
+        with suppress(PackExists) if ends else nullcontext():
+            summary = convert(photos, URL, scratch=tmp_path / "scratch", **options)
+            assert summary.pack_id == manifests.read(tmp_path / "local.pack").pack_id
+        assert stored(object_server) == expected, calls
+        assert list((tmp_path / "scratch").iterdir()) == []
+    assert call > 4  # the manifest, a listing, and what it lists
+
+
+def test_another_conversion_removes_what_is_left_behind_a_manifest(
+    tmp_path: Path, photos: Path, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        ended_at(patched, 2)
+        with pytest.raises(Interrupted):
+            convert(photos, URL, scratch=tmp_path / "scratch")
+    assert any(name.startswith(".partial/") for name in stored(object_server))
+    assert run("verify", URL).returncode == 0
+    with pytest.raises(PackExists, match="already there"):
+        convert(photos / "0", URL, scratch=tmp_path / "scratch")
+    convert(photos, tmp_path / "local.pack")
+    assert stored(object_server) == files(tmp_path / "local.pack")
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_another_plan_on_the_same_url_is_refused(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
