@@ -303,7 +303,7 @@ def _published(
         plan = request.plan(note)
         target.check_format(plan.options.to)
         if there is not None:
-            publication.end(there, plan)
+            publication.end(complete=is_of(there, plan))
             note(f"{target.url}: complete since an earlier run, whose work is removed")
             return _summary(there, plan, wanted.started)
         parts = publication.parts_of(plan)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from packer import formats
 from packer.conversion.build_versions import build_versions
@@ -110,7 +110,7 @@ class Publication:
             there = b""
         if there:
             if not remove_records(self._store) and not self.is_built:
-                self.refuse()
+                self.end()
             return manifests.parse(str(self._target.url / manifests.NAME), there)
         if not self._store.keeps_conditions(f"{PARTIAL}/probe-{uuid.uuid4().hex}"):
             raise InvalidRequest(
@@ -120,10 +120,11 @@ class Publication:
             )
         return None
 
-    def refuse(self) -> NoReturn:
-        """Raise PackExists; what is unfinished here has no place to go."""
+    def end(self, *, complete: bool = False) -> None:
+        """Remove what is here, since a pack is there: it has no place to go. Raises PackExists unless `complete`."""
         self._work.clear()
-        raise PackExists(f"{self._target.url}: already there; choose another name")
+        if not complete:
+            raise PackExists(f"{self._target.url}: already there; choose another name")
 
     def parts_of(self, plan: Plan) -> StoredParts:
         """Where the parts of a plan go."""
@@ -137,12 +138,6 @@ class Publication:
             return manifests.read(self.folder)
         except PackerError:
             return None
-
-    def end(self, pack: Manifest, plan: Plan) -> None:
-        """Remove what an earlier run has left here of a pack that is there. Raises PackExists for another plan's."""
-        if not is_of(pack, plan):
-            self.refuse()
-        self._work.clear()
 
     def forget(self) -> None:
         """Remove what an earlier run has built here of another pack."""

@@ -44,8 +44,8 @@ _CHUNK_BYTES = (
 _BEAT_SECONDS = 0.1  # between two at least
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
-_VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
-_ENDPOINT = re.compile(r"(_STORAGE)?_(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|BASE_URL)")
+_VARIABLES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "https": "-", "http": "-"}
+_ENDPOINT = re.compile(r"(STORAGE_)?(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|BASE_URL)")
 _TRUE = ("1", "true", "yes", "on")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _NOWHERE = "127.0.0.1:0"  # where nothing can listen
@@ -165,10 +165,10 @@ def _reach(url: StoreURL) -> "ClientConfig":
     The client follows redirects and has no option against that. So a server that the user named is excluded from a
     proxy that is not there, through which all other hosts would be asked. Users with a proxy of their own keep it.
     """
-    prefix = _VARIABLES.get(url.scheme, "")
-    variables = {name: value for name, value in conventions().items() if prefix and name.startswith(f"{prefix}_")}
+    prefix = _VARIABLES[url.scheme]
+    variables = {name: value for name, value in conventions().items() if name.startswith(prefix)}
     named = [value for name, value in variables.items() if _ENDPOINT.fullmatch(name.removeprefix(prefix))]
-    may_do_without_tls = variables.get(f"{prefix}_ALLOW_HTTP", "").lower() in _TRUE or any(
+    may_do_without_tls = variables.get(f"{prefix}ALLOW_HTTP", "").lower() in _TRUE or any(
         value.lower().startswith("http://") for value in named
     )
     if may_do_without_tls and "AWS_SESSION_TOKEN" in variables:
@@ -177,8 +177,8 @@ def _reach(url: StoreURL) -> "ClientConfig":
         )
     found: ClientConfig = {"allow_http": may_do_without_tls or url.scheme == "http"}
     has_proxy = any(value for name, value in conventions().items() if name.upper() in _PROXIES)
+    servers = [f"//{url.bucket}"] if url.is_web else [value for value in variables.values() if "://" in value]
     if not has_proxy and (url.is_web or (url.scheme == "s3" and named)):
-        servers = [f"//{url.bucket}"] if url.is_web else [value for value in variables.values() if "://" in value]
         hosts = [urlsplit(server).hostname or "" for server in servers]
         found["proxy_url"] = f"http://{_NOWHERE}"
         found["proxy_excludes"] = ",".join(hosts if url.is_web else [*hosts, *_AWS_CREDENTIALS])
@@ -325,8 +325,7 @@ class _Call:
                 raise _Failed("refused", f"expected at most {most} bytes, found {end - first}")
             return b"".join(self._body(answer))
 
-        if start is None or most:
-            self.result = self._patiently(get)
+        self.result = self._patiently(get)
         return {}
 
     def _body(self, answer: Any) -> list[Any]:

@@ -73,21 +73,20 @@ class Store:
         """
         self._check_not_web("list what is there", "give a store that has listings, such as s3://")
         below = self.url / prefix if prefix else self.url
-        front = f"{self.url.key}/" if self.url.key else ""
-        rising, count = _Rising(), 0
+        cut = len(self.url.key) + 1 if self.url.key else 0
+        last, count = _FIRST, 0
         for answer in self._asked("list", prefix, {"key": below.key}):
             for found in answer.fields["objects"]:
                 key = found["name"]
                 if key == below.key:  # what consoles make for this folder itself
                     continue
-                count += 1
-                is_below = key.startswith(f"{below.key}/" if below.key else "")
-                if not is_below or count > _MOST_OBJECTS or not rising.takes(key):
+                last, count = _risen(last, key), count + 1
+                if not last or count > _MOST_OBJECTS or not key.startswith(f"{below.key}/" if below.key else ""):
                     raise StoreError(
                         f"{below}: list: refused: expected at most {_MOST_OBJECTS:,} rising names below it, found "
                         f"{printable(key[:200])} as number {count:,}; see the store"
                     )
-                yield _object(below, key.removeprefix(front), found)
+                yield _object(below, key[cut:], found)
 
     def state(self, name: str = "") -> StoredObject | None:
         """Size, ETag and time of an object; None where there is none."""
@@ -204,25 +203,17 @@ class Store:
 _MOST_OBJECTS = 1 << 24  # of a listing
 _MOST_OBJECT_BYTES = 1 << 50  # stores take 5 to 190 TiB
 _MOST_NAME_BYTES, _MOST_ETAG = 4096, 1024
+_Ranks = Mapping[Callable[[bytes], Any], Any]  # by an order of names: of the last name
+_FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as in S3, or by components as in folders
 
 
-class _Rising:
-    """Names that rise, by their bytes as in S3, or by their components as in stores that have folders.
+def _risen(last: _Ranks, name: str) -> _Ranks:
+    """The ranks of a name, also with the slash that the client cuts from its end, in the orders in which it rises.
 
     So no name comes twice, and a listing that breaks off can go on behind its last name.
     """
-
-    def __init__(self) -> None:
-        self._last: dict[Callable[[bytes], Any], Any] = {bytes: b"", lambda name: name.split(b"/"): []}
-
-    def takes(self, name: str) -> bool:
-        """Whether this name is above all before it; also with the slash that the client cuts from its end."""
-        raw = name.encode()
-        ranks = {order: (order(raw), order(raw + b"/"), last) for order, last in self._last.items()}
-        self._last = {
-            order: rank if rank > last else other for order, (rank, other, last) in ranks.items() if other > last
-        }
-        return bool(self._last)
+    found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
+    return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}
 
 
 def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
@@ -230,8 +221,7 @@ def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
     size, etag = found["bytes"], found["etag"]
     if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
         raise StoreError(
-            f"{url}: refused: {printable(name[:200])}: {size} bytes, an ETag of {len(etag)} characters, a name of "
-            f"{len(name)}; see the store"
+            f"{url}: refused: {printable(name[:200])}: {size} bytes, or too long a name or ETag; see the store"
         )
     return StoredObject(name, size, etag, min(max(0, found["modified_ns"]), (1 << 63) - 1))
 
