@@ -274,7 +274,7 @@ class _Call:
             self._check_caller(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _check_etag(self, found: str | None, wanted: str) -> None:
+    def _check_etag(self, found: str | None, wanted: str | None) -> None:
         """Raise _Failed where a store answers with another object than the one that was asked for: rclone's server
         does not look at If-Match.
         """
@@ -312,21 +312,30 @@ class _Call:
         return _described(found)
 
     def _read(self) -> dict[str, Any]:
-        start, most = self._fields["start"], self._fields["most"]
-
-        def get() -> bytes:
-            options: GetOptions = {} if start is None else {"range": (start, start + most)}
-            if self._fields["etag"]:
-                options["if_match"] = self._fields["etag"]
-            answer = obstore.get(self._client, self._url.key, options=options)
-            self._check_etag(answer.meta["e_tag"], self._fields["etag"])
-            first, end = answer.range
-            if end - first > most:
-                raise _Failed("refused", f"expected at most {most} bytes, found {end - first}")
-            return b"".join(self._body(answer))
-
-        self.result = self._patiently(get)
+        start = self._fields["start"]
+        chunks, _ = self._get(start, (start or 0) + self._fields["most"], self._fields["etag"])
+        self.result = b"".join(chunks)
         return {}
+
+    def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
+        """The bytes from `start` to `end`, and the ETag that came with them; without `start`, an object of at most
+        `end` bytes. size: that it must have.
+        """
+
+        def get() -> tuple[list[Any], str]:
+            options: GetOptions = {} if start is None or (start, end) == (0, size) else {"range": (start, end)}
+            if etag:
+                options["if_match"] = etag
+            answer = obstore.get(self._client, self._url.key, options=options)
+            if size not in (None, answer.meta["size"]):
+                raise _Failed("changed", f"expected {size} bytes, found {answer.meta['size']}")
+            self._check_etag(answer.meta["e_tag"], etag)
+            most, found = end - (start or 0), answer.range[1] - answer.range[0]
+            if found > most:
+                raise _Failed("refused", f"expected at most {most} bytes, found {found}")
+            return self._body(answer), _etag(answer.meta["e_tag"])
+
+        return self._patiently(get)
 
     def _body(self, answer: Any) -> list[Any]:
         """The bytes of an answer as they arrived: as many as it announced, whatever else the server sends."""
@@ -356,7 +365,7 @@ class _Call:
                 raise _Failed("changed", f"expected no bytes, found {found['bytes']}")
             etag = found["etag"]
         elif not etag:
-            chunks, etag = self._range(starts.popleft(), min(size, _RANGE_BYTES), size, "")
+            chunks, etag = self._get(starts.popleft(), min(size, _RANGE_BYTES), "", size)
             _write_at(descriptor, chunks, 0, digest)
         with ThreadPoolExecutor(_RANGES) as pool:
             try:
@@ -364,7 +373,7 @@ class _Call:
                     while starts and len(waiting) < _RANGES:
                         start = starts.popleft()
                         end = min(size, start + _RANGE_BYTES)
-                        waiting.append((start, pool.submit(self._range, start, end, size, etag)))
+                        waiting.append((start, pool.submit(self._get, start, end, etag, size)))
                     start, future = waiting.popleft()
                     chunks, _ = future.result()
                     _write_at(descriptor, chunks, start, digest)
@@ -374,25 +383,6 @@ class _Call:
                     future.cancel()
                 raise
         return {"bytes": size, "sha256": digest.hexdigest(), "etag": etag}
-
-    def _range(self, start: int, end: int, size: int, etag: str) -> tuple[list[Any], str]:
-        """The bytes, and the ETag that came with them."""
-
-        def get() -> tuple[list[Any], str]:
-            options: GetOptions = {}
-            if (start, end) != (0, size):
-                options["range"] = (start, end)
-            if etag:
-                options["if_match"] = etag
-            answer = obstore.get(self._client, self._url.key, options=options)
-            if answer.meta["size"] != size:
-                raise _Failed("changed", f"expected {size} bytes, found {answer.meta['size']}")
-            self._check_etag(answer.meta["e_tag"], etag)
-            if answer.range != (start, end):
-                raise _Failed("refused", f"expected bytes {start} to {end}, found {answer.range}")
-            return self._body(answer), _etag(answer.meta["e_tag"])
-
-        return self._patiently(get)
 
     def _write(self) -> dict[str, Any]:
         put = self._patiently(lambda: obstore.put(self._client, self._url.key, self._payload, use_multipart=False))
