@@ -101,29 +101,41 @@ _reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("re
 class PartSchedule:
     """The parts that a pass reads, in its order: their supply is told which are needed next, and which no more."""
 
-    def __init__(self, supply: PartSupply, numbers: npt.NDArray[np.int64]) -> None:
-        """numbers: the part of each sample, in the order of the pass.
+    def __init__(
+        self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
+    ) -> None:
+        """numbers: the part of each sample of all ranks, which take turns, in the order of the pass.
 
+        A rank fetches ahead into its share of the room, or into what its own pass reads from at a time, if that is
+        more: a part that is fetched ahead in the room of another rank would be removed before it is read.
         Raises InvalidRequest where the parts that are read at a time do not fit into the supply's room.
         """
         self._supply = supply
-        self._count = len(numbers)
-        parts, first = np.unique(numbers, return_index=True)
-        _, from_end = np.unique(numbers[::-1], return_index=True)
-        last = self._count - 1 - from_end
+        self._count = len(numbers[rank::world_size])
+        parts, first = np.unique(numbers[rank::world_size], return_index=True)
+        every, from_end = np.unique(numbers[::-1], return_index=True)
+        # on any rank: a part that a cut goes through stays for the other one
+        last = (len(numbers) - 1 - from_end[np.searchsorted(every, parts)]) // world_size
         sizes = np.asarray(supply.part_bytes, np.int64)[parts]
-        room = supply.room_bytes
-        if room is not None and (needed := _most_at_once(first, last, sizes)) > room:
+        room, needed = supply.room_bytes, _most_at_once(first, last, sizes)
+        if room is not None and needed > room:
             raise InvalidRequest(
                 f"{supply.url}: this order of samples reads from {needed:,} bytes of parts at a time, and the cache "
                 f"holds {room:,} of them, so that each part would be fetched many times; raise cache_limit, or choose "
                 "an order that reads from fewer parts at a time"
             )
-        supply.fetch_ahead(parts[np.argsort(first)].tolist())
-        order = np.argsort(last)
-        self._last = last[order]  # position of each part's last sample, ascending
-        self._parts = parts[order]
-        self._done = len(parts) if room is None or sizes.sum() <= room else 0  # nothing has to make room then
+        order = np.argsort(first)
+        self._parts, self._last, self._sizes = parts[order], last[order], sizes[order]  # in the order of their reads
+        self._share = int(sizes.sum()) if room is None else max(needed, room // world_size)
+        self._fits = bool(sizes.sum() <= self._share)
+        self._is_left = np.ones(len(parts), bool)
+        self._asked = self._fitting()
+        supply.give_up(self._parts[self._asked :].tolist())
+        supply.fetch_ahead(self._parts[: self._asked].tolist())
+
+    def _fitting(self) -> int:
+        """How many parts, from the first of the pass on, the share holds once those that are over have made room."""
+        return int(np.searchsorted(np.cumsum(self._sizes * self._is_left), self._share, side="right"))
 
     def is_over(self, count: int) -> bool:
         """Whether so many samples are all of the pass."""
@@ -131,10 +143,12 @@ class PartSchedule:
 
     def advance(self, count: int) -> None:
         """So many samples of the pass have been made."""
-        done = int(np.searchsorted(self._last, count))
-        if done > self._done:
-            self._supply.give_up(self._parts[self._done : done].tolist())
-            self._done = done
+        is_over = self._is_left & (self._last < count)
+        if is_over.any() and not self._fits:
+            self._is_left &= ~is_over
+            self._supply.give_up(self._parts[is_over].tolist())
+            asked, self._asked = self._asked, self._fitting()
+            self._supply.fetch_ahead(self._parts[asked : self._asked].tolist(), more=True)
 
 
 def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
@@ -549,16 +563,21 @@ class PackDataset(Dataset[Any]):
         first, *rest = (sample[name] for name in self.as_tuple)
         return (self.transform(first) if self.transform else first, *rest)
 
-    def fetch_ahead(self, indices: Indices | None = None) -> "PartSchedule | None":
+    def fetch_ahead(
+        self, indices: Indices | None = None, *, rank: int = 0, world_size: int = 1
+    ) -> "PartSchedule | None":
         """Begin to bring what these samples, or all, lie in, in the order in which they are first read.
 
+        rank, world_size: of the ranks that take turns in `indices`; each fetches into its share of cache_limit.
         Returns at once; packer.Loader calls it with each epoch's order. None for a pack on a disk, where all is there.
         Raises InvalidRequest where cache_limit does not hold the parts that are read from at a time.
         """
         if self._location is None:
             return None
         pack = self.sample_decoder().pack
-        return PartSchedule(pack.supply, self.part_numbers(indices)) if pack.supply is not None else None
+        if pack.supply is None:
+            return None
+        return PartSchedule(pack.supply, self.part_numbers(indices), rank=rank, world_size=world_size)
 
     def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
         """The number of the part that each of these samples, or of all, lies in: what shuffles by blocks are made of.

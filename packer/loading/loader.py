@@ -297,7 +297,8 @@ class Loader:
         self._parts, self._followed, self._made = None, steps, 0
         if steps is not None and isinstance(self._pack, PackDataset) and self._pack.is_remote:
             subset, upcoming = unwrapped(self.dataset)[1], steps.upcoming()
-            self._parts = self._pack.fetch_ahead(upcoming if subset is None else subset[upcoming])
+            chosen = upcoming if subset is None else subset[upcoming]
+            self._parts = self._pack.fetch_ahead(chosen, rank=self.order.rank, world_size=self.order.world_size)
 
     def _engine(self, steps: Steps) -> ThreadEngine:
         limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
@@ -308,10 +309,11 @@ class Loader:
         self._state = replace(self._state, epoch=epoch, step=0, before=self._state.before if stream else ())
         self._sampler_state = None
 
-    def _advance(self, pass_number: int) -> None:
-        """Count a batch that an iterator has returned."""
+    def _advance(self, pass_number: int, ready: int) -> None:
+        """Count a batch that an iterator has returned. ready: how many more are made, so that their parts are read."""
         if self._parts is not None and (pass_number == self._pass_number or self.order.steps_per_epoch is not None):
-            self._parts.advance(self._made * self.order.batch_size)  # one less: the last batches may be smaller
+            # one less: the last batches may be smaller
+            self._parts.advance((self._made + ready) * self.order.batch_size)
             self._made += 1
             if self.order.steps_per_epoch is not None and self._parts.is_over(self._made * self.order.batch_size):
                 self._follow(self._followed)
@@ -425,7 +427,7 @@ class _Epoch:
             raise
         if self._left is not None:
             self._left -= 1
-        self._loader._advance(self._pass_number)  # its iterator
+        self._loader._advance(self._pass_number, self._engine.ready)  # its iterator
         return batch
 
     def close(self) -> None:

@@ -35,6 +35,11 @@ class TransferPass:
         return self._transfer.receive(next(self._sent))
 
     @property
+    def ready(self) -> int:
+        """As ThreadEngine.ready: few batches wait on the device."""
+        return 0
+
+    @property
     def channel(self) -> Channel:
         """The queues between its thread and the consumer."""
         return self._sent.channel

@@ -172,7 +172,7 @@ class Steps(Protocol):
         """The next batch; None after the last."""
 
     def upcoming(self) -> Indices:
-        """The samples that come, in order; of an endless stream, those that are left of its pass."""
+        """The samples that come on all ranks, in order; of an endless stream, those that are left of its pass."""
 
 
 def _steps(samples: int, whole: int, drop_last: bool) -> int:
@@ -195,6 +195,7 @@ class EpochSteps:
         """step: that `next` begins with. indices: of the samples of all ranks, in the order of the pass."""
         self.epoch = epoch
         self.mine = indices[order.rank :: order.world_size]
+        self._of_all, self._world_size = indices, order.world_size
         self._step = step
         self._steps = order._steps_of(len(indices))  # its own
         self._size = order.batch_size
@@ -210,7 +211,7 @@ class EpochSteps:
         return Step(indices, np.full(len(indices), self.epoch, np.int64))
 
     def upcoming(self) -> Indices:
-        return self.mine[_start(len(self.mine), self._size, self._steps, self._step) :]
+        return self._of_all[self._world_size * _start(len(self.mine), self._size, self._steps, self._step) :]
 
     def next(self) -> Step | None:
         if self._step >= self._steps:
@@ -233,7 +234,7 @@ class _Stream:
     def upcoming(self) -> Indices:
         order = self._order
         number, position = divmod(self._done + self._step * order.batch_size * order.world_size, order.count)
-        return order.of_pass(number)[position + order.rank :: order.world_size]
+        return order.of_pass(number)[position:]
 
     def next(self) -> Step:
         order = self._order

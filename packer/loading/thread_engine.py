@@ -128,6 +128,12 @@ class ThreadEngine:
         finally:
             del error  # its traceback holds this frame: the two would keep the batch's memory until a collection
 
+    @property
+    def ready(self) -> int:
+        """How many batches are made that nobody has taken yet."""
+        with self._lock:
+            return next((at for at, entry in enumerate(self._entries) if not entry.done), len(self._entries))
+
     def _pop_error(self) -> BaseException | None:
         if self._entries:
             error, self._entries[0].error = self._entries[0].error, None

@@ -201,6 +201,11 @@ class WorkerPass:
         """As WorkerPool.take."""
         return self._pool.take(self._pass_number)
 
+    @property
+    def ready(self) -> int:
+        """As ThreadEngine.ready: the worker processes make at most two batches each."""
+        return 0
+
     def stop(self) -> None:
         """Does nothing: the processes wait for the next pass, and end with the loader."""
 

@@ -66,8 +66,11 @@ class PartSupply(Protocol):
     def part_bytes(self) -> Sequence[int]:
         """How many of these each part takes."""
 
-    def fetch_ahead(self, parts: Sequence[int]) -> None:
-        """Bring these parts in the background, in this order, as long as there is room; in place of those before."""
+    def fetch_ahead(self, parts: Sequence[int], *, more: bool = False) -> None:
+        """Bring these parts in the background, in this order, as long as there is room.
+
+        more: after those that were to be brought before, instead of in their place.
+        """
 
     def give_up(self, parts: Sequence[int]) -> None:
         """These parts will not be needed soon, and make room for others first."""

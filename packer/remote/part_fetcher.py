@@ -37,7 +37,6 @@ class PartFetcher:
         self._changed = threading.Condition()
         self._turn = threading.Lock()  # to ask for room
         self._wanted: deque[int] = deque()
-        self._given_up: set[int] = set()
         self._stopped = False
         self._threads: dict[str, threading.Thread] = {}
 
@@ -45,11 +44,13 @@ class PartFetcher:
         """Close readers of parts that were given up from now on, and idle ones while another process waits for room."""
         self._start("watch", self._watch)
 
-    def want(self, parts: Iterable[int]) -> None:
-        """Fetch these parts, in this order, as long as there is room; in place of those that were wanted before."""
+    def want(self, parts: Iterable[int], *, more: bool = False) -> None:
+        """Fetch these parts, in this order, as long as there is room; in place of those before, or after them."""
         with self._changed:
-            self._wanted = deque(parts)
-            self._given_up.clear()
+            if more:
+                self._wanted.extend(parts)
+            else:
+                self._wanted = deque(parts)
             self._changed.notify_all()
         if self._wanted:
             largest = max(part.bytes for part in self._parts)
@@ -61,8 +62,7 @@ class PartFetcher:
         for number in parts:
             with suppress(PackerError):  # only which file goes first depends on it
                 self._cache.give_up(self._parts[number])
-        with self._changed:
-            self._changed.notify_all()
+        open_readers.close_idle(only_done_with=True)
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         with self._changed:

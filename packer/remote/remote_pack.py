@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 
@@ -161,13 +160,9 @@ class RemoteParts:
         """As PartSupply."""
         return [in_blocks(part.bytes) for part in self._parts]
 
-    def fetch_ahead(self, parts: Sequence[int]) -> None:
-        """As PartSupply. Parts behind those that there is room for are given up: they are needed last."""
-        room = self.room_bytes
-        if room is not None:
-            ends = accumulate(in_blocks(self._parts[number].bytes) for number in parts)
-            self.give_up([number for number, end in zip(parts, ends, strict=True) if end > room])
-        self._fetcher.want(parts)
+    def fetch_ahead(self, parts: Sequence[int], *, more: bool = False) -> None:
+        """As PartSupply."""
+        self._fetcher.want(parts, more=more)
 
     def give_up(self, parts: Sequence[int]) -> None:
         """As PartSupply."""
