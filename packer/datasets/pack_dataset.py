@@ -22,7 +22,7 @@ from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, Wro
 from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DCTS, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack, PartSupply, VerifyMode
+from packer.pack.reader import Pack, PartSupply, VerifyMode, open_unreplaced
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
@@ -403,6 +403,9 @@ class PackDataset(Dataset[Any]):
 
             self._stored = self._stored or self._location.find()
             return open_remote(self._location, self._stored, verify=self._verify)
+        return open_unreplaced(Path(str(self.path)), self._opened_folder)
+
+    def _opened_folder(self) -> Pack:
         folder = Path(str(self.path))
         if self._stage is not None:  # nothing is copied for a data set that does not read it
             self._check_format(manifests.read(folder).format)
@@ -849,22 +852,28 @@ def open_pack(
 ) -> PackDataset:
     """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
     location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
-    manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
-    return _OF_FORMAT.get(manifest.format, PackDataset)(
-        path,
-        fields,
-        split=split,
-        geometry=geometry,
-        transform=transform,
-        output=output,
-        as_tuple=as_tuple,
-        decoder=decoder,
-        dct=dct,
-        verify=verify,
-        stage=stage,
-        stage_as=stage_as,
-        boxes=boxes,
-        cache=cache,
-        cache_limit=cache_limit,
-        patience=patience,
-    )
+
+    folder = path_or_url(path)
+
+    def opened() -> PackDataset:
+        manifest = manifests.read(folder) if location is None else location.read_manifest()[1]
+        return _OF_FORMAT.get(manifest.format, PackDataset)(
+            path,
+            fields,
+            split=split,
+            geometry=geometry,
+            transform=transform,
+            output=output,
+            as_tuple=as_tuple,
+            decoder=decoder,
+            dct=dct,
+            verify=verify,
+            stage=stage,
+            stage_as=stage_as,
+            boxes=boxes,
+            cache=cache,
+            cache_limit=cache_limit,
+            patience=patience,
+        )
+
+    return opened() if location is not None else open_unreplaced(folder, opened)

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackerError
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
 from packer.pack import manifest, part_readers
@@ -33,6 +33,7 @@ from packer.system.machine_limits import Machine
 VerifyMode = Literal["first", "always", "never", "open"]
 VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
 _SMALL_BYTES = 64 << 20  # a pack that is read ahead whatever memory is free
+_MOST_OPENINGS = 20  # of one pack, which is replaced each time
 _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 
 
@@ -40,6 +41,45 @@ _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 def _gathering() -> ModuleType:
     """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
     return import_or_explain("packer.system.array_gathering", "batches of raw pictures")
+
+
+class _Closable(Protocol):
+    """What `open_unreplaced` opens."""
+
+    def close(self) -> object:
+        """Give it back."""
+
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
+def open_unreplaced(path: Path, opened: Callable[[], Opened]) -> Opened:
+    """Open what is at `path` by several steps, and begin again if something else takes its place meanwhile.
+
+    `convert --overwrite` swaps a pack's folder and then empties the old one. So what was opened is one pack, or a part
+    of it, only if the path still leads to the same inode afterwards; neither a success nor an error counts otherwise.
+    """
+    for _ in range(_MOST_OPENINGS):
+        before = _identity(path)
+        try:
+            found = opened()
+        except PackerError:
+            if _identity(path) == before:
+                raise
+            continue
+        if _identity(path) == before:
+            return found
+        found.close()
+    raise CorruptPack(f"{path}: replaced {_MOST_OPENINGS} times while it was opened; open it when it stays")
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Device, inode and time of the last change, which a rename sets; None where nothing is."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 class PartSupply(Protocol):
@@ -160,6 +200,9 @@ class Pack:
 
     def reader(self, number: int) -> Reader:
         """Open one part; the caller closes it. Nobody in this process may have it open: `record` shares one."""
+        return open_unreplaced(self._parts[number][0], lambda: self._opened(number))
+
+    def _opened(self, number: int) -> Reader:
         path, part = self._parts[number]
         if self._opener.check(path, part) != self._keys[number]:
             # --overwrite may have put another pack in the place of ours
