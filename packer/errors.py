@@ -15,6 +15,7 @@
       CorruptPack 3           a pack or a part is not what was written (ValueError)
         CorruptRecord 3       one value of one sample is not what was written
         CrashingPart 3        reading the part ends the process that reads it
+        DamagedObject 3       a file of a pack is damaged in the object store
       StorageError 4          no space, I/O error (OSError)
         StoreError 4          an object store does not answer, or refuses
           NoObject 4          there is no such object or bucket
@@ -146,6 +147,10 @@ class CorruptPack(PackerError, ValueError):
 
 class CorruptRecord(CorruptPack):
     """One value of one sample that is not what packer wrote."""
+
+
+class DamagedObject(CorruptPack):
+    """A file of a pack that is missing or damaged in the object store: it was fetched again in vain."""
 
 
 class CrashingPart(CorruptPack):

@@ -26,6 +26,7 @@ CODES = {
     "CorruptPack": 3,
     "CorruptRecord": 3,
     "CrashingPart": 3,
+    "DamagedObject": 3,
     "StorageError": 4,
     "StoreError": 4,
     "NoObject": 4,

@@ -164,11 +164,20 @@ class ReaderCache:
                 self._entries.pop(key).close()
         return len(found)
 
+    def drop(self, key: Key) -> None:
+        """Open a part again for the next read; reads that are going on keep the reader that they have."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None and not entry.pins:
+                entry.close()
+
     def unpin(self, key: Key, entry: _Entry) -> None:
         """Undo a `pin`; the reader is closed where no open pack uses the part any more."""
         with self._lock:
             entry.pins -= 1
-            if not entry.pins and key not in self._owners and self._entries.get(key) is entry:
+            if not entry.pins and self._entries.get(key) is not entry:  # dropped meanwhile
+                entry.close()
+            elif not entry.pins and key not in self._owners:
                 self._entries.pop(key).close()
             elif len(self._entries) > self.limit:  # many were read at once
                 self._shrink(keep=entry)

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackerError
+from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedObject, InvalidRequest, PackerError
 from packer.files.digest import part_sha256
 from packer.formats.base import Reader, Record
 from packer.pack import manifest, part_readers
@@ -111,6 +111,9 @@ class PartSupply(Protocol):
 
         more: after those that were to be brought before, instead of in their place.
         """
+
+    def discard(self, number: int) -> None:
+        """A part was found damaged: bring it again for the next lease, unless it has the manifest's sha256 here."""
 
     def give_up(self, parts: Sequence[int]) -> None:
         """These parts will not be needed soon, and make room for others first."""
@@ -219,25 +222,52 @@ class Pack:
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
         """As `record`, for many samples: all of them are valid inside the block."""
-        found: list[Record] = []
         with ExitStack() as pins:
-            readers: dict[int, Reader] = {}
-            for index in indices:
-                number, row = self.locate(index)
-                if number not in readers:
-                    if self._may_wait(number) and readers:
-                        found[:] = [{name: bytes(value) for name, value in record.items()} for record in found]
-                        readers.clear()
-                        pins.pop_all().close()
-                    readers[number] = pins.enter_context(self.pinned(number))
-                values = readers[number].read(row, names)
-                if self.verify != "never":
-                    self.check(index, values)
-                found.append(values)
+            try:
+                found = self._read(indices, names, pins)
+            except CorruptPack:
+                if self._supply is None:
+                    raise
+                pins.pop_all().close()
+                self._renew(indices, names)
+                found = self._read(indices, names, pins)
             yield found
+
+    def _renew(self, indices: Sequence[int], names: Sequence[str]) -> None:
+        """Read these samples one by one, so that each damaged part is brought again."""
+        for index in indices:
+            with self.record(index, names):
+                pass
+
+    def _read(self, indices: Sequence[int], names: Sequence[str], pins: ExitStack) -> list[Record]:
+        """The named values of many samples, valid until `pins` is closed."""
+        found: list[Record] = []
+        readers: dict[int, Reader] = {}
+        for index in indices:
+            number, row = self.locate(index)
+            if number not in readers:
+                if self._may_wait(number) and readers:
+                    found[:] = [{name: bytes(value) for name, value in record.items()} for record in found]
+                    readers.clear()
+                    pins.pop_all().close()
+                readers[number] = pins.enter_context(self.pinned(number))
+            values = readers[number].read(row, names)
+            if self.verify != "never":
+                self.check(index, values)
+            found.append(values)
+        return found
 
     def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         """Copy a field whose values have one size into uint8 (len(indices), size); raises as `record` does."""
+        try:
+            self._gather(indices, name, out)
+        except CorruptPack:
+            if self._supply is None:
+                raise
+            self._renew(indices.tolist(), (name,))
+            self._gather(indices, name, out)
+
+    def _gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         found: dict[int, tuple[list[int], list[int]]] = {}
         for position, index in enumerate(indices.tolist()):
             number, row = self.locate(index)
@@ -399,6 +429,19 @@ class _PinnedRecord:
         self._check = check
 
     def __enter__(self) -> Record:
+        try:
+            return self._read()
+        except DamagedObject:  # it has been fetched twice
+            raise
+        except CorruptPack:
+            if self._pack.supply is None:
+                raise
+            number = self._pack.locate(self._index)[0]
+            self._pack.supply.discard(number)
+            part_readers.open_readers.drop(self._pack.supply.key(number))
+        return self._read()
+
+    def _read(self) -> Record:
         pack = self._pack
         number, row = pack.locate(self._index)
         self._pin = pack.pinned(number)

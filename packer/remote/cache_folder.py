@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.errors import InvalidRequest, StorageError
+from packer.errors import InvalidRequest, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing, free_bytes
 from packer.remote.range_locks import HeldRange, RangeLocks
@@ -148,11 +148,9 @@ class CacheFolder:
         """
         try:
             with self._above(file) as (above, name):
-                descriptor = process_descriptors.opened(lambda: os.open(name, _FILE, dir_fd=above.descriptor))
+                descriptor = _opened_file(above, name, _FILE)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise _unreadable(self.path(file), error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for the instant that removing takes
             status = os.fstat(descriptor)
@@ -182,6 +180,11 @@ class CacheFolder:
         """Say that a file will not be needed soon: it is the first to be removed, until somebody reads it again."""
         with suppress(FileNotFoundError), self._above(file) as (above, name):
             os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
+
+    def remove(self, file: CachedName) -> None:
+        """Remove a file, even if somebody reads it."""
+        with suppress(FileNotFoundError), self._above(file) as (above, name):
+            above.remove(name)
 
     # ---- fetching
 
@@ -262,7 +265,7 @@ class CacheFolder:
         """Whether nobody reads the file; it is gone then, and its folders where nothing is left in them."""
         try:
             with self._above(file) as (above, name):
-                descriptor = process_descriptors.opened(lambda: os.open(name, _WRITTEN, dir_fd=above.descriptor))
+                descriptor = _opened_file(above, name, _WRITTEN)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     above.remove(name)
@@ -375,6 +378,18 @@ def _place(base: Path) -> UserFolder:
 
 def _nothing() -> None:
     """Another process makes the folder at this moment: it is waited for."""
+
+
+def _opened_file(above: FolderHandle, name: str, flags: int) -> int:
+    """A descriptor of what has that name; raises FileNotFoundError, UnsafePath for a link, StorageError."""
+    try:
+        return process_descriptors.opened(lambda: os.open(name, flags, dir_fd=above.descriptor))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnsafePath(f"{above.path / name}: expected a file of the cache, found a link; remove it") from error
+        raise _unreadable(above.path / name, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> StorageError:

@@ -5,11 +5,13 @@ Whoever needs a file fetches it, or waits for whoever does: there is no leader t
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.errors import DamagedObject, InvalidRequest, StorageError
+from packer.files.digest import part_sha256
 from packer.remote.cache_folder import MOST_FILE_BYTES, CachedName, CacheFolder, Claim, Lease, Spared, in_blocks
 
 CloseIdle = Callable[[], object]  # closes what this process keeps open of the cache without reading it
@@ -83,6 +85,10 @@ class PartCache:
     def _found(self, file: PackFile) -> Lease | None:
         return self.folder.lease(self._named(file), file.bytes)
 
+    def path(self, file: PackFile) -> Path:
+        """Where it is in the cache, or will be."""
+        return self.folder.path(self._named(file))
+
     def _named(self, file: PackFile) -> CachedName:
         return CachedName(self.digest, file.name)
 
@@ -135,6 +141,17 @@ class PartCache:
 
         return fetch
 
+    def discard(self, file: PackFile) -> None:
+        """Remove a file whose bytes are not the manifest's any more, so that the next lease fetches it.
+
+        Others that have it open keep it, and its blocks, until they close it.
+        """
+        while (claim := self.folder.claim(self._named(file))) is None:  # somebody else looks at it, or fetches it
+            time.sleep(_MOST_WAIT_S)
+        with claim, closing(self._found(file) or ExitStack()) as found:
+            if isinstance(found, Lease) and part_sha256(found.path, most_bytes=file.bytes) != file.sha256:
+                self.folder.remove(self._named(file))
+
     def give_up(self, file: PackFile) -> None:
         """Say that a file will not be needed soon."""
         self.folder.give_up(self._named(file))
@@ -167,7 +184,7 @@ class PartCache:
                     return claim.publish(descriptor)
             sums.append(f"{fetched.sha256[:16]}...")
             self.source.check_unchanged()
-        raise CorruptPack(
+        raise DamagedObject(
             f"{self.source.where(file)}: damaged where it is stored: sha256 {' and '.join(sums)} when it was fetched "
             f"twice, the manifest says {file.sha256[:16]}... (ETag {fetched.etag}); put the pack there again"
         )

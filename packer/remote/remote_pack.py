@@ -13,7 +13,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from packer.errors import CorruptPack, InvalidRequest, NoObject, ObjectChanged
+from packer.errors import CorruptPack, DamagedObject, InvalidRequest, NoObject, ObjectChanged
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, NAME, Manifest
@@ -97,7 +97,7 @@ class _StoreSource:
             fetched = store.fetch(file.name, descriptor, bytes=file.bytes)
         except (NoObject, ObjectChanged) as error:
             self.check_unchanged()
-            raise CorruptPack(
+            raise DamagedObject(
                 f"{self.where(file)}: missing, or of another size than the {file.bytes:,} bytes that the manifest "
                 "says; put the pack there again"
             ) from error
@@ -138,8 +138,13 @@ class RemoteParts:
         return self._name, number
 
     def where(self, number: int) -> str:
-        """The URL of a part."""
-        return self._cache.source.where(self._parts[number])
+        """The URL of a part, and its file in the cache."""
+        part = self._parts[number]
+        return f"{self._cache.source.where(part)} (in the cache as {self._cache.path(part)})"
+
+    def discard(self, number: int) -> None:
+        """As PartSupply."""
+        self._cache.discard(self._parts[number])
 
     def lease(self, number: int) -> PartLease:
         """As PartSupply; raises as PartCache.lease."""
@@ -181,21 +186,34 @@ def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, ver
     """
     folder = CacheFolder(location.cache, limit_bytes=location.limit_bytes)
     pack = pack or location.find()
-    source = _StoreSource(location.store, pack)
-    cache = PartCache(folder, pack.digest, source, location.options.patience_seconds)
-    head = PackFile(NAME, pack.bytes, pack.digest)
+    cache = PartCache(folder, pack.digest, _StoreSource(location.store, pack), location.options.patience_seconds)
+    kept = [PackFile(NAME, pack.bytes, pack.digest)]
+    try:
+        return _opened(location, cache, kept, verify)
+    except DamagedObject:
+        raise
+    except CorruptPack:  # what the cache has of it may be damaged
+        for file in kept:
+            cache.discard(file)
+    return _opened(location, cache, kept[:1], verify)
+
+
+def _opened(location: RemoteLocation, cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
+    """kept: packer.json; the files of the index are added."""
+    head = kept[0]
     with ExitStack() as undo:
         first = RemoteParts(cache, ())
         undo.callback(first.close)
         path = first.keep(head)
         with failing(path, "read"):
-            manifest = manifests.parse(source.where(head), path.read_bytes())
+            manifest = manifests.parse(cache.source.where(head), path.read_bytes())
         if PartOpener(manifest.format, manifest.schema).is_folder:
             raise InvalidRequest(
                 f"{location.url}: parts of the format {manifest.format} are folders of files, which are not fetched "
                 "one by one; packer convert packs it again as lmdb, hdf5 or pth"
             )
         index = [PackFile(f"{INDEX}/{file.name}", file.bytes, file.sha256) for file in manifest.index]
+        kept += index
         parts = tuple(PackFile(part.name, part.bytes, part.sha256) for part in manifest.parts)
         cache.check_limit([head, *index], parts)
         supply = RemoteParts(cache, parts)

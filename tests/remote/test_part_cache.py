@@ -479,3 +479,16 @@ def test_nothing_is_left_of_a_pack_that_has_made_room(base: Path, source: FileSo
         read(cache, part)
     assert not (cache.folder.folder / ("1" * 64)).exists()
     assert partial(whole_files, cache)(PARTS) == [part.name for part in PARTS[:2]]
+
+
+def test_a_link_in_the_cache_is_refused_as_one(base: Path, source: FileSource, tmp_path: Path) -> None:
+    """Also where it would have to make room."""
+    cache = part_cache(base, source, limit=2 * 4096)
+    cache.lease(pack_file(0, 4096), close_idle=lambda: None).close()
+    path = cache.folder.folder / cache.digest / "part-00000.pth"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    for name, size in ((0, 4096), (1, 2 * 4096)):
+        with pytest.raises(UnsafePath, match=r"part-00000.pth: .*link"):
+            cache.lease(pack_file(name, size), close_idle=lambda: None)
+    assert (tmp_path / "elsewhere").stat().st_size == 4096

@@ -1,12 +1,15 @@
 """Remote packs: read through a cache from a small S3 server, equal to the local pack; what goes wrong is named."""
 
 import gc
+import hashlib
 import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,6 +26,7 @@ from packer.conversion.convert import convert
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StoreError
 from packer.loading.loader import Loader
+from packer.pack import manifest as manifests
 from packer.pack import part_readers
 from packer.pack.reader import Pack
 from packer.remote.cache_folder import CachedName, in_blocks
@@ -220,8 +224,8 @@ def test_verify_open_hashes_what_lies_in_the_cache(pack: Pack, cache: Path, serv
     data[-1] ^= 1
     part.write_bytes(data)
     again = opened_pack(cache, verify="open")
-    with pytest.raises(CorruptPack, match=r"part-00000.pth: damaged part: sha256"):
-        read(again, 0)
+    assert read(again, 0) == record(0)
+    assert part_requests(server)["part-00000.pth"] == 2
     again.close()
 
 
@@ -325,6 +329,120 @@ def test_a_byte_that_stays_flipped_is_refused(server: ObjectServer, pack: Pack) 
         read(pack, 20)
     assert pack.manifest.parts[1].sha256[:16] in str(caught.value)
     assert read(pack, 0) == record(0)  # others are read nevertheless
+
+
+def damage(cache: Path, name: str, what: bytes = b"") -> Path:
+    """Flip a bit of a file in the cache, of `what` or at its beginning."""
+    (path,) = cache.rglob(name)
+    with path.open("r+b") as file:
+        at = file.read().index(what)
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 4]))
+    return path
+
+
+def record_by_record(pack: Pack) -> list[bytes]:
+    return [read(pack, index)["blob"] for index in range(90)]
+
+
+def all_at_once(pack: Pack) -> list[bytes]:
+    with pack.records(range(90), ["blob"]) as found:
+        return [bytes(each["blob"]) for each in found]
+
+
+def gathered(pack: Pack) -> list[bytes]:
+    out = np.zeros((90, 4), np.uint8)
+    pack.gather(np.arange(90), "pair", out)
+    assert out.tobytes() == b"".join(record(index)["pair"] for index in range(90))
+    return [record(index)["blob"] for index in range(90)]
+
+
+@pytest.mark.parametrize("way", [record_by_record, all_at_once, gathered])
+@pytest.mark.parametrize("folder", FORMATS, indirect=True)
+def test_a_part_that_is_damaged_in_the_cache_is_fetched_once_more(
+    folder: Path, pack: Pack, server: ObjectServer, cache: Path, way: Callable[[Pack], list[bytes]]
+) -> None:
+    read(pack, 20)
+    read(pack, 89)
+    part = pack.manifest.parts[1].name
+    damage(cache, part, record(20)["pair" if way is gathered else "blob"])
+    pack.close()
+    again = opened_pack(cache)
+    assert way(again) == [record(index)["blob"] for index in range(90)]
+    assert part_requests(server) == {each.name: 1 + (each.name == part) for each in again.manifest.parts}
+    assert not [key for key in part_readers.open_readers.unowned()]
+    again.close()
+
+
+@pytest.mark.parametrize("folder", FORMATS, indirect=True)
+def test_a_part_whose_structure_is_damaged_in_the_cache_is_fetched_once_more(
+    folder: Path, pack: Pack, server: ObjectServer, cache: Path
+) -> None:
+    read(pack, 20)
+    part = pack.manifest.parts[1].name
+    pack.close()
+    (path,) = cache.rglob(part)
+    path.write_bytes(bytes(path.stat().st_size))
+    again = opened_pack(cache)
+    assert all_at_once(again) == [record(index)["blob"] for index in range(90)]
+    assert part_requests(server)[part] == 2
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["packer.json", "crc32.npy", "keys.npy"])
+def test_what_is_damaged_of_the_head_is_fetched_once_more(
+    pack: Pack, server: ObjectServer, cache: Path, name: str
+) -> None:
+    pack.close()
+    damage(cache, name, b"NUMPY" if name == "crc32.npy" else b"sample")
+    again = opened_pack(cache)
+    assert read(again, 20) == record(20)
+    again.close()
+
+
+def test_processes_that_meet_a_damaged_part_fetch_it_once_more(pack: Pack, server: ObjectServer, cache: Path) -> None:
+    """Each has it open when it is removed."""
+    read(pack, 20)
+    damage(cache, "part-00001.pth", record(20)["blob"])
+    barrier = get_context("fork").Barrier(3)
+
+    def reader(_: int) -> None:
+        mine = opened_pack(cache)
+        read(mine, 15)
+        barrier.wait()
+        assert read(mine, 20) == record(20)
+        mine.close()
+
+    assert ended(in_processes(3, reader)) == [0] * 3
+    assert part_requests(server)["part-00001.pth"] == 2
+
+
+def test_a_value_that_stays_damaged_names_the_object_and_the_cached_file(
+    folder: Path, object_server: ObjectServer, cache: Path
+) -> None:
+    crc32 = folder / "index/crc32.npy"
+    values = bytearray(crc32.read_bytes())
+    values[-4 * 4 * 90 + 1] ^= 1  # sample 0, its key
+    crc32.write_bytes(values)
+    repacked(folder)
+    object_server.put_folder(folder, "set/x.pack/")
+    wrong = opened_pack(cache)
+    with pytest.raises(CorruptPack, match=rf"{URL}/part-00000.pth.*{cache}/.*/part-00000.pth.*crc32"):
+        read(wrong, 0)
+    assert part_requests(object_server)["part-00000.pth"] == 1
+    wrong.close()
+
+
+def repacked(folder: Path) -> None:
+    """Make the manifest that of the index files as they are."""
+    manifest = manifests.read(folder)
+    files = []
+    for file in manifest.index:
+        data = (folder / "index" / file.name).read_bytes()
+        files.append(replace(file, crc32=zlib.crc32(data), sha256=hashlib.sha256(data).hexdigest()))
+    (folder / "packer.json").write_bytes(replace(manifest, index=tuple(files)).sealed().to_bytes())
 
 
 def test_a_pack_that_was_replaced_is_noticed(server: ObjectServer, pack: Pack, tmp_path: Path, cache: Path) -> None:
