@@ -51,6 +51,7 @@ class SampleDecoder:
         chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
         self.schema: Schema = pack.schema.select(chosen)
         self._stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
+        self._moving = {field.name for field in self.schema if field.moves}
         # a crc32 says that the bytes are those that were validated when packed
         checked = pack.verify != "never"
         # reading without a crc32 is asked for to be fast: the ends of files are looked at, not all of their data
@@ -188,7 +189,7 @@ class SampleDecoder:
 
         stored: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
         """
-        if field.moves:
+        if field.name in self._moving:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
         header = stored.header if stored is not None else None
         if field.kind not in PIXEL_KINDS:
