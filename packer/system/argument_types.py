@@ -20,6 +20,7 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
     for name, value in given.items():
         if not _fits(value, annotations[name]):
             expected = re.sub(r"\b(?:\w+\.)+", "", formatannotation(annotations[name]))  # without modules
+            expected = re.sub(r"Literal\[(.*?)\]", r"\1", re.sub(r"^Optional\[(.*)\]$", r"\1 or None", expected))
             raise WrongType(f"{name}={value!r:.60}: expected {expected}")
 
 

@@ -298,7 +298,7 @@ def test_what_has_no_mask_in_a_file_is_refused(tmp_path: Path) -> None:
         ({"mask_colours": tmp_path / "none.txt"}, "there is no file"),
         ({"mask_colours": {"depth": table}}, "no mask that is a file"),
         ({"unknown_colours": "void"}, "--unknown-colours is for --mask-colours"),
-        ({"mask_colours": table, "unknown_colours": "black"}, "unknown value 'black'"),
+        ({"mask_colours": table, "unknown_colours": "black"}, "'black': expected 'error', 'void' or None"),
     ):
         with pytest.raises(InvalidRequest, match=said):
             packer.convert(root, tmp_path / "pack", **wish)  # type: ignore[arg-type]
