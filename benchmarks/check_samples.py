@@ -19,7 +19,7 @@ import numpy.typing as npt
 from packer.errors import printable
 from packer.sources import base, detect, load
 from packer.sources.folder import SUFFIXES
-from packer.sources.jacquard import corners
+from packer.sources.grasp._label_files import corners
 
 # key, object, category, positives/with NaN/negatives, centre of the grasps (row,col), depth range in m, crc of rgb and
 # depth

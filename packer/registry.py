@@ -38,7 +38,7 @@ class Registry:
     """The modules of one folder of packer, by the name that users type."""
 
     def __init__(self, package: str, folder: str, noun: str) -> None:
-        """Files of the folder are members, except `base`; what members share begins with `_`.
+        """Files of the folder and of its subfolders are members, except `base`; what members share begins with `_`.
 
         A file `caffe_lmdb.py` is the member `caffe-lmdb`.
         """
@@ -48,12 +48,13 @@ class Registry:
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted; imports none of the modules."""
-        stems = {path.stem.replace("_", "-") for path in self._folder.glob("[!_]*.py")} - set(_NOT_MEMBERS)
+        files = [*self._folder.glob("[!_]*.py"), *self._folder.glob("[!_]*/[!_]*.py")]
+        stems = {path.stem.replace("_", "-") for path in files} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a module of that name; imports none. Entry points, 20 ms, are asked last."""
-        return self._is_file(name) or any(point.name == name for point in _entry_points(self._package))
+        return self._file(name) is not None or any(point.name == name for point in _entry_points(self._package))
 
     def check(self, name: str) -> str:
         """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
@@ -70,8 +71,10 @@ class Registry:
         absent.
         """
         self.check(name)
-        if self._is_file(name):
-            return import_or_explain(f"{self._package}.{_stem(name)}", f"{self._noun} {name!r}")
+        file = self._file(name)
+        if file is not None:
+            below = file.relative_to(self._folder).with_suffix("").parts
+            return import_or_explain(".".join((self._package, *below)), f"{self._noun} {name!r}")
         modules = sorted({point.module for point in _entry_points(self._package) if point.name == name})
         if len(modules) > 1:
             raise InvalidRequest(
@@ -79,15 +82,13 @@ class Registry:
             )
         return import_or_explain(modules[0], f"{self._noun} {name!r}")
 
-    def _is_file(self, name: str) -> bool:
-        """Whether a file of the folder is the member of that name, which may come from a manifest."""
-        return (
-            _stem(name).isidentifier()  # no path
-            and name[0] not in "_-"
-            and "_" not in name
-            and name not in _NOT_MEMBERS
-            and (self._folder / f"{_stem(name)}.py").exists()
-        )
+    def _file(self, name: str) -> Path | None:
+        """Return the file of the member of that name, which may come from a manifest; None if there is none."""
+        is_name = _stem(name).isidentifier() and name[0] not in "_-" and "_" not in name  # no path
+        if not is_name or name in _NOT_MEMBERS:
+            return None
+        plain = self._folder / f"{_stem(name)}.py"
+        return plain if plain.exists() else next(self._folder.glob(f"[!_]*/{_stem(name)}.py"), None)
 
 
 def _stem(name: str) -> str:

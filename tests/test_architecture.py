@@ -160,12 +160,11 @@ def test_members_of_one_layer_keep_apart() -> None:
 
 
 def members(folder: str) -> list[str]:
-    """Names of the files of a registry's folder that are members."""
-    if folder == "sources":
-        from packer.sources import names  # noqa: PLC0415  it knows its helpers
-
-        return [f"packer.sources.{name.replace('-', '_')}" for name in names()]
-    return [f"packer.{folder}.{path.stem}" for path in (ROOT / folder).glob("[!_]*.py") if path.stem != "base"]
+    """Names of the files of a registry's folder, and of its subfolders, that are members."""
+    files = [*(ROOT / folder).glob("[!_]*.py"), *(ROOT / folder).glob("[!_]*/[!_]*.py")]
+    return [
+        ".".join(("packer", *path.relative_to(ROOT).with_suffix("").parts)) for path in files if path.stem != "base"
+    ]
 
 
 @pytest.mark.parametrize("folder", ["formats", "codecs", "sources"])

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.sources.jacquard import corners as corners_of_rows
+from packer.sources.grasp._label_files import corners as corners_of_rows
 
 __all__ = ["Runs", "corners_of_rows", "fill", "rows_of_corners", "scale"]
 

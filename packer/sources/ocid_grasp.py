@@ -29,8 +29,8 @@ from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, described, listed, shown
-from packer.sources._parse.grasp_labels import Labels, read_rectangles
 from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import Labels, read_rectangles
 
 SPECIFICITY = 100
 UNLISTED = "unlisted"  # the split of pictures that no list names, where there are lists

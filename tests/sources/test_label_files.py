@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources._parse.grasp_labels import read_rectangles, read_rows
+from packer.sources.grasp._label_files import read_rectangles, read_rows
 
 PATH = Path("pcd0100cpos.txt")
 # the rectangles of a real NaN file, as its description gives them

@@ -17,7 +17,7 @@ from packer.files.npy_arrays import NpyHeader, read_header
 from packer.layouts.torch_file import read_tensor
 from packer.schema import MOST_PIXELS
 from packer.sources._parse.folder_listing import shown
-from packer.sources._parse.grasp_labels import corners
+from packer.sources.grasp._label_files import corners
 
 COLUMNS = 6
 _ANOTHER = "get the file again, or say --labels lenient"

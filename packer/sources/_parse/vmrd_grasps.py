@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.sources._parse.folder_listing import shown
-from packer.sources._parse.grasp_labels import read_rows
+from packer.sources.grasp._label_files import read_rows
 
 _NUMBERS = 9
 _MOST_OBJECT = 1 << 31

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._parse.grasp_labels import Labels, read_rectangles, read_rows
-from packer.sources.jacquard import corners
+from packer.sources.grasp._label_files import Labels, corners, read_rectangles, read_rows
 from tests.fuzz.target import Disagreement
 
 TOKENS = (

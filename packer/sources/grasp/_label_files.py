@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
+from packer.schema import Field
+from packer.sources._file_source import LabelFile, Parsed
 from packer.sources._parse.folder_listing import shown
 
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
@@ -104,3 +106,26 @@ def _number(word: str) -> float:
         return float(word)
     except ValueError as error:
         raise ValueError(f"{shown(word[:20])!r}") from error
+
+
+# ---- label files of file sources
+
+
+def points(name: str) -> Field:
+    """Return the field of corners x, y (N, 4, 2) in px; p0 -> p1 is the opening axis."""
+    return Field(name, "points", "raw:float32", dtype="float32", shape=(None, 4, 2))
+
+
+def verbatim(name: str) -> Field:
+    """Return the hidden field that keeps a label file as it is."""
+    return Field(name, "bytes", "encoded", hidden=True)
+
+
+def rectangles(name: str, role: str) -> LabelFile:
+    """Declare a label file with four lines `x y` per rectangle, as Cornell's cpos and cneg files."""
+
+    def parse(data: bytes, path: Path, strict: bool) -> Parsed:
+        labels = read_rectangles(data, path, strict=strict)
+        return Parsed({name: labels.values.astype(np.float32)}, labels.total, labels.dropped)
+
+    return LabelFile(role, (points(name),), parse)

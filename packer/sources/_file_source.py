@@ -1,0 +1,380 @@
+"""File source: the base of all sources whose samples are small files that share a key.
+
+A subclass declares its files (`FileRole`) and its label files (`LabelFile`). This module groups the files, applies the
+options `missing`, `duplicates` and `labels`, orders the samples, and builds the schema, the values and the notes.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import PIXEL_KINDS, Field, Schema
+from packer.sources import base
+from packer.sources._parse.folder_layout import ordered_splits
+from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._trees.file_tree import FileTree
+
+Need = Literal["always", "alike", "labels", "optional", "unused"]
+Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths
+
+
+@dataclass(frozen=True)
+class FileRole:
+    """One kind of file of a sample.
+
+    Attributes:
+        name: The role.
+        example: A name of such a file, for messages.
+        pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
+            `key` is the key of the sample; see `FileSource.key_of`.
+        field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
+            computes from the file. None: the file is only parsed.
+        need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
+            `missing` decides. "optional": samples without it are complete. "unused": the file is not read.
+        is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
+        stands_in_for: The role that this file fills in samples without a file of that role.
+        otherwise: What users can do if samples lack the file, for messages.
+    """
+
+    name: str
+    example: str
+    pattern: str
+    field: Field | None = None
+    need: Need = "always"
+    is_extra: bool = True
+    stands_in_for: str = ""
+    otherwise: str = ""
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled pattern."""
+        return re.compile(self.pattern, re.DOTALL)
+
+
+class Parsed(NamedTuple):
+    """Labels of one file: values by field, how many labels the file has, how many were skipped, and a remark."""
+
+    values: Mapping[str, Any]
+    total: int
+    skipped: int
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """Fields that are parsed from the files of one role.
+
+    Attributes:
+        role: The role.
+        fields: The fields, in order.
+        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes. Raises
+            BadInput; with `strict` false it skips labels that are not valid.
+    """
+
+    role: str
+    fields: tuple[Field, ...]
+    parse: Callable[[bytes, Path, bool], Parsed]
+
+
+class FileSample(NamedTuple):
+    """A sample: its key, and the relative path of its file of each role."""
+
+    key: str
+    paths: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The options that several file sources have.
+
+    Attributes:
+        missing: A sample without its label file: `keep` it without labels, `skip` it, or raise an `error`. A sample
+            without another file that samples need is skipped with `skip` and an error otherwise.
+        duplicates: A sample whose file is in two places: `error`, use the `first` path, or `skip` the sample.
+        labels: `strict`: a label that is not valid is an error. `lenient`: the label is skipped.
+    """
+
+    missing: str = "error"
+    duplicates: str = "error"
+    labels: str = "strict"
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRequest for a value that an option does not have."""
+        base.check_choice("missing", self.missing, ("keep", "skip", "error"))
+        base.check_choice("duplicates", self.duplicates, ("error", "first", "skip"))
+        base.check_choice("labels", self.labels, ("strict", "lenient"))
+
+
+class FileSource(base.Source):
+    """A source of small files; subclasses declare the class attributes and call `_list` in their constructor.
+
+    Attributes:
+        title: The name of the data set, for messages.
+        noun: What messages call a sample.
+        roles: The files of a sample; the first one is the main picture.
+        labels: The label files.
+        recognized_by: Sets of roles; a folder with a sample that has all files of one set is this data set.
+        anchor: The role without which files form no sample. Empty: all files form samples.
+        order_by: The role whose paths order the samples. Empty: samples are ordered by `order`.
+        is_per_folder: Whether files with one key in two folders are two samples.
+        carries_skipped: Whether the files of skipped samples are extras of the pack.
+        has_companions: Whether the other pictures follow the EXIF orientation of the main picture.
+    """
+
+    title: ClassVar[str]
+    noun: ClassVar[str] = "picture"
+    roles: Sequence[FileRole]
+    labels: ClassVar[Sequence[LabelFile]] = ()
+    recognized_by: ClassVar[Sequence[Sequence[str]]] = ()
+    anchor: ClassVar[str] = ""
+    order_by: ClassVar[str] = ""
+    is_per_folder: ClassVar[bool] = False
+    carries_skipped: ClassVar[bool] = True
+    has_companions: ClassVar[bool] = True
+
+    # ---- hooks of subclasses
+
+    @classmethod
+    def key_of(cls, match: re.Match[str]) -> str:
+        """Return the key of the sample that a file belongs to."""
+        return match["key"]
+
+    def order(self, sample: FileSample) -> Any:
+        """Return the sort key of a sample."""
+        return sample.paths[self.order_by] if self.order_by else sample.key
+
+    def split_of(self, sample: FileSample) -> str:
+        """Return the split that the paths of a sample name; empty for none."""
+        return ""
+
+    def split_names(self, found: set[str]) -> tuple[str, ...]:
+        """Return the names of the splits, in order."""
+        return ordered_splits(found)
+
+    def more_fields(self) -> Sequence[Field]:
+        """Return the fields that are neither files nor labels."""
+        return ()
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        """Return the values of `more_fields` that need no file of the sample."""
+        return {}
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        """Return the other values of `more_fields`. Raises BadInput."""
+        return {}
+
+    # ---- listing
+
+    def _list(self, root: Path | FileTree, policies: Policies, *, follow_links: bool, own_splits: bool = True) -> None:
+        """List the samples and build the schema.
+
+        Raises:
+            InvalidRequest: The folder contains no sample.
+            BadInput: Files are missing or there twice; the message names all samples.
+        """
+        self._is_strict = policies.labels == "strict"
+        listing = self._open_root(root, follow_links=follow_links)
+        groups, others = self._grouped(listing.names, self.roles)
+        main = self.anchor or self.roles[0].name
+        complete = {at: paths for at, paths in groups.items() if not self.anchor or self.anchor in paths}
+        if not any(main in paths for paths in complete.values()):
+            expected = ", ".join(role.example for role in self.roles if role.need in ("always", "labels"))
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: no {self.noun}s of {self.title}: found {described(listing.names)}, expected "
+                f"{expected}; give the folder that contains them, or another --from"
+            )
+        unique, twice = self._without_duplicates(complete, policies.duplicates)
+        self._samples, incomplete = self._complete(unique, policies.missing)
+        self.left_out = [*twice, *incomplete]
+        used = {path for sample in self._samples for path in sample.paths.values()}
+        carried = groups if self.carries_skipped else groups.keys() - complete.keys()
+        kinds = {role.name for role in self.roles if role.is_extra}
+        unused = (path for at in carried for role, paths in groups[at].items() if role in kinds for path in paths)
+        self._extras = sorted({*others, *unused} - used)
+        self._present = [role for role in self.roles if any(role.name in sample.paths for sample in self._samples)]
+        splits = {self.split_of(sample) for sample in self._samples} if own_splits else {""}
+        self._splits = self.split_names(splits) if all(splits) else ()
+        self.schema = self._schema()
+        if self.has_companions:
+            self.companions = [
+                role.field.name for role in self._present[1:] if role.field and role.field.kind in PIXEL_KINDS
+            ]
+        self.notes = [*listing.notes(), *self._notes(len(groups) - len(complete))]
+
+    @classmethod
+    def _grouped(cls, names: Iterable[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
+        """Group the files of samples by folder, key and role; return the other files, too."""
+        groups: Groups = {}
+        others = []
+        for name in names:
+            folder, _, file = name.rpartition("/")
+            for role in roles:
+                match = role.regex.fullmatch(name if "/" in role.pattern else file)
+                if match is not None:
+                    group = folder if cls.is_per_folder else "", cls.key_of(match)
+                    groups.setdefault(group, {}).setdefault(role.name, []).append(name)
+                    break
+            else:
+                others.append(name)
+        return groups, others
+
+    def _without_duplicates(self, groups: Groups, policy: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
+        """Return the samples with one path per role, and (key, reason) of those that are skipped."""
+        by_key: dict[str, list[dict[str, list[str]]]] = {}
+        for (_, key), roles in sorted(groups.items()):
+            by_key.setdefault(key, []).append(roles)
+        reasons, samples = {}, []
+        for key, several in by_key.items():
+            double = [paths for roles in several for paths in roles.values() if len(paths) > 1]
+            if len(several) > 1 or double:
+                same = sorted(double[0]) if double else [roles[min(roles)][0] for roles in several]
+                reasons[key] = f"there twice: {', '.join(same)}"
+                if policy == "skip":
+                    continue
+            samples.append(FileSample(key, self._one_path_each(several[0])))
+        if reasons and policy == "error":
+            options = "--duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(reasons), self.noun)} {listed(reasons.values())}; "
+                f"use {options}remove all files but one"
+            )
+        return samples, list(reasons.items()) if policy == "skip" else []
+
+    def _one_path_each(self, roles: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Choose one path per role; a stray copy must not separate a picture from its labels."""
+        beside = {path.rpartition("/")[0] for path in roles.get(self.order_by or self.roles[0].name, ())}
+        chosen = {
+            role: min(paths, key=lambda path: (path.rpartition("/")[0] not in beside, path))
+            for role, paths in roles.items()
+        }
+        for role in self.roles:
+            if role.stands_in_for and role.name in chosen:
+                chosen.setdefault(role.stands_in_for, chosen[role.name])
+        used = (role.name for role in self.roles if role.need != "unused" and not role.stands_in_for)
+        return {name: chosen[name] for name in used if name in chosen}
+
+    def _complete(self, samples: Sequence[FileSample], missing: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
+        """Return the samples with all files that they need, in order, and (key, reason) of those that are skipped."""
+        present = {role for sample in samples for role in sample.paths}
+        needed = [
+            role
+            for role in self.roles
+            if role.need == "always"
+            or (role.need == "alike" and role.name in present)
+            or (role.need == "labels" and missing != "keep")
+        ]
+        absent = {sample.key: [role for role in needed if role.name not in sample.paths] for sample in samples}
+        reasons = {key: f"no {', '.join(role.example for role in roles)}" for key, roles in absent.items() if roles}
+        if reasons and (missing != "skip" or len(reasons) == len(samples)):
+            advice = {role.otherwise: None for roles in absent.values() for role in roles if role.otherwise}
+            skip = ["--missing skip leaves these out"] if "missing" in self.options() else []
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(reasons), self.noun)} of {len(samples)} lack files: "
+                f"{listed(f'{key} ({reason})' for key, reason in reasons.items())}; "
+                f"{', or '.join(['get them', *advice, *skip])}"
+            )
+        return sorted((sample for sample in samples if sample.key not in reasons), key=self.order), [*reasons.items()]
+
+    def _schema(self) -> Schema:
+        files = [self._probed(role.field) for role in self._present if role.field and not role.field.hidden]
+        labels = [field for label in self.labels for field in label.fields]
+        split = [Field("split", "number", "number", "int64", (), classes=self._splits)] if self._splits else []
+        hidden = [role.field for role in self.roles if role.field and role.field.hidden]
+        names = Field("files", "json", "json", hidden=True)
+        return Schema((Field("key", "text", "text"), *files, *labels, *self.more_fields(), *split, names, *hidden))
+
+    def _probed(self, field: Field) -> Field:
+        """Return the field; the dtype of a mask is that of a few of its files."""
+        return replace(field, dtype=base.probed_mask_dtype(self, field.name)) if field.kind == "mask" else field
+
+    def _notes(self, without_anchor: int) -> list[str]:
+        notes = [counted(len(self), self.noun)]
+        for role in self.roles:
+            lacking = sum(role.name not in sample.paths for sample in self._samples)
+            if role.name == self.anchor and without_anchor:
+                notes.append(f"{counted(without_anchor, self.noun)} without {role.example}: no samples")
+            if role.need == "alike" and lacking == len(self):
+                otherwise = f"; {role.otherwise}" if role.otherwise else ""
+                notes.append(f"no {role.name}: no {self.noun} has {role.example}{otherwise}")
+            elif role.need in ("labels", "optional") and lacking and role.field is not None:
+                notes.append(f"{counted(lacking, self.noun)} without {role.example}: kept without these labels")
+        if self._splits:
+            counts = [sum(self.split_of(sample) == name for sample in self._samples) for name in self._splits]
+            pairs = zip(self._splits, counts, strict=True)
+            notes.append("splits: " + ", ".join(f"{shown(name)} {count}" for name, count in pairs))
+        return [*notes, *([f"{described(self._extras, 'other file')} of no {self.noun}"] if self._extras else [])]
+
+    # ---- the contract of sources
+
+    @classmethod
+    def recognise(cls, names: Sequence[str]) -> str | None:
+        """Return a line that names the data set and counts its samples; None if there is none."""
+        groups, _ = cls._grouped(names, cls.roles)
+        count = sum(any(set(roles) <= paths.keys() for roles in cls.recognized_by) for paths in groups.values())
+        return f"{cls.title}: {counted(count, cls.noun)}" if count else None
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        sample = self._samples[self.checked(index)]
+        files = {name: self.read(path) for name, path in sample.paths.items()}
+        values: base.Sample = {"key": sample.key, "files": {r: p for r, p in sample.paths.items() if r in self.schema}}
+        values |= {role.name: files.get(role.name, b"") for role in self.roles if role.name in self.schema}
+        for label in self.labels:
+            values |= self._parsed(sample, label, files.get(label.role, b"")).values
+        return values | self._listed_values(sample) | self.read_values(sample, files)
+
+    def value(self, index: int, name: str) -> Any:
+        sample = self._samples[self.checked(index)]
+        if name == "key":
+            return sample.key
+        if name in sample.paths and any(role.name == name and role.field for role in self.roles):
+            return self.read(sample.paths[name])
+        listed_values = self._listed_values(sample)
+        return listed_values[name] if name in listed_values else self[index][name]
+
+    def key(self, index: int) -> str:
+        return self._samples[self.checked(index)].key
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        return tuple(self.root / path for path in self._samples[self.checked(index)].paths.values())
+
+    def stem(self, index: int) -> Path:
+        return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
+
+    def extras(self) -> Sequence[str]:
+        return self._extras
+
+    def missing(self, index: int) -> str | None:
+        """Return which labels are absent, empty or skipped; reads the label files."""
+        sample = self._samples[self.checked(index)]
+        reasons = []
+        for label in self.labels:
+            role = next(role for role in self.roles if role.name == label.role)
+            if label.role not in sample.paths:
+                reasons += [f"no {role.example}"] if role.need == "labels" else []
+                continue
+            try:
+                parsed = self._parsed(sample, label, self.read(sample.paths[label.role]))
+            except BadInput:
+                return None  # reading the sample raises it
+            if not parsed.total and role.need != "optional":
+                reasons.append(f"{role.example} is empty")
+            if parsed.skipped:
+                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not finite")
+            reasons += [parsed.remark] if parsed.remark else []
+        return "; ".join(reasons) or None
+
+    def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
+        return label.parse(data, self.root / sample.paths.get(label.role, ""), self._is_strict)
+
+    def _listed_values(self, sample: FileSample) -> base.Sample:
+        split = {"split": np.int64(self._splits.index(self.split_of(sample)))} if self._splits else {}
+        return {**split, **self.listed_values(sample)}

@@ -1,0 +1,1 @@
+"""Grasp sets: pictures with depth and grasp rectangles. One source per file."""

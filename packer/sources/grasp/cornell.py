@@ -1,0 +1,125 @@
+"""Cornell: the Cornell grasping data set, in any of the layouts in which it is distributed.
+
+A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNNNcneg.txt` and `pcdNNNN.txt` with one
+number, in any folders; a sample is a scene with a cpos file. Samples are ordered by the path of the cpos file, as in
+the loaders of the grasp networks (their splits are cuts of that list).
+
+Fields: key (four digits), rgb (PNG bytes), depth (float32, metres; TIFF bytes or computed), grasps and grasps_negative
+(float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis; rectangles with NaN are skipped), object_id and category
+(from `z.txt`, if there is one; -1 and "" for a scene that it does not list). Hidden: files (field -> relative path),
+grasps_file and grasps_negative_file (the label files verbatim, empty for a scene without one).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import BadInput
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, Need, Policies
+from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import rectangles, verbatim
+from packer.sources.grasp._point_cloud import png_size, read_depth
+
+SPECIFICITY = 100
+_TABLE = "z.txt"
+_MOST_DIGITS = 18  # an object id is stored as int64
+_DEPTH = Field("depth", "depth", "encoded", "float32")
+_NO_DEPTH = "--depth-from none packs no depth"
+_OBJECTS = (Field("object_id", "number", "number", "int64", ()), Field("category", "text", "text"))
+
+
+def _role(name: str, suffix: str, field: Field, need: Need, otherwise: str = "") -> FileRole:
+    pattern = rf"pcd(?P<key>[0-9]{{4}}){re.escape(suffix)}{'?' * suffix.endswith('tiff')}"
+    is_extra = name != "cloud"  # a point cloud has 10 MB
+    return FileRole(name, f"pcdNNNN{suffix}", pattern, field, need, is_extra=is_extra, otherwise=otherwise)
+
+
+class Source(FileSource):
+    """The Cornell grasping data set."""
+
+    kind, title, noun = "cornell", "Cornell grasps", "scene"
+    anchor = order_by = "grasps_file"
+    carries_skipped = has_companions = False
+    roles: Sequence[FileRole] = (
+        _role("rgb", "r.png", Field("rgb", "image", "encoded"), "always"),
+        _role("depth", "d.tiff", _DEPTH, "alike", f"--depth-from pcd computes it, {_NO_DEPTH}"),
+        _role("cloud", ".txt", replace(_DEPTH, codec="raw:float32"), "unused", _NO_DEPTH),
+        _role("grasps_file", "cpos.txt", verbatim("grasps_file"), "always"),
+        _role("grasps_negative_file", "cneg.txt", verbatim("grasps_negative_file"), "optional"),
+    )
+    labels = (rectangles("grasps", "grasps_file"), rectangles("grasps_negative", "grasps_negative_file"))
+    recognized_by = (("rgb", "grasps_file"),)
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        depth_from: str = "auto",
+        duplicates: str = "error",
+        labels: str = "strict",
+        follow_links: bool = False,
+    ) -> None:
+        """List the scenes.
+
+        depth_from: `tiff`: the d.tiff files. `pcd`: computed from the point clouds. `none`: no depth. `auto`: the
+        d.tiff files if all scenes have one, no depth if none has. duplicates, labels: see `Policies`. follow_links:
+        follow links out of the folder.
+        """
+        base.check_choice("depth_from", depth_from, ("auto", "tiff", "pcd", "none"))
+        self._is_computed = depth_from == "pcd"
+        depth: Need = "alike" if depth_from == "auto" else "always" if depth_from == "tiff" else "unused"
+        needs: dict[str, Need] = {"depth": depth, "cloud": "always" if self._is_computed else "unused"}
+        self.roles = tuple(replace(role, need=needs.get(role.name, role.need)) for role in self.roles)
+        self._list(root, Policies(duplicates=duplicates, labels=labels), follow_links=follow_links)
+
+    def stem(self, index: int) -> Path:
+        sample = self._samples[self.checked(index)]
+        return (self.root / sample.paths["rgb"]).with_name(f"pcd{sample.key}")
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._tables)
+
+    def more_fields(self) -> Sequence[Field]:
+        self._tables = [name for name in self._extras if name.rpartition("/")[2] == _TABLE]
+        self._objects = self._read_tables()
+        return _OBJECTS if self._tables else ()
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        object_id, category = self._objects.get(sample.key, (-1, ""))
+        return {"object_id": np.int64(object_id), "category": category} if self._tables else {}
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        if not self._is_computed:
+            return {}
+        height, width = png_size(files["rgb"], self.root / sample.paths["rgb"])
+        cloud = self.root / sample.paths["cloud"]
+        return {"depth": read_depth(files["cloud"], cloud, height=height, width=width)}
+
+    def _read_tables(self) -> dict[str, tuple[int, str]]:
+        """Read lines `number object category background` (processedData/z.txt); return id and category by number."""
+        if len(self._tables) > 1:
+            raise BadInput(f"{shown(str(self.root))}: more than one {_TABLE}: {listed(self._tables)}; keep one")
+        objects: dict[str, tuple[int, str]] = {}
+        for name in self._tables:
+            text = self.read(name).decode("utf-8-sig", errors="surrogateescape")
+            for number, line in enumerate(text.splitlines(), start=1):
+                words = line.split()
+                fits = len(words) == 4 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= _MOST_DIGITS
+                if fits and objects.setdefault(words[0], (int(words[1]), words[2])) == (int(words[1]), words[2]):
+                    continue
+                if words and self._is_strict:
+                    raise BadInput(
+                        f"{shown(str(self.root / name))}:{number}: cannot read the table: found {shown(line)!r}, "
+                        "expected number, object id, category, background, once for each number; correct the file or "
+                        "use --labels lenient"
+                    )
+        return objects
+
+
+recognise = Source.recognise

@@ -1,0 +1,53 @@
+"""ivalab: the multi-object grasping set of ivalab (grasp_multiObject), wherever its folders lie.
+
+A sample is all files with one number: `rgb_NNNN.jpg`, `depth_NNNN.png` (published as `rgbd/`) and
+`rgb_NNNN_annotations.txt` (`annotations/`, in Cornell's syntax). Names count, not folders. Samples are ordered by
+number.
+
+Fields: key (the digits), rgb (bytes of the file), depth (the same, uint16, 0 is no measurement), grasps (float32
+(N, 4, 2), corners x, y; p0 -> p1 is the opening axis). Hidden: files (field -> relative path), grasps_file (verbatim,
+empty for a sample without one). A set without depth has no field depth. Labels count the pixels of the file as stored.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from packer.schema import Field
+from packer.sources._file_source import FileRole, FileSample, FileSource, Policies
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import rectangles, verbatim
+
+SPECIFICITY = 100
+_NUMBER = r"(?P<key>[0-9]{1,9})"
+_DEPTH = Field("depth", "depth", "encoded", "uint16", invalid=0.0)
+
+
+class Source(FileSource):
+    """The multi-object grasping set of ivalab."""
+
+    kind, title = "ivalab", "ivalab grasps"
+    roles = (
+        FileRole("rgb", "rgb_NNNN.jpg", rf"rgb_{_NUMBER}\.(?:jpg|png)", Field("rgb", "image", "encoded")),
+        FileRole("depth", "depth_NNNN.png", rf"depth_{_NUMBER}\.png", _DEPTH, "alike"),
+        FileRole(
+            "grasps_file",
+            "rgb_NNNN_annotations.txt",
+            rf"rgb_{_NUMBER}_annotations\.txt",
+            verbatim("grasps_file"),
+            "labels",
+        ),
+    )
+    labels = (rectangles("grasps", "grasps_file"),)
+    recognized_by = (("rgb", "grasps_file"),)
+
+    def __init__(
+        self, root: Path | FileTree, *, missing: str = "keep", labels: str = "strict", follow_links: bool = False
+    ) -> None:
+        """List the pictures. Options: see `Policies`; follow_links: follow links out of the folder."""
+        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
+
+    def order(self, sample: FileSample) -> Any:
+        return int(sample.key), sample.key
+
+
+recognise = Source.recognise

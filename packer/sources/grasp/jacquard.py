@@ -1,0 +1,89 @@
+"""Jacquard: the Jacquard grasping data set, unpacked in any nesting of folders.
+
+A view is all files that begin with one `<i>_<object>_` in one folder; this beginning is its key. Views are ordered by
+relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before `Jacquard_Dataset_2`, so the
+order, and any cut of it, differs between nestings.
+
+Fields: key, rgb (PNG bytes), depth (TIFF bytes, float32, metres), depth_stereo (the same; -1 marks a pixel without a
+measurement), mask (PNG bytes), grasps (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis), grasp_rows
+(float64 (N, 5): x, y, theta in degrees, opening, jaw; all rows of the file, in its order, that are finite), object_id
+(text). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one). A depth or mask
+that no view has is no field.
+
+Jacquard V2 (`JacquardV2_Dataset_<n>`) has the same names and rows. Files that its authors corrected have one more row
+at the start, lines that end in LF, and no line end at the end of the file. The loaders of the networks cut the last
+character of each line and so lose a digit of it; this source does not.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, LabelFile, Need, Parsed, Policies
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import corners, points, read_rows, verbatim
+
+SPECIFICITY = 100
+
+
+def _role(name: str, suffix: str, field: Field, need: Need = "alike") -> FileRole:
+    pattern = rf"(?P<key>[0-9]+_.+)_{re.escape(suffix)}"
+    return FileRole(name, f"_{suffix}", pattern, field, need)
+
+
+def _parse(data: bytes, path: Path, strict: bool) -> Parsed:
+    """Parse lines `x;y;theta;opening;jaw`."""
+    rows = read_rows(data, path, columns=5, separator=";", strict=strict)
+    return Parsed({"grasps": corners(rows.values), "grasp_rows": rows.values}, rows.total, rows.dropped)
+
+
+class Source(FileSource):
+    """The Jacquard grasping data set."""
+
+    kind, title, noun = "jacquard", "Jacquard grasps", "view"
+    is_per_folder = True
+    carries_skipped = has_companions = False
+    roles = (
+        _role("rgb", "RGB.png", Field("rgb", "image", "encoded"), "always"),
+        _role("depth", "perfect_depth.tiff", Field("depth", "depth", "encoded", "float32")),
+        _role("depth_stereo", "stereo_depth.tiff", Field("depth_stereo", "depth", "encoded", "float32", invalid=-1.0)),
+        _role("mask", "mask.png", Field("mask", "mask", "encoded")),
+        _role("grasps_file", "grasps.txt", verbatim("grasps_file"), "labels"),
+    )
+    labels = (
+        LabelFile(
+            "grasps_file",
+            (points("grasps"), Field("grasp_rows", "number", "raw:float64", "float64", (None, 5))),
+            _parse,
+        ),
+    )
+    recognized_by = (("rgb", "grasps_file"), ("rgb", "depth"))
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        missing: str = "keep",
+        duplicates: str = "error",
+        labels: str = "strict",
+        follow_links: bool = False,
+    ) -> None:
+        """List the views. Options: see `Policies`; follow_links: follow links out of the folder."""
+        self._list(root, Policies(missing, duplicates, labels), follow_links=follow_links)
+
+    def order(self, sample: FileSample) -> Any:
+        return sample.paths["rgb"].removesuffix("RGB.png") + "grasps.txt"
+
+    def stem(self, index: int) -> Path:
+        return self.root / self._samples[self.checked(index)].paths["rgb"].removesuffix("_RGB.png")
+
+    def more_fields(self) -> tuple[Field, ...]:
+        return (Field("object_id", "text", "text"),)
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        return {"object_id": sample.key.partition("_")[2]}
+
+
+recognise = Source.recognise

@@ -1,0 +1,202 @@
+"""The engine of all sources of small files, on a set that is declared here: groups, options, order, schema, notes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.schema import Field
+from packer.sources._file_source import FileRole, FileSample, FileSource, LabelFile, Parsed, Policies
+from packer.sources._trees.file_tree import FileTree
+from tests.support.source_trees import mask, picture, write
+
+
+def parse(data: bytes, path: Path, strict: bool) -> Parsed:
+    words = data.split()
+    numbers = [word for word in words if word.isdigit()]
+    if strict and len(numbers) < len(words):
+        raise BadInput(f"{path}: not a number")
+    return Parsed({"count": np.array(numbers, np.int64)}, len(words), len(words) - len(numbers))
+
+
+class Source(FileSource):
+    kind, title, noun = "counts", "counts of things", "view"
+    roles: tuple[FileRole, ...] = (  # type: ignore[assignment]
+        FileRole("image", "N.png", r"(?P<key>[0-9]+)\.png", Field("image", "image", "encoded")),
+        FileRole("mask", "N_mask.png", r"(?P<key>[0-9]+)_mask\.png", Field("mask", "mask", "encoded"), "alike"),
+        FileRole(
+            "counts", "N.txt", r"(?P<key>[0-9]+)\.txt", Field("counts", "bytes", "encoded", hidden=True), "labels"
+        ),
+        FileRole("old", "N.old", r"(?P<key>[0-9]+)\.old", None, "optional", stands_in_for="counts"),
+    )
+    labels = (LabelFile("counts", (Field("count", "number", "raw:int64", "int64", (None,)),), parse),)
+    recognized_by = (("image", "counts"), ("image", "old"))
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        missing: str = "keep",
+        duplicates: str = "error",
+        labels: str = "strict",
+        follow_links: bool = False,
+    ) -> None:
+        self._list(root, Policies(missing, duplicates, labels), follow_links=follow_links)
+
+    def order(self, sample: FileSample) -> int:
+        return int(sample.key)
+
+    def split_of(self, sample: FileSample) -> str:
+        return sample.paths["image"].rpartition("/")[0]
+
+
+class Anchored(Source):
+    anchor = "counts"
+    carries_skipped = False
+
+
+class PerFolder(Source):
+    is_per_folder = True
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files: dict[str, bytes | str] = {"train/readme.md": "of no view"}
+    for number, folder in ((10, "train"), (9, "train"), (2, "val")):
+        files |= {f"{folder}/{number}.png": picture(number), f"{folder}/{number}.txt": f"{number} 1"}
+        files[f"{folder}/{number}_mask.png"] = mask(number)
+    return write(tmp_path / "set", files)
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+def test_files_with_one_key_are_one_sample(root: Path) -> None:
+    source = Source(root)
+    assert keys(source) == ["2", "9", "10"]
+    assert source.schema.names == ("key", "image", "mask", "count", "split", "files", "counts")
+    assert source.schema["split"].classes == ("train", "val")
+    sample = source[0]
+    assert sample["files"] == {"image": "val/2.png", "mask": "val/2_mask.png", "counts": "val/2.txt"}
+    assert (sample["image"], sample["counts"]) == ((root / "val/2.png").read_bytes(), b"2 1")
+    assert (sample["count"].tolist(), int(sample["split"])) == ([2, 1], 1)
+    assert source.extras() == ["train/readme.md"]
+    assert source.companions == ["mask"]
+    assert source.stem(0) == root / "val/2"
+    assert all(source.value(0, name) is not None for name in source.schema.names)
+    assert [source.missing(index) for index in range(3)] == [None] * 3
+
+
+def test_one_field_reads_only_its_file(root: Path) -> None:
+    source = Source(root)
+    (root / "val/2_mask.png").unlink()
+    assert source.value(0, "split") == 1
+    assert source.value(0, "image") == (root / "val/2.png").read_bytes()
+
+
+def test_a_sample_without_labels_is_kept_skipped_or_an_error(root: Path) -> None:
+    (root / "train/9.txt").unlink()
+    kept = Source(root)
+    assert (kept[1]["count"].shape, kept[1]["counts"]) == ((0,), b"")
+    assert [kept.missing(index) for index in range(3)] == [None, "no N.txt", None]
+    assert any("N.txt" in note for note in kept.notes)
+    skipped = Source(root, missing="skip")
+    assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "no N.txt")])
+    assert "train/9.png" in skipped.extras()
+    with pytest.raises(BadInput, match=r"9 \(no N\.txt\).*--missing skip"):
+        Source(root, missing="error")
+
+
+@pytest.mark.parametrize(("path", "example"), [("train/9.png", "N.png"), ("train/9_mask.png", "N_mask.png")])
+def test_a_file_that_samples_need_is_named(root: Path, path: str, example: str) -> None:
+    (root / path).unlink()
+    with pytest.raises(BadInput, match=rf"9 \(no {example}\)"):
+        Source(root)
+    assert Source(root, missing="skip").left_out == [("9", f"no {example}")]
+
+
+def test_a_role_that_no_sample_has_is_not_a_field(root: Path) -> None:
+    for path in root.rglob("*_mask.png"):
+        path.unlink()
+    source = Source(root)
+    assert "mask" not in source.schema
+    assert any("N_mask.png" in note for note in source.notes)
+
+
+def test_if_all_samples_would_be_skipped_it_is_an_error(root: Path) -> None:
+    for path in root.rglob("*.txt"):
+        path.unlink()
+    with pytest.raises(BadInput, match="3 views of 3"):
+        Source(root, missing="skip")
+
+
+def test_a_file_in_two_folders_is_an_error_the_first_or_skipped(root: Path) -> None:
+    write(root, {"a/9.png": b"stray"})
+    with pytest.raises(BadInput, match=r"a/9\.png, train/9\.png; use --duplicates first"):
+        Source(root)
+    assert Source(root, duplicates="first")[1]["files"]["image"] == "a/9.png"
+    skipped = Source(root, duplicates="skip")
+    assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "there twice: a/9.png, train/9.png")])
+
+
+def test_the_first_label_is_the_one_next_to_the_picture(root: Path) -> None:
+    write(root, {"a/9.txt": "7"})
+    assert Source(root, duplicates="first")[1]["count"].tolist() == [9, 1]
+
+
+def test_samples_of_two_folders_may_share_a_number_within_each(root: Path) -> None:
+    write(root, {"val/9.png": picture(1), "val/9.txt": "5", "val/9_mask.png": mask(1)})
+    with pytest.raises(BadInput, match=r"train/9.*val/9"):
+        PerFolder(root)
+    assert PerFolder(root, duplicates="first")[1]["count"].tolist() == [9, 1]
+
+
+def test_another_role_stands_in(root: Path) -> None:
+    (root / "train/9.txt").rename(root / "train/9.old")
+    assert Source(root)[1]["files"]["counts"] == "train/9.old"
+    (root / "train/9.txt").write_text("4")
+    source = Source(root)
+    assert source[1]["count"].tolist() == [4]
+    assert "train/9.old" in source.extras()
+
+
+def test_files_without_the_anchor_are_no_samples(root: Path) -> None:
+    (root / "train/9.txt").unlink()
+    source = Anchored(root)
+    assert keys(source) == ["2", "10"]
+    assert {"train/9.png", "train/9_mask.png"} <= set(source.extras())
+    assert any("1 view without N.txt" in note for note in source.notes)
+
+
+def test_a_label_that_is_not_valid_is_an_error_or_skipped(root: Path) -> None:
+    (root / "val/2.txt").write_text("2 x")
+    strict, lenient = Source(root), Source(root, labels="lenient")
+    with pytest.raises(BadInput, match=r"2\.txt"):
+        strict[0]
+    assert strict.missing(0) is None
+    assert lenient[0]["count"].tolist() == [2]
+    assert str(lenient.missing(0)).startswith("1 of 2 labels")
+
+
+def test_an_empty_label_file_is_incomplete(root: Path) -> None:
+    (root / "val/2.txt").write_bytes(b"")
+    source = Source(root)
+    assert (source[0]["count"].shape, source.missing(0)) == ((0,), "N.txt is empty")
+
+
+def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"counts of things.*N\.png, N\.txt"):
+        Source(write(tmp_path, {"a.txt": "1", "b.md": ""}))
+
+
+@pytest.mark.parametrize("options", [{"missing": "x"}, {"duplicates": "x"}, {"labels": "x"}])
+def test_an_unknown_value_of_an_option_is_refused(root: Path, options: dict[str, str]) -> None:
+    with pytest.raises(PackerError, match="'x'"):
+        Source(root, **options)
+
+
+def test_recognition_counts_samples_with_labels() -> None:
+    assert Source.recognise(["a/1.png", "a/1.txt", "2.png", "3.png", "3.old"]) == "counts of things: 2 views"
+    assert Source.recognise(["1.png", "2.txt"]) is None
