@@ -22,6 +22,7 @@ from packer.sources._trees.file_tree import FileTree
 
 Need = Literal["always", "alike", "labels", "optional", "unused"]
 Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths
+_NO_LISTS: Mapping[str, Sequence[str]] = {}
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class FileRole:
         need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
             `missing` decides. "optional": samples without it are complete. "unused": the file is not read.
         is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
+        is_many: A sample may have several such files; `FileSample.lists` has their paths.
         stands_in_for: The role that this file fills in samples without a file of that role.
         otherwise: What users can do if samples lack the file, for messages.
     """
@@ -48,6 +50,7 @@ class FileRole:
     field: Field | None = None
     need: Need = "always"
     is_extra: bool = True
+    is_many: bool = False
     stands_in_for: str = ""
     otherwise: str = ""
 
@@ -83,10 +86,11 @@ class LabelFile:
 
 
 class FileSample(NamedTuple):
-    """A sample: its key, and the relative path of its file of each role."""
+    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files."""
 
     key: str
     paths: Mapping[str, str]
+    lists: Mapping[str, Sequence[str]] = _NO_LISTS
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,20 @@ class FileSource(base.Source):
         order_by: The role whose paths order the samples. Empty: samples are ordered by `order`.
         is_per_folder: Whether files with one key in two folders are two samples.
         carries_skipped: Whether the files of skipped samples are extras of the pack.
+        has_labels_last: Whether the fields of labels follow `more_fields`.
         has_companions: Whether the other pictures follow the EXIF orientation of the main picture.
     """
 
     title: ClassVar[str]
     noun: ClassVar[str] = "picture"
     roles: Sequence[FileRole]
-    labels: ClassVar[Sequence[LabelFile]] = ()
+    labels: Sequence[LabelFile] = ()
     recognized_by: ClassVar[Sequence[Sequence[str]]] = ()
     anchor: ClassVar[str] = ""
     order_by: ClassVar[str] = ""
     is_per_folder: ClassVar[bool] = False
     carries_skipped: ClassVar[bool] = True
+    has_labels_last: ClassVar[bool] = False
     has_companions: ClassVar[bool] = True
 
     # ---- hooks of subclasses
@@ -169,6 +175,21 @@ class FileSource(base.Source):
         """Return the other values of `more_fields`. Raises BadInput."""
         return {}
 
+    def prepare(self, present: set[str]) -> None:
+        """Read the tables of the set, or change the declarations, before the schema is built.
+
+        Args:
+            present: The roles of which a sample has a file.
+
+        Raises:
+            BadInput: A table is not valid.
+            InvalidRequest: An option asks for files that are absent.
+        """
+
+    def more_notes(self) -> Sequence[str]:
+        """Return notes that only this set has."""
+        return ()
+
     # ---- listing
 
     def _list(self, root: Path | FileTree, policies: Policies, *, follow_links: bool, own_splits: bool = True) -> None:
@@ -182,7 +203,10 @@ class FileSource(base.Source):
         listing = self._open_root(root, follow_links=follow_links)
         groups, others = self._grouped(listing.names, self.roles)
         main = self.anchor or self.roles[0].name
-        complete = {at: paths for at, paths in groups.items() if not self.anchor or self.anchor in paths}
+        used = {role.name for role in self.roles if role.need != "unused"}
+        complete = {
+            at: roles for at, roles in groups.items() if (self.anchor in roles if self.anchor else used & roles.keys())
+        }
         if not any(main in paths for paths in complete.values()):
             expected = ", ".join(role.example for role in self.roles if role.need in ("always", "labels"))
             raise InvalidRequest(
@@ -192,12 +216,14 @@ class FileSource(base.Source):
         unique, twice = self._without_duplicates(complete, policies.duplicates)
         self._samples, incomplete = self._complete(unique, policies.missing)
         self.left_out = [*twice, *incomplete]
-        used = {path for sample in self._samples for path in sample.paths.values()}
+        read = {path for sample in self._samples for path in sample.paths.values()}
         carried = groups if self.carries_skipped else groups.keys() - complete.keys()
         kinds = {role.name for role in self.roles if role.is_extra}
         unused = (path for at in carried for role, paths in groups[at].items() if role in kinds for path in paths)
-        self._extras = sorted({*others, *unused} - used)
-        self._present = [role for role in self.roles if any(role.name in sample.paths for sample in self._samples)]
+        self._extras = sorted({*others, *unused} - read)
+        present = {role for sample in self._samples for role in (*sample.paths, *sample.lists)}
+        self.prepare(present)
+        self._present = [role for role in self.roles if role.name in present]
         splits = {self.split_of(sample) for sample in self._samples} if own_splits else {""}
         self._splits = self.split_names(splits) if all(splits) else ()
         self.schema = self._schema()
@@ -231,18 +257,29 @@ class FileSource(base.Source):
             by_key.setdefault(key, []).append(roles)
         reasons, samples = {}, []
         for key, several in by_key.items():
-            double = [paths for roles in several for paths in roles.values() if len(paths) > 1]
+            one = [
+                (roles[role.name])
+                for roles in several
+                for role in self.roles
+                if role.name in roles and not role.is_many
+            ]
+            double = [paths for paths in one if len(paths) > 1]
             if len(several) > 1 or double:
                 same = sorted(double[0]) if double else [roles[min(roles)][0] for roles in several]
                 reasons[key] = f"there twice: {', '.join(same)}"
                 if policy == "skip":
                     continue
-            samples.append(FileSample(key, self._one_path_each(several[0])))
+            many = {
+                role.name: sorted(several[0][role.name])
+                for role in self.roles
+                if role.is_many and role.name in several[0]
+            }
+            samples.append(FileSample(key, self._one_path_each(several[0]), many or _NO_LISTS))
         if reasons and policy == "error":
-            options = "--duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
+            options = "use --duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(reasons), self.noun)} {listed(reasons.values())}; "
-                f"use {options}remove all files but one"
+                f"{options}remove all files but one"
             )
         return samples, list(reasons.items()) if policy == "skip" else []
 
@@ -256,7 +293,9 @@ class FileSource(base.Source):
         for role in self.roles:
             if role.stands_in_for and role.name in chosen:
                 chosen.setdefault(role.stands_in_for, chosen[role.name])
-        used = (role.name for role in self.roles if role.need != "unused" and not role.stands_in_for)
+        used = (
+            role.name for role in self.roles if role.need != "unused" and not role.stands_in_for and not role.is_many
+        )
         return {name: chosen[name] for name in used if name in chosen}
 
     def _complete(self, samples: Sequence[FileSample], missing: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
@@ -284,10 +323,12 @@ class FileSource(base.Source):
     def _schema(self) -> Schema:
         files = [self._probed(role.field) for role in self._present if role.field and not role.field.hidden]
         labels = [field for label in self.labels for field in label.fields]
+        more = self.more_fields()
+        middle = (*more, *labels) if self.has_labels_last else (*labels, *more)
         split = [Field("split", "number", "number", "int64", (), classes=self._splits)] if self._splits else []
         hidden = [role.field for role in self.roles if role.field and role.field.hidden]
         names = Field("files", "json", "json", hidden=True)
-        return Schema((Field("key", "text", "text"), *files, *labels, *self.more_fields(), *split, names, *hidden))
+        return Schema((Field("key", "text", "text"), *files, *middle, *split, names, *hidden))
 
     def _probed(self, field: Field) -> Field:
         """Return the field; the dtype of a mask is that of a few of its files."""
@@ -308,6 +349,7 @@ class FileSource(base.Source):
             counts = [sum(self.split_of(sample) == name for sample in self._samples) for name in self._splits]
             pairs = zip(self._splits, counts, strict=True)
             notes.append("splits: " + ", ".join(f"{shown(name)} {count}" for name, count in pairs))
+        notes += self.more_notes()
         return [*notes, *([f"{described(self._extras, 'other file')} of no {self.noun}"] if self._extras else [])]
 
     # ---- the contract of sources
@@ -344,7 +386,9 @@ class FileSource(base.Source):
         return self._samples[self.checked(index)].key
 
     def files(self, index: int) -> tuple[Path, ...]:
-        return tuple(self.root / path for path in self._samples[self.checked(index)].paths.values())
+        sample = self._samples[self.checked(index)]
+        many = (path for paths in sample.lists.values() for path in paths)
+        return tuple(self.root / path for path in (*sample.paths.values(), *many))
 
     def stem(self, index: int) -> Path:
         return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
@@ -368,7 +412,7 @@ class FileSource(base.Source):
             if not parsed.total and role.need != "optional":
                 reasons.append(f"{role.example} is empty")
             if parsed.skipped:
-                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not finite")
+                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
             reasons += [parsed.remark] if parsed.remark else []
         return "; ".join(reasons) or None
 

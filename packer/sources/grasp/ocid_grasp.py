@@ -1,0 +1,196 @@
+"""OCID-Grasp: the pictures of OCID with grasps and classes of objects, in folders of any depth.
+
+A sequence is a folder with `rgb/` and `Annotations/`, at any depth: ARID20 has `ARID20/table/top/seq01`, ARID10 and
+YCB10 have one more folder. A sample is a picture `<sequence>/rgb/<name>.png`. Its other files have the same name in
+`depth/`, `seg_mask_labeled_combi/` (classes), `seg_mask_instances_combi/`, `Annotations/<name>.txt` (all grasps) and
+`Annotations_per_class/<name>/<class>/<name>.txt` (the same grasps by class). Samples are ordered by the path of
+`Annotations/<name>.txt`, as in the loaders of the grasp networks.
+
+Fields: key (`<sequence>/<name>`), rgb (PNG bytes), depth (PNG bytes, uint16, millimetres, 0 is no measurement), mask
+(PNG bytes: 0 background, 1 to 30 classes, 31 objects of no class), instances (PNG bytes), grasps (float32 (N, 4, 2),
+corners x, y; p0 -> p1 is the opening axis), grasp_objects (int64 (N,): the class of the object of each grasp, -1 if no
+file contains it), split (int64, from `data_split/*.txt`). Hidden: files (field -> relative path), grasps_file
+(verbatim, empty for a picture without one). A depth or mask that no picture has is no field, and a set without lists
+has no split. Labels count the pixels of the file as stored: PNG files of this set have no EXIF orientation.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, Need, Policies
+from packer.sources._parse.folder_layout import ordered_splits
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import read_rectangles, rectangles, verbatim
+
+SPECIFICITY = 100
+UNLISTED = "unlisted"  # the split of pictures that no list names, if there are lists
+_PER_CLASS = "Annotations_per_class"
+_LIST = re.compile(r"(?P<base>(?:.*/)?)data_split/(?P<split>[^/]+?)(?:_(?P<number>[0-9]+))?\.txt", re.DOTALL)
+
+
+def _role(name: str, path: str, field: Field | None, need: Need = "alike", *, is_many: bool = False) -> FileRole:
+    words = {"NAME": r"(?P<name>[^/]+)", "CLASS": r"[0-9]{1,9}", "SAME": r"(?P=name)"}
+    pattern = re.sub("NAME|CLASS|SAME", lambda match: words[match[0]], re.escape(path))
+    is_extra = not path.endswith(".pcd")  # a point cloud has 10 MB
+    example = path.replace("SAME", "NAME")
+    return FileRole(name, example, rf"(?P<base>(?:.*/)?){pattern}", field, need, is_extra=is_extra, is_many=is_many)
+
+
+class Source(FileSource):
+    """OCID-Grasp."""
+
+    kind, title = "ocid-grasp", "OCID grasps"
+    roles = (
+        _role("rgb", "rgb/NAME.png", Field("rgb", "image", "encoded"), "always"),
+        _role("depth", "depth/NAME.png", Field("depth", "depth", "encoded", "uint16", invalid=0.0)),
+        _role("mask", "seg_mask_labeled_combi/NAME.png", Field("mask", "mask", "encoded")),
+        _role("instances", "seg_mask_instances_combi/NAME.png", Field("instances", "mask", "encoded")),
+        _role("grasps_file", "Annotations/NAME.txt", verbatim("grasps_file"), "labels"),
+        _role("classes", f"{_PER_CLASS}/NAME/CLASS/SAME.txt", None, "optional", is_many=True),
+        _role("cloud", "pcd/NAME.pcd", None, "unused"),
+    )
+    labels = (rectangles("grasps", "grasps_file"),)
+    recognized_by = (("rgb", "grasps_file", "classes"), ("rgb", "grasps_file", "mask"))
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        missing: str = "keep",
+        labels: str = "strict",
+        own_splits: bool = True,
+        follow_links: bool = False,
+    ) -> None:
+        """List the pictures.
+
+        missing, labels: see `Policies`; with `missing="error"`, a picture that is only in a list is an error, too.
+        own_splits: the samples have the splits of `data_split/`. follow_links: follow links out of the folder.
+        """
+        self._missing, self._has_lists = missing, own_splits
+        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
+
+    @classmethod
+    def key_of(cls, match: re.Match[str]) -> str:
+        return match["base"] + match["name"]
+
+    def order(self, sample: FileSample) -> Any:
+        sequence, _, name = sample.paths["rgb"].rpartition("rgb/")
+        return f"{sequence}Annotations/{name.removesuffix('.png')}.txt"
+
+    def prepare(self, present: set[str]) -> None:
+        self._has_classes = "classes" in present
+        self._tables = _lists(self.root, self._extras) if self._has_lists else {}
+        self._split_of, self._absent = self._read_lists()
+        self._extras = [name for name in self._extras if not name.endswith(".pcd")]
+
+    def split_of(self, sample: FileSample) -> str:
+        return self._split_of.get(sample.key, UNLISTED) if self._tables else ""
+
+    def split_names(self, found: set[str]) -> tuple[str, ...]:
+        return ordered_splits(found | set(self._tables))
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._tables.values())
+
+    def more_fields(self) -> Sequence[Field]:
+        objects = Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="grasps")
+        return (objects,) if self._has_classes else ()
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        return {"grasp_objects": self._objects(sample, files.get("grasps_file", b""))[0]} if self._has_classes else {}
+
+    def missing(self, index: int) -> str | None:
+        """Return which labels are absent, empty or skipped, and whose class is unknown; reads the label files."""
+        reason = super().missing(index)
+        sample = self._samples[self.checked(index)]
+        if not self._has_classes or "grasps_file" not in sample.paths:
+            return reason
+        try:
+            objects, unmatched = self._objects(sample, self.read(sample.paths["grasps_file"]))
+        except BadInput:
+            return None  # reading the sample raises it
+        unknown = int((objects < 0).sum())
+        reasons = [reason] if reason else []
+        reasons += [f"{unknown} of {len(objects)} grasps in no file of {_PER_CLASS}: class -1"] if unknown else []
+        reasons += [f"{counted(unmatched, 'grasp')} of {_PER_CLASS} not in Annotations/: skipped"] if unmatched else []
+        return "; ".join(reasons) or None
+
+    def more_notes(self) -> Sequence[str]:
+        return self._absent
+
+    def _objects(self, sample: FileSample, data: bytes) -> tuple[npt.NDArray[np.int64], int]:
+        """Return the class of each grasp, and how many grasps only a file by class contains."""
+        name = sample.paths.get("grasps_file", "")
+        grasps = read_rectangles(data, self.root / name, strict=self._is_strict)
+        classes: dict[bytes, list[int]] = {}  # one rectangle may be there once for each of several objects
+        for number, path in sorted(
+            ((int(path.split("/")[-2]), path) for path in sample.lists.get("classes", ())), reverse=True
+        ):
+            for corners in read_rectangles(self.read(path), self.root / path, strict=self._is_strict).values:
+                classes.setdefault(corners.tobytes(), []).append(number)
+        of_each = [classes[key].pop() if classes.get(key := each.tobytes()) else -1 for each in grasps.values]
+        return np.array(of_each, np.int64), sum(map(len, classes.values()))
+
+    def _read_lists(self) -> tuple[dict[str, str], list[str]]:
+        """Return the split of each listed key, and a note on pictures that only the lists name."""
+        keys = {sample.key for sample in self._samples}
+        skipped = {key for key, _ in self.left_out}
+        split_of: dict[str, str] = {}
+        absent, twice = [], []
+        for split, name in self._tables.items():
+            above = name.rpartition("data_split/")[0]
+            for key in _listed_keys(self.read(name), self.root / name):
+                full = above + key
+                if full not in keys:
+                    absent += [full] if full not in skipped else []
+                elif split_of.setdefault(full, split) != split:
+                    twice.append(f"{full} ({split_of[full]}, {split})")
+        if twice:
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(twice), 'picture')} in two lists of data_split/: "
+                f"{listed(twice)}; correct the lists"
+            )
+        note = f"{counted(len(absent), 'picture')} of the lists in data_split/ not there: {listed(absent)}"
+        if absent and self._missing == "error":
+            raise BadInput(f"{shown(str(self.root))}: {note}; get them, or use --missing keep")
+        return split_of, [note] if absent else []
+
+
+def _lists(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the list of each split in `data_split/`: of several, the one with the lowest number. Raises BadInput."""
+    numbered: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        match = _LIST.fullmatch(name)
+        if match is not None:
+            numbered.setdefault(match["split"], []).append((int(match["number"] or 0), name))
+    folders = {name.rpartition("/")[0] for lists in numbered.values() for _, name in lists}
+    if len(folders) > 1:
+        raise BadInput(f"{shown(str(root))}: lists of splits in several folders: {listed(sorted(folders))}; keep one")
+    return {split: min(lists)[1] for split, lists in numbered.items()}
+
+
+def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
+    """Yield the keys of lines `sequence,name.png`, below the folder with the lists. Raises BadInput."""
+    for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):
+        if not line.strip():
+            continue
+        sequence, comma, file = line.strip().partition(",")
+        name, dot, suffix = file.strip().rpartition(".")
+        if not (comma and sequence.strip("/ ") and name and dot and suffix == "png" and "/" not in name):
+            raise BadInput(
+                f"{shown(str(path))}:{number}: cannot read the list: found {shown(line[:80])!r}, expected "
+                "SEQUENCE,NAME.png; correct the file"
+            )
+        yield f"{sequence.strip().strip('/').removeprefix('./')}/{name}"
+
+
+recognise = Source.recognise

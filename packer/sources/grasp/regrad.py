@@ -1,0 +1,199 @@
+"""REGRAD: the pictures of its version 2, with relations of objects, and the planar grasps of version 1.
+
+A sample is `<split>/RGBImages/<scene>_<view>.jpg`. Its other files are `DepthImages/` and `SegmentationImages/` next to
+these (`.png`), `<split>/mrts.json` (relations by scene), and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any
+folder. Samples are ordered by split, scene and view.
+
+Fields: key (`train/00001_1`), rgb (bytes of the file), depth (PNG bytes, uint16, millimetres; 0 is no distance), mask
+(PNG bytes: 0 background, 255 the table, else the number of an object), relations (json: object -> names of its
+parents), grasp_rows (float64 (N, 10): object, center x, center y, width, height, angle, and the scores vertical,
+center, antipodal and all of them, as in the file), grasp_scores (float32 (N,): the last score), grasp_objects (int64
+(N,)), split (int64: names of folders). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view
+without one). A file that no view has is no field. Labels count the pixels of the file as stored.
+
+There is no field `grasps` unless the option `like` states which angles cv2.minAreaRect returned: `cv44` (-90 to 0) or
+`cv45` (0 to 90). The rectangle is the same in both; no file states which of its sides is the opening, see
+packer.sources.grasp._regrad_labels. This source was written without the files of the set.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.layouts.json_text import json_value
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, LabelFile, Need, Parsed, Policies
+from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._label_files import points, verbatim
+from packer.sources.grasp._regrad_labels import (
+    COLUMNS,
+    RegradGrasps,
+    read_regrad_grasps,
+    read_relations,
+    rectangles,
+)
+
+SPECIFICITY = 100
+_SPLIT = r"(?:(?:.*/)?(?P<split>[^/]+)/)?"
+_NO_SPLIT = "2D_Grasp"  # the folder above scenes of a set without splits
+_RELATIONS = re.compile(_SPLIT + r"mrts\.json", re.DOTALL)
+_ANGLES = {"cv44": (-90.0, 0.0), "cv45": (0.0, 90.0)}  # in degrees, of cv2.minAreaRect before and since OpenCV 4.5.1
+_ANGLE = 5  # its column
+_NO_GRASPS = RegradGrasps(np.zeros((0, COLUMNS)), 0)
+
+
+def _role(name: str, folder: str, suffix: str, field: Field, need: Need) -> FileRole:
+    pattern = rf"{_SPLIT}{folder}/(?P<scene>[0-9]+)_(?P<view>[0-9]+)\.{suffix}"
+    return FileRole(name, f"{folder}/SCENE_VIEW.{suffix}", pattern, field, need)
+
+
+def _key(split: str, scene: str, view: str) -> str:
+    return f"{split}/{scene}_{view}" if split else f"{scene}_{view}"
+
+
+class Source(FileSource):
+    """The relational grasps data set."""
+
+    kind, title, noun = "regrad", "REGRAD", "view"
+    roles: Sequence[FileRole] = (
+        _role("rgb", "RGBImages", "jpg", Field("rgb", "image", "encoded"), "always"),
+        _role("depth", "DepthImages", "png", Field("depth", "depth", "encoded", "uint16", invalid=0.0), "alike"),
+        _role("mask", "SegmentationImages", "png", Field("mask", "mask", "encoded"), "alike"),
+        FileRole(
+            "grasps_file",
+            "2D_Grasp/SPLIT/SCENE/VIEW/VIEW.json",
+            _SPLIT + r"(?P<scene>[0-9]+)/(?P<view>[0-9]+)/(?P=view)\.json",
+            verbatim("grasps_file"),
+            "labels",
+        ),
+    )
+    has_labels_last = True
+    recognized_by = (("rgb", "depth"), ("rgb", "mask"))
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        like: str = "none",
+        missing: str = "keep",
+        labels: str = "strict",
+        own_splits: bool = True,
+        follow_links: bool = False,
+    ) -> None:
+        """List the views, and read the relations.
+
+        like: which OpenCV returned the angles of the grasps, `cv44` or `cv45`: an angle that the other one returns is
+        an error; `none`: there is no field `grasps`. missing, labels: see `Policies`. own_splits: the folders above the
+        pictures are splits. follow_links: follow links out of the folder.
+        """
+        base.check_choice("like", like, ("none", *_ANGLES))
+        self._like = like
+        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links, own_splits=own_splits)
+
+    @classmethod
+    def key_of(cls, match: re.Match[str]) -> str:
+        split = match["split"] or ""
+        return _key("" if split == _NO_SPLIT else split, match["scene"], match["view"])
+
+    def order(self, sample: FileSample) -> Any:
+        scene, view = _scene(sample), sample.key.rpartition("_")[2]
+        return self.split_of(sample), int(scene), int(view), sample.key
+
+    def split_of(self, sample: FileSample) -> str:
+        return sample.key.rpartition("/")[0]
+
+    def prepare(self, present: set[str]) -> None:
+        self._has_grasps = "grasps_file" in present
+        if self._has_grasps:
+            fields = _grasp_fields(has_corners=self._like != "none")
+            self.labels = (LabelFile("grasps_file", fields, partial(_parse, self._like)),)
+        elif self._like != "none":
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: --like {self._like}: there are no grasps; put 2D_Grasp/ of version 1 into it"
+            )
+        else:
+            self.roles = self.roles[:-1]
+        splits = {self.split_of(sample) for sample in self._samples}
+        self._tables: dict[str, str] = {}
+        for name in self._extras:
+            match = _RELATIONS.fullmatch(name)
+            if match is not None and (match["split"] or "") in splits:
+                other = self._tables.setdefault(match["split"] or "", name)
+                if other != name:
+                    raise BadInput(f"{shown(str(self.root))}: there twice: {listed([other, name])}; keep one")
+        self._relations = {  # as text, a tenth of the memory of lists: there are tens of thousands of scenes
+            split: {scene: json.dumps(objects) for scene, objects in self._read_relations(name).items()}
+            for split, name in self._tables.items()
+        }
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._tables.values())
+
+    def more_fields(self) -> Sequence[Field]:
+        return (Field("relations", "json", "json"),) if self._tables else ()
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        text = self._relations.get(self.split_of(sample), {}).get(_scene(sample), "{}")
+        return {"relations": json_value(text)} if self._tables else {}
+
+    def missing(self, index: int) -> str | None:
+        sample = self._samples[self.checked(index)]
+        reason = super().missing(index)
+        if self._tables and _scene(sample) not in self._relations.get(self.split_of(sample), {}):
+            reason = "; ".join(["no relations: mrts.json does not have the scene", *([reason] if reason else [])])
+        return reason
+
+    def more_notes(self) -> Sequence[str]:
+        has_corners = not self._has_grasps or self._like != "none"
+        return (
+            () if has_corners else ("no field grasps: --like cv44 or cv45 states what the angles in grasp_rows mean",)
+        )
+
+    def _read_relations(self, name: str) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        return read_relations(self.read(name), self.root / name)
+
+
+def _parse(like: str, data: bytes, path: Path, strict: bool) -> Parsed:
+    """Parse the label file; the angles must be those of `like`. Raises BadInput."""
+    grasps = read_regrad_grasps(data, path, strict=strict) if data or path.suffix else _NO_GRASPS
+    rows = grasps.rows
+    values = {"grasp_rows": rows, "grasp_scores": rows[:, -1].astype(np.float32)}
+    values["grasp_objects"] = rows[:, 0].astype(np.int64)
+    if like != "none":
+        least, most = _ANGLES[like]
+        angles = rows[:, _ANGLE]
+        strange = angles[(angles < least) | (angles > most)]
+        if len(strange):
+            raise BadInput(
+                f"{shown(str(path))}: an angle of {strange[0]:g} degrees, expected {least:g} to {most:g} of --like "
+                f"{like}; use the other value, or leave out --like"
+            )
+        values["grasps"] = rectangles(rows)
+    return Parsed(values, grasps.total, grasps.dropped)
+
+
+def _grasp_fields(*, has_corners: bool) -> tuple[Field, ...]:
+    rows = Field("grasp_rows", "number", "raw:float64", dtype="float64", shape=(None, COLUMNS))
+    first = [points("grasps"), replace(rows, of="grasps")] if has_corners else [rows]
+    of = first[0].name
+    return (
+        *first,
+        Field("grasp_scores", "number", "raw:float32", dtype="float32", shape=(None,), of=of),
+        Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of=of),
+    )
+
+
+def _scene(sample: FileSample) -> str:
+    return sample.key.rpartition("/")[2].partition("_")[0]
+
+
+recognise = Source.recognise
