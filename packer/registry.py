@@ -25,7 +25,7 @@ _REQUIREMENTS = {
     "matplotlib": '"matplotlib>=3.9"',
     "nvidia": "nvidia-dali-cuda120",
     "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
-    "obstore": '"obstore>=0.11"',
+    "obstore": '"obstore>=0.12"',
     "pillow_heif": '"pillow-heif>=1.0"',
     "pyarrow": '"pyarrow>=23.0.1"',
     "ray": '"ray>=2.50"',

@@ -14,7 +14,7 @@ from zlib import crc32
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = ROOT / ".matrix"
-OLDEST = (3, 10)
+OLDEST = (3, 11)
 LIBRARIES = ("torch", "numpy", "opencv-python", "h5py", "lmdb")
 # their verdict differs from release to release, so they have one version everywhere; none of them is a floor of packer
 TOOLS = ("mypy", "ruff")
@@ -74,7 +74,7 @@ def programs() -> Iterator[Path]:
 
 
 def interpreters() -> list[Interpreter]:
-    """The newest release of each line from 3.10 on, the oldest line first; CPython with its lock only."""
+    """The newest release of each line from 3.11 on, the oldest line first; CPython with its lock only."""
     ask = "import sys; print(sys.implementation.name, *sys.version_info[:3], sys.abiflags)"
     found: dict[str, Interpreter] = {}
     for program in programs():
@@ -157,7 +157,7 @@ def main() -> int:
     found = interpreters()
     unknown = set(args.python) - {each.line for each in found}
     if unknown or not found:
-        raise SystemExit(f"Python {', '.join(sorted(unknown)) or '>= 3.10'}: not found on PATH, nor among pyenv's")
+        raise SystemExit(f"Python {', '.join(sorted(unknown)) or '>= 3.11'}: not found on PATH, nor among pyenv's")
     lines, failed = [], False
     for python in found:
         if args.python and python.line not in args.python:

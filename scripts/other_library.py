@@ -11,6 +11,6 @@ except (RuntimeError, OSError):
     if importlib.util.find_spec("pylibjxl") is not None:
         print("bundled")
     else:
-        sys.stderr.write("tests with PyTurboJPEG are left out: apt install libturbojpeg0, or Python >= 3.11\n")
+        sys.stderr.write("tests with PyTurboJPEG are left out: apt install libturbojpeg0\n")
 else:
     print("absent")

@@ -8,7 +8,6 @@ import shlex
 import socket
 from configparser import ConfigParser
 from pathlib import Path
-from typing import get_origin
 
 import click
 import pytest
@@ -181,7 +180,6 @@ def test_the_page_on_loading_names_every_argument_and_geometry() -> None:
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
     arguments = set(inspect.signature(packer.Loader.__init__).parameters) - {"self", "dataset"}
     shown = {name for name, value in vars(geometry).items() if inspect.isclass(value) and value is not geometry.View}
-    shown -= {name for name in shown if get_origin(vars(geometry)[name])}  # list[int] is a class to Python 3.10
     shown -= {"Geometry", "View"}
     assert arguments | {name for name in shown if issubclass(vars(geometry)[name], geometry.Geometry)} <= rows
     for name in shown:

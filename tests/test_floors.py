@@ -87,7 +87,7 @@ def test_the_matrix_takes_its_floors_from_setup_cfg() -> None:
 def test_the_matrix_finds_the_python_that_runs_this() -> None:
     found = matrix().interpreters()
     assert [each.version[:2] for each in found] == sorted({each.version[:2] for each in found})
-    assert all(each.version >= (3, 10) for each in found)
+    assert all(each.version >= (3, 11) for each in found)
 
 
 def test_a_message_about_a_missing_package_names_the_version_of_setup_cfg() -> None:

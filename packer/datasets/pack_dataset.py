@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,6 @@ _OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
 _LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
-Self = TypeVar("Self", bound="PackDataset")
 Indices = Sequence[int] | npt.NDArray[np.int64]
 Element = TypeVar("Element")
 
@@ -341,7 +340,7 @@ class PackDataset(Dataset[Any]):
         """The split given when it was opened, None for all samples."""
         return self._split
 
-    def with_fields(self: Self, fields: Sequence[str]) -> Self:
+    def with_fields(self, fields: Sequence[str]) -> Self:
         """The same data set with these fields as dicts, opened by itself; raises UnknownKey, CorruptPack."""
         other = copy.copy(self)
         other._fields, other.as_tuple = tuple(dict.fromkeys(fields)), None
@@ -446,7 +445,7 @@ class PackDataset(Dataset[Any]):
         if sample_decoder is not None and sample_decoder.pack.pid == os.getpid():
             sample_decoder.pack.close()
 
-    def __enter__(self: Self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -47,5 +47,6 @@ def says_alpha_more(colours: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
             'Image.open(file).getchannel("A").save(file))'
         )
     bits = 8 * alpha.dtype.itemsize
-    pairs = np.unique(colours[:, :, 0].astype(np.uint16 if bits == 8 else np.uint32) << bits | alpha)
+    values: npt.NDArray[np.unsignedinteger] = colours[:, :, 0].astype(np.uint16 if bits == 8 else np.uint32)
+    pairs = np.unique(values << bits | alpha)
     return len(pairs) > len(np.unique(pairs >> bits))

@@ -241,5 +241,4 @@ def _share(count: int, among: int) -> int:
 def note(error: Exception, where: str) -> None:
     """Add the sample to the error's notes; packer's own messages name it already."""
     if not isinstance(error, PackerError):
-        notes = [*getattr(error, "__notes__", []), printable(where)]
-        error.__dict__["__notes__"] = notes  # what add_note does, which Python 3.10 has not; shown from 3.11 on
+        error.add_note(printable(where))

@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
@@ -46,7 +46,6 @@ MOST_PROBES = 16
 UNTAKEN = "(untaken)"  # no field has such a name
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
-Made = TypeVar("Made", bound="Source")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -109,7 +108,7 @@ class Source(ABC):
     _tree: FileTree | None = None
     _given: Mapping[str, Any] = _NOTHING  # what the constructor was given by name, as far as a manifest can store it
 
-    def __new__(cls: type[Made], *args: object, **options: Any) -> Made:
+    def __new__(cls, *args: object, **options: Any) -> Self:
         """Note the options, for `asked`: the constructor is each subclass's own."""
         made = super().__new__(cls)
         plain = {name: _plain(value) for name, value in options.items()}

@@ -1,7 +1,6 @@
 """Stores: objects listed, read and written through the client process, with a server that fails in each way it can."""
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import pickle
@@ -222,10 +221,6 @@ def test_a_large_file_is_uploaded_in_parts(store: Store, object_server: ObjectSe
     assert not object_server.uploads
 
 
-@pytest.mark.skipif(
-    importlib.metadata.version("obstore").startswith("0.11."),
-    reason="obstore 0.11, the last one for Python 3.10, leaves parts of a failed upload; docs/howto/remote.md says so",
-)
 @pytest.mark.parametrize("kind", ["403", "503"])
 def test_an_upload_that_fails_is_aborted(object_server: ObjectServer, tmp_path: Path, kind: str) -> None:
     (tmp_path / "part").write_bytes(bytes(20 * MEBIBYTE))
