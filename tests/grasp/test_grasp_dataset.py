@@ -15,7 +15,7 @@ from packer.errors import BadInput, InvalidRequest, UnknownKey
 from packer.geometry import RandomHorizontalFlip
 from packer.grasp import GraspDataset, TurnAndZoom, as_input
 from packer.schema import Field, Schema
-from packer.sources import cornell, jacquard
+from packer.sources.grasp import cornell, jacquard
 from tests.support import built_packs, grasp_folders, slow_grasps, source_trees
 from tests.support.conversions import packed
 from tests.support.grasp_folders import equal, flat

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources._parse import point_cloud
+from packer.sources.grasp import _point_cloud as point_cloud
 from packer.sources.grasp._point_cloud import png_size, read_depth, read_points
 from tests.support.source_trees import CLOUD_HEADER, cloud, picture
 

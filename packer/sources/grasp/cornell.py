@@ -102,24 +102,38 @@ class Source(FileSource):
         return {"depth": read_depth(files["cloud"], cloud, height=height, width=width)}
 
     def _read_tables(self) -> dict[str, tuple[int, str]]:
-        """Read lines `number object category background` (processedData/z.txt); return id and category by number."""
         if len(self._tables) > 1:
             raise BadInput(f"{shown(str(self.root))}: more than one {_TABLE}: {listed(self._tables)}; keep one")
-        objects: dict[str, tuple[int, str]] = {}
-        for name in self._tables:
-            text = self.read(name).decode("utf-8-sig", errors="surrogateescape")
-            for number, line in enumerate(text.splitlines(), start=1):
-                words = line.split()
-                fits = len(words) == 4 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= _MOST_DIGITS
-                if fits and objects.setdefault(words[0], (int(words[1]), words[2])) == (int(words[1]), words[2]):
-                    continue
-                if words and self._is_strict:
-                    raise BadInput(
-                        f"{shown(str(self.root / name))}:{number}: cannot read the table: found {shown(line)!r}, "
-                        "expected number, object id, category, background, once for each number; correct the file or "
-                        "use --labels lenient"
-                    )
-        return objects
+        tables = [read_table(self.read(name), self.root / name, strict=self._is_strict) for name in self._tables]
+        return tables[0] if tables else {}
+
+
+def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int, str]]:
+    """Read lines `number object category background` (processedData/z.txt).
+
+    Args:
+        data: The file.
+        path: Its path, for messages.
+        strict: A line that is not valid is an error; otherwise it is skipped.
+
+    Returns:
+        Object id and category by number.
+
+    Raises:
+        BadInput: A line is not valid, or a number has two objects.
+    """
+    objects: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):
+        words = line.split()
+        fits = len(words) == 4 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= _MOST_DIGITS
+        if fits and objects.setdefault(words[0], (int(words[1]), words[2])) == (int(words[1]), words[2]):
+            continue
+        if words and strict:
+            raise BadInput(
+                f"{shown(str(path))}:{number}: cannot read the table: found {shown(line)!r}, expected number, object "
+                "id, category, background, once for each number; correct the file or use --labels lenient"
+            )
+    return objects
 
 
 recognise = Source.recognise

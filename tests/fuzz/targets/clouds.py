@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.sources._parse import point_cloud
+from packer.sources.grasp import _point_cloud as point_cloud
 from tests.fuzz.target import Disagreement
 
 TOKENS = (

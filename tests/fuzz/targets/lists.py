@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources import cornell
 from packer.sources._extend import sidecars, splits
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources.grasp import cornell
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 
@@ -39,7 +38,7 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     folder = scratch.folder()
-    opened, path = SourceRoot(folder), folder / "file.txt"
+    path = folder / "file.txt"
     path.write_bytes(data)
     refusal: PackerError | None = None
     names = list(splits._lines(splits.Split("train", path)))
@@ -47,8 +46,8 @@ def check(data: bytes) -> None:
         raise Disagreement(f"{names}")
     text = data.decode("utf-8", "replace")
     for read in (
-        lambda: cornell._read_table(opened, ["file.txt"], strict=True),
-        lambda: cornell._read_table(opened, ["file.txt"], strict=False),
+        lambda: cornell.read_table(data, path, strict=True),
+        lambda: cornell.read_table(data, path, strict=False),
         lambda: sidecars._value(data, path, "json", is_whole=False),
         lambda: sidecars._value(data, path, "text", is_whole=False),
         lambda: sidecars._value(data, path, "boxes", is_whole=False),
