@@ -20,7 +20,7 @@ from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 
-Need = Literal["always", "alike", "labels", "optional", "unused"]
+Need = Literal["always", "alike", "labels", "select", "shared", "optional", "unused"]
 Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths
 _NO_LISTS: Mapping[str, Sequence[str]] = {}
 
@@ -37,11 +37,13 @@ class FileRole:
         field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
             computes from the file. None: the file is only parsed.
         need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
-            `missing` decides. "optional": samples without it are complete. "unused": the file is not read.
+            `missing` decides. "select": samples without it are skipped. "shared": the file is read if all samples have
+            it. "optional": samples without it are complete. "unused": the file is not read.
         is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
         is_many: A sample may have several such files; `FileSample.lists` has their paths.
         stands_in_for: The role that this file fills in samples without a file of that role.
         otherwise: What users can do if samples lack the file, for messages.
+        fallback: The pattern for sets in which no file matches `pattern`.
     """
 
     name: str
@@ -53,11 +55,21 @@ class FileRole:
     is_many: bool = False
     stands_in_for: str = ""
     otherwise: str = ""
+    fallback: str = ""
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
         """The compiled pattern."""
         return re.compile(self.pattern, re.DOTALL)
+
+    def match(self, name: str) -> re.Match[str] | None:
+        """Return the match of a relative path; None if the file does not have this role."""
+        return self.regex.fullmatch(name if "/" in self.pattern else name[name.rfind("/") + 1 :])
+
+    def within(self, names: Iterable[str]) -> "FileRole":
+        """Return the role with the pattern for a set with these files."""
+        is_found = not self.fallback or any(map(self.match, names))
+        return self if is_found else replace(self, pattern=self.fallback)
 
 
 class Parsed(NamedTuple):
@@ -76,13 +88,15 @@ class LabelFile:
     Attributes:
         role: The role.
         fields: The fields, in order.
-        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes. Raises
-            BadInput; with `strict` false it skips labels that are not valid.
+        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes and `Path()`.
+            Raises BadInput; with `strict` false it skips labels that are not valid.
+        may_be_empty: Whether a sample whose file has no labels is complete.
     """
 
     role: str
     fields: tuple[Field, ...]
     parse: Callable[[bytes, Path, bool], Parsed]
+    may_be_empty: bool = False
 
 
 class FileSample(NamedTuple):
@@ -124,7 +138,8 @@ class FileSource(base.Source):
         roles: The files of a sample; the first one is the main picture.
         labels: The label files.
         recognized_by: Sets of roles; a folder with a sample that has all files of one set is this data set.
-        anchor: The role without which files form no sample. Empty: all files form samples.
+        anchor: The role without which files form no sample; label files without it are skipped, or an error with
+            `missing`. Empty: all files form samples.
         order_by: The role whose paths order the samples. Empty: samples are ordered by `order`.
         is_per_folder: Whether files with one key in two folders are two samples.
         carries_skipped: Whether the files of skipped samples are extras of the pack.
@@ -150,6 +165,16 @@ class FileSource(base.Source):
     def key_of(cls, match: re.Match[str]) -> str:
         """Return the key of the sample that a file belongs to."""
         return match["key"]
+
+    def choose(self, groups: Groups) -> None:
+        """Change the declarations before incomplete samples are skipped.
+
+        Args:
+            groups: The files of all samples.
+
+        Raises:
+            InvalidRequest: An option asks for files that are absent.
+        """
 
     def order(self, sample: FileSample) -> Any:
         """Return the sort key of a sample."""
@@ -213,8 +238,9 @@ class FileSource(base.Source):
                 f"{shown(str(self.root))}: no {self.noun}s of {self.title}: found {described(listing.names)}, expected "
                 f"{expected}; give the folder that contains them, or another --from"
             )
+        self.choose(complete)
         unique, twice = self._without_duplicates(complete, policies.duplicates)
-        self._samples, incomplete = self._complete(unique, policies.missing)
+        self._samples, incomplete = self._complete(unique, self._lost(groups), policies.missing)
         self.left_out = [*twice, *incomplete]
         read = {path for sample in self._samples for path in sample.paths.values()}
         carried = groups if self.carries_skipped else groups.keys() - complete.keys()
@@ -234,16 +260,16 @@ class FileSource(base.Source):
         self.notes = [*listing.notes(), *self._notes(len(groups) - len(complete))]
 
     @classmethod
-    def _grouped(cls, names: Iterable[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
+    def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
         """Group the files of samples by folder, key and role; return the other files, too."""
         groups: Groups = {}
         others = []
+        roles = [role.within(names) for role in roles]
         for name in names:
-            folder, _, file = name.rpartition("/")
             for role in roles:
-                match = role.regex.fullmatch(name if "/" in role.pattern else file)
+                match = role.match(name)
                 if match is not None:
-                    group = folder if cls.is_per_folder else "", cls.key_of(match)
+                    group = name.rpartition("/")[0] if cls.is_per_folder else "", cls.key_of(match)
                     groups.setdefault(group, {}).setdefault(role.name, []).append(name)
                     break
             else:
@@ -298,8 +324,24 @@ class FileSource(base.Source):
         )
         return {name: chosen[name] for name in used if name in chosen}
 
-    def _complete(self, samples: Sequence[FileSample], missing: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
+    def _lost(self, groups: Groups) -> dict[str, str]:
+        """Return key -> reason of label files without the anchor."""
+        example = next((role.example for role in self.roles if role.name == self.anchor), "")
+        labels = {role.name for role in self.roles if role.need == "labels"}
+        lost = (key for (_, key), roles in sorted(groups.items()) if self.anchor not in roles and labels & roles.keys())
+        return {key: f"no {example}" for key in lost} if self.anchor else {}
+
+    def _complete(
+        self, samples: Sequence[FileSample], lost: Mapping[str, str], missing: str
+    ) -> tuple[list[FileSample], list[tuple[str, str]]]:
         """Return the samples with all files that they need, in order, and (key, reason) of those that are skipped."""
+        passed = {
+            sample.key: f"no {role.example}"
+            for sample in samples
+            for role in self.roles
+            if role.need == "select" and role.name not in sample.paths
+        }
+        samples = [sample for sample in samples if sample.key not in passed]
         present = {role for sample in samples for role in sample.paths}
         needed = [
             role
@@ -310,15 +352,22 @@ class FileSource(base.Source):
         ]
         absent = {sample.key: [role for role in needed if role.name not in sample.paths] for sample in samples}
         reasons = {key: f"no {', '.join(role.example for role in roles)}" for key, roles in absent.items() if roles}
-        if reasons and (missing != "skip" or len(reasons) == len(samples)):
+        wrong = {**reasons, **(lost if missing == "error" else {})}
+        if wrong and (missing != "skip" or len(wrong) == len(samples)):
             advice = {role.otherwise: None for roles in absent.values() for role in roles if role.otherwise}
             skip = ["--missing skip leaves these out"] if "missing" in self.options() else []
             raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(reasons), self.noun)} of {len(samples)} lack files: "
-                f"{listed(f'{key} ({reason})' for key, reason in reasons.items())}; "
+                f"{shown(str(self.root))}: {counted(len(wrong), self.noun)} of {len(samples)} lack files: "
+                f"{listed(f'{key} ({reason})' for key, reason in wrong.items())}; "
                 f"{', or '.join(['get them', *advice, *skip])}"
             )
-        return sorted((sample for sample in samples if sample.key not in reasons), key=self.order), [*reasons.items()]
+        kept = sorted((sample for sample in samples if sample.key not in reasons), key=self.order)
+        rare = {
+            role.name for role in self.roles if role.need == "shared" and not all(role.name in s.paths for s in kept)
+        }
+        if rare:
+            kept = [each._replace(paths={r: p for r, p in each.paths.items() if r not in rare}) for each in kept]
+        return kept, [*{**passed, **reasons, **lost}.items()]
 
     def _schema(self) -> Schema:
         files = [self._probed(role.field) for role in self._present if role.field and not role.field.hidden]
@@ -377,8 +426,12 @@ class FileSource(base.Source):
         sample = self._samples[self.checked(index)]
         if name == "key":
             return sample.key
-        if name in sample.paths and any(role.name == name and role.field for role in self.roles):
+        if name in sample.paths:  # computed fields have other names than roles
             return self.read(sample.paths[name])
+        for label in self.labels:
+            if any(field.name == name for field in label.fields):
+                data = self.read(sample.paths[label.role]) if label.role in sample.paths else b""
+                return self._parsed(sample, label, data).values[name]
         listed_values = self._listed_values(sample)
         return listed_values[name] if name in listed_values else self[index][name]
 
@@ -405,11 +458,13 @@ class FileSource(base.Source):
             if label.role not in sample.paths:
                 reasons += [f"no {role.example}"] if role.need == "labels" else []
                 continue
+            if label.may_be_empty and self._is_strict:
+                continue  # strict reading skips no label
             try:
                 parsed = self._parsed(sample, label, self.read(sample.paths[label.role]))
             except BadInput:
                 return None  # reading the sample raises it
-            if not parsed.total and role.need != "optional":
+            if not (parsed.total or label.may_be_empty or role.need == "optional"):
                 reasons.append(f"{role.example} is empty")
             if parsed.skipped:
                 reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
@@ -417,7 +472,8 @@ class FileSource(base.Source):
         return "; ".join(reasons) or None
 
     def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
-        return label.parse(data, self.root / sample.paths.get(label.role, ""), self._is_strict)
+        path = self.root / sample.paths[label.role] if label.role in sample.paths else Path()
+        return label.parse(data, path, self._is_strict)
 
     def _listed_values(self, sample: FileSample) -> base.Sample:
         split = {"split": np.int64(self._splits.index(self.split_of(sample)))} if self._splits else {}

@@ -1,5 +1,6 @@
 """The engine of all sources of small files, on a set that is declared here: groups, options, order, schema, notes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.schema import Field
-from packer.sources._file_source import FileRole, FileSample, FileSource, LabelFile, Parsed, Policies
+from packer.sources._file_source import FileRole, FileSample, FileSource, Groups, LabelFile, Parsed, Policies
 from packer.sources._trees.file_tree import FileTree
 from tests.support.source_trees import mask, picture, write
 
@@ -60,6 +61,37 @@ class PerFolder(Source):
     is_per_folder = True
 
 
+class Selected(Source):
+    """Samples are those with a mask; edges are read if all of them have one."""
+
+    roles = (
+        Source.roles[0],
+        replace(Source.roles[1], need="select"),
+        *Source.roles[2:],
+        FileRole("edges", "N_edges.png", r"(?P<key>[0-9]+)_edges\.png", Field("edges", "image", "encoded"), "shared"),
+    )
+
+
+class InFolders(Source):
+    """Pictures are in `images/`, or in any folder if there is no picture in `images/`."""
+
+    anchor = "image"
+    roles = (
+        replace(Source.roles[0], pattern=r"(?:.*/)?images/(?P<key>[0-9]+)\.png", fallback=Source.roles[0].pattern),
+    )
+    roles += Source.roles[1:]
+
+
+class Background(Source):
+    """Samples without labels are complete; a set has masks."""
+
+    labels = (replace(Source.labels[0], may_be_empty=True),)
+
+    def choose(self, groups: Groups) -> None:
+        if all("mask" not in roles for roles in groups.values()):
+            raise InvalidRequest(f"{self.root}: no masks")
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     files: dict[str, bytes | str] = {"train/readme.md": "of no view"}
@@ -93,6 +125,7 @@ def test_one_field_reads_only_its_file(root: Path) -> None:
     source = Source(root)
     (root / "val/2_mask.png").unlink()
     assert source.value(0, "split") == 1
+    assert source.value(0, "count").tolist() == [2, 1]
     assert source.value(0, "image") == (root / "val/2.png").read_bytes()
 
 
@@ -170,6 +203,50 @@ def test_files_without_the_anchor_are_no_samples(root: Path) -> None:
     assert any("1 view without N.txt" in note for note in source.notes)
 
 
+def test_labels_without_the_anchor_are_skipped_or_an_error(root: Path) -> None:
+    write(root, {"images/5.png": picture(5), "images/5.txt": "5", "images/6.txt": "6", "images/7_mask.png": mask(7)})
+    source = InFolders(root, missing="keep")
+    assert source.left_out == [(key, "no N.png") for key in ("10", "2", "6", "9")]
+    assert "images/6.txt" in source.extras()
+    with pytest.raises(BadInput, match=r"6 \(no N\.png\)"):
+        InFolders(root, missing="error")
+
+
+def test_the_fallback_is_for_sets_without_files_of_the_pattern(root: Path) -> None:
+    source = InFolders(root)
+    assert (keys(source), source.left_out) == (["2", "9", "10"], [])
+    write(root, {"train/images/9.png": picture(1)})
+    source = InFolders(root)
+    assert keys(source) == ["9"]
+    assert {"train/9.png", "train/10.png", "val/2.png"} <= set(source.extras())
+
+
+def test_samples_without_a_file_that_selects_are_skipped(root: Path) -> None:
+    (root / "train/9_mask.png").unlink()
+    (root / "train/9.txt").unlink()
+    for missing in ("keep", "error"):
+        source = Selected(root, missing=missing)
+        assert (keys(source), source.left_out) == (["2", "10"], [("9", "no N_mask.png")])
+
+
+def test_a_shared_file_is_read_if_all_samples_have_it(root: Path) -> None:
+    write(root, {"val/2_edges.png": picture(2), "train/10_edges.png": picture(3)})
+    assert "edges" not in Selected(root).schema
+    assert "edges" not in Selected(root)[0]["files"]
+    write(root, {"train/9_edges.png": picture(4)})
+    source = Selected(root)
+    assert source.schema.names[:4] == ("key", "image", "mask", "edges")
+    assert source[1]["edges"] == picture(4)
+
+
+def test_a_source_chooses_its_declarations_by_the_files(root: Path) -> None:
+    assert len(Background(root)) == 3
+    for path in root.rglob("*_mask.png"):
+        path.unlink()
+    with pytest.raises(InvalidRequest, match="no masks"):
+        Background(root)
+
+
 def test_a_label_that_is_not_valid_is_an_error_or_skipped(root: Path) -> None:
     (root / "val/2.txt").write_text("2 x")
     strict, lenient = Source(root), Source(root, labels="lenient")
@@ -184,6 +261,7 @@ def test_an_empty_label_file_is_incomplete(root: Path) -> None:
     (root / "val/2.txt").write_bytes(b"")
     source = Source(root)
     assert (source[0]["count"].shape, source.missing(0)) == ((0,), "N.txt is empty")
+    assert Background(root).missing(0) is None
 
 
 def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
