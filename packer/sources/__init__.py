@@ -2,8 +2,7 @@
 
 _trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
 added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
-_arrays what those share whose samples are rows of large arrays, _objects the samples of Python objects,
-_voc what the sets share that are laid out as Pascal VOC's.
+_arrays what those share whose samples are rows of large arrays, _objects the samples of Python objects.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

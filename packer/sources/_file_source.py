@@ -35,7 +35,8 @@ class FileRole:
         pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
             `key` is the key of the sample; see `FileSource.key_of`.
         field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
-            computes from the file. None: the file is only parsed.
+            computes from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
+            stores its bytes.
         need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
             `missing` decides. "select": samples without it are skipped. "shared": the file is read if all samples have
             it. "optional": samples without it are complete. "unused": the file is not read.

@@ -6,7 +6,7 @@ placeholders stand for is equal; a file that is missing moves no other. Order: s
 
 Fields: key (split, folder and stem as one path), one of each role in its order, pictures as the bytes of their files;
 folder (text) and split (int64) where the patterns have them; of VOC the split is that of the lists in
-ImageSets/Segmentation (packer.sources._voc.image_sets), which order nothing. Hidden: files (field -> relative path),
+ImageSets/Segmentation, which order nothing. Hidden: files (field -> relative path),
 and roles of files that are kept verbatim. Of ADE20K in full also mask (uint16), instances (uint8) and objects (json),
 made of these.
 A mask lies over its picture as the user says for sidecars, where the picture is not upright by its EXIF orientation.
@@ -30,7 +30,7 @@ from packer.sources._parse.pair_layouts import LAYOUTS, NAMES, PairLayout, layou
 from packer.sources._parse.pair_roles import Files, Role, check_roles, collect
 from packer.sources._parse.role_pattern import SampleName
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.image_sets import NO_SETS, UNLISTED, ImageSets, read_image_sets
+from packer.sources.annotations._image_sets import NO_SETS, UNLISTED, ImageSets, read_image_sets
 
 SPECIFICITY = 20
 _FULL = "seg_file"  # of ADE20K in full: the role whose colours are classes and objects
@@ -189,13 +189,11 @@ class Source(base.Source):
         if self._layout is None or self._layout.name != "voc":
             return NO_SETS
         place = next(at for at, role in enumerate(self._layout.roles) if role.name == "image")
-        there = [name for name, paths in files.paths.items() if paths[place]]
         return read_image_sets(
             self.folder,
             names,
-            there=[name.key for name in there],
-            taken=[name.key for name in whole],
-            bases=sorted({name.folder for name in there}),
+            pictures={paths[place]: name.key for name, paths in files.paths.items() if paths[place]},
+            samples=[name.key for name in whole],
             task="Segmentation",
         )
 

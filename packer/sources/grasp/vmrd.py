@@ -1,58 +1,53 @@
-"""VMRD: the visual manipulation relationship data set: VOC's layout, with grasps of every object and who lies on whom.
+"""VMRD: the visual manipulation relationship data set: VOC's layout, with grasps of objects and relations of objects.
 
-A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt` (lines of
-packer.sources._parse.vmrd_grasps). Order: by key, where the networks' loaders list the folder in the order that the
-file system has, so that their splits differ between machines.
+A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt`. A line of the latter has the corners
+x1 y1 ... x4 y4, the number of an object, and `easy`, `hard` or nothing. Samples are ordered by key. The loaders of the
+networks use the order of the file system, so their splits differ between machines.
 
-Fields: key, rgb (bytes of the file), grasps (float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 the opening
-axis), grasp_objects (int64, of grasps: the number of the object), boxes (float32 (N, 4), edges), and of boxes:
-box_labels (int64, with the classes, names in small letters), box_objects (int64: `<index>`, -1 where a file has none),
-box_difficult and box_truncated (uint8); relations (json: per box `{"object", "fathers", "children"}`, numbers of
+Fields: key, rgb (bytes of the file), grasps (float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 is the opening
+axis), grasp_objects (int64, for each grasp: the number of its object), boxes (float32 (N, 4), edges), and for each box:
+box_labels (int64, with the classes, names in lower case), box_objects (int64: `<index>`, -1 if a file has none),
+box_difficult and box_truncated (uint8); relations (json: for each box `{"object", "fathers", "children"}`, numbers of
 objects), split (int64, from `ImageSets/Main`). Hidden: files (field -> relative path), annotation_file and grasps_file
-(verbatim, empty where there is none).
+(verbatim, empty if there is none).
 
-Numbers in the XML count pixels from 1, unless `origin` says otherwise; VMRN takes 1 from all four of a box, here it is
-xmin and ymin less 1 (packer.sources._voc.voc_source). Grasps are taken as they are.
+Numbers in the XML count pixels from 1, unless `origin` is `zero`. VMRN subtracts 1 from all four numbers of a box, this
+source from xmin and ymin (see packer.sources.annotations._voc_source). Corners of grasps are not changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from packer.errors import InvalidRequest
-from packer.schema import Field, Schema
-from packer.sources import base
-from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._parse.vmrd_grasps import ObjectGrasps, read_object_grasps
-from packer.sources._parse.voc_xml import Annotation
+from packer.errors import BadInput
+from packer.schema import Field
+from packer.sources._file_source import FileRole, Groups, LabelFile, Parsed, Policies
+from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._parse.voc_xml import AnnotatedObject, Annotation
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._voc.files_by_picture import GRASPS, IMAGE, XML, annotated, role_of
-from packer.sources._voc.voc_source import VOCSource
+from packer.sources.annotations._voc_source import ANNOTATION, XML, VOCSource, in_folder, picture_role
+from packer.sources.grasp._label_files import points, read_rows, verbatim
 
 SPECIFICITY = 100
-_EXPECTED = (
-    "JPEGImages/ID.jpg with Annotations/ID.xml and Grasps/ID.txt; give the folder that holds these, or say another "
-    "--from"
-)
-
-
-def recognise(names: Sequence[str]) -> str | None:
-    """How many pictures with grasps these files hold; None where no Grasps lie beside Annotations and JPEGImages."""
-    grasps = [name for name in names if "Grasps/" in name]
-    keys = {key for _, key, role, suffix in map(role_of, grasps) if (role, suffix) == (GRASPS, ".txt")}
-    found = [name for name in annotated(names, in_folders=True) if role_of(name)[1] in keys] if keys else []
-    return f"VMRD: {counted(len(found), 'picture')} with grasps" if found else None
+_NUMBERS = 9
+_MOST_OBJECT = 1 << 31
+_GRASPS = "grasps_file"
 
 
 class Source(VOCSource):
     """The visual manipulation relationship data set."""
 
-    kind = "vmrd"
-    main = "rgb"
-    needed: ClassVar[Mapping[str, str]] = {XML: "annotation file", GRASPS: "grasps"}
-    roles = (IMAGE, XML, GRASPS)
+    kind, title = "vmrd", "VMRD"
+    anchor = "rgb"
+    recognized_by = (("rgb", XML, _GRASPS),)
+    roles: Sequence[FileRole] = (
+        picture_role("rgb"),
+        ANNOTATION,
+        FileRole(_GRASPS, "Grasps/ID.txt", in_folder("grasps", "txt"), verbatim(_GRASPS), "labels"),
+    )
 
     def __init__(
         self,
@@ -66,93 +61,89 @@ class Source(VOCSource):
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
-        """List the pictures, and read every annotation file once.
-
-        origin: what the number of the first pixel is in the XML: `one`, as VMRD has it, or `zero`.
-        missing: what a picture without an annotation file or grasps is: `keep`: a sample without these labels; `skip`:
-            left out; `error`. An annotation file without a picture is left out, or an error.
-        labels: `strict`: an object or a grasp that cannot be read is an error; `lenient`: it is left out.
-        label_frame: over which pixels of a turned picture its labels lie: `stored`, `upright`, or `auto`: those whose
-            size the annotation file states.
-        own_splits: whether the lists in ImageSets are splits.
-        known_classes: names of classes in the order of their numbers; none for those that are found.
-        follow_links: whether links out of the folder are followed.
-        Raises BadInput, naming all, where two files have one key, and for what is missing; InvalidRequest where there
-        is no picture with grasps.
-        """
-        self._begin(origin=origin, missing=missing, labels=labels, label_frame=label_frame)
-        listing, found = self._collected(root, follow_links=follow_links, expected=_EXPECTED)
-        if not any(GRASPS in each.paths for each in found.pictures):
-            raise InvalidRequest(
-                f"{shown(str(self.root))}: none of {counted(len(found.pictures), 'picture')} has grasps; expected "
-                f"{_EXPECTED}"
-            )
-        self._look(self._without_incomplete(found.pictures, found))
-        self._number_splits(listing, found, task="Main", own_splits=own_splits)
-        self._number_classes(listing, known_classes)
-        self._extras = found.others
-        self.schema = self._schema()
-        self.notes = [*listing.notes(), *self._found_notes()]
-
-    def _read_labels(self, data: bytes, path: Path) -> Annotation:
-        found = super()._read_labels(data, path)
-        return found._replace(objects=tuple(each._replace(name=each.name.lower()) for each in found.objects))
-
-    def _labels_of(self, index: int, found: Annotation) -> base.Sample:
-        data, grasps = self._grasps(index)
-        return super()._labels_of(index, found) | {
-            "grasps": grasps.corners.astype(np.float32),
-            "grasp_objects": grasps.objects,
-            "box_objects": np.asarray([-1 if each.number is None else each.number for each in found.objects], np.int64),
-            "relations": [
-                {"object": each.number, "fathers": list(each.fathers), "children": list(each.children)}
-                for each in found.objects
-            ],
-            GRASPS: data,
-        }
-
-    def _grasps(self, index: int) -> tuple[bytes, ObjectGrasps]:
-        """The grasp file of a sample and what it says; raises BadInput."""
-        name = self._pictures[index].paths.get(GRASPS)
-        data = b"" if name is None else self.read(name)
-        return data, read_object_grasps(data, self.root / (name or ""), strict=self._strict)
-
-    def _dropped(self, index: int) -> list[str]:
-        found = self._grasps(index)[1]
-        reasons = [f"{found.dropped} of {found.total} grasps left out: cannot be read"] if found.dropped else []
-        if not found.total and GRASPS in self._pictures[index].paths:
-            reasons.append("no grasps: the file is empty")
-        return [*super()._dropped(index), *reasons, *_odd_numbers(self._annotation(index)[1], found)]
-
-    def _schema(self) -> Schema:
-        grasp_objects = Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="grasps")
-        return Schema(
-            (
-                Field("key", "text", "text"),
-                Field("rgb", "image", "encoded"),
-                Field("grasps", "points", "raw:float32", dtype="float32", shape=(None, 4, 2)),
-                grasp_objects,
-                *self._box_fields(),
-                Field("box_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="boxes"),
-                Field("relations", "json", "json"),
-                *self._last_fields(XML, GRASPS),
-            )
+        """List the pictures, and read all annotation files once. Options: see `Policies` and `_list_annotated`."""
+        self._list_annotated(
+            root,
+            Policies(missing, labels=labels),
+            origin=origin,
+            label_frame=label_frame,
+            own_splits=own_splits,
+            known_classes=known_classes,
+            follow_links=follow_links,
         )
 
+    @classmethod
+    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return None: a set is recognized by the names of its folders alone."""
+        return None
 
-def _odd_numbers(labels: Annotation, grasps: ObjectGrasps) -> list[str]:
-    """What the numbers of objects say that does not agree; they are kept as they are."""
-    numbers = [each.number for each in labels.objects if each.number is not None]
+    def choose(self, groups: Groups) -> None:
+        self._check_role(_GRASPS, groups)
+
+    def _read_annotation(self, data: bytes, path: Path) -> Annotation:
+        found = super()._read_annotation(data, path)
+        return found._replace(objects=tuple(each._replace(name=each.name.lower(), parts=()) for each in found.objects))
+
+    def _label_files(self) -> tuple[LabelFile, ...]:
+        objects = Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="grasps")
+        return LabelFile(_GRASPS, (points("grasps"), objects), read_object_grasps), *super()._label_files()
+
+    def _box_fields(self) -> list[Field]:
+        numbers = Field("box_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="boxes")
+        return [*super()._box_fields(), numbers, Field("relations", "json", "json")]
+
+    def _box_values(self, objects: Sequence[AnnotatedObject], path: Path) -> dict[str, Any]:
+        values = super()._box_values(objects, path)
+        values["box_objects"] = np.array([-1 if each.number is None else each.number for each in objects], np.int64)
+        values["relations"] = [
+            {"object": each.number, "fathers": list(each.fathers), "children": list(each.children)} for each in objects
+        ]
+        return values
+
+    def missing(self, index: int) -> str | None:
+        """Return which labels are absent, empty, skipped or inconsistent; reads the label files."""
+        reasons = [super().missing(index)]
+        with suppress(BadInput):  # reading the sample raises it
+            found = self._annotation(self._samples[index])
+            reasons += _inconsistent(found, self.value(index, "grasp_objects").tolist())
+        return "; ".join(filter(None, reasons)) or None
+
+
+def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
+    """Parse the grasps of one file. Grasps that are not finite are skipped. Raises BadInput."""
+    text = "\n".join(_without_word(line) for line in data.decode("utf-8-sig", errors="replace").splitlines())
+    rows = read_rows(text.encode(), path, columns=_NUMBERS, separator=None, strict=strict)
+    numbers = rows.values[:, -1]
+    are_valid = (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < _MOST_OBJECT)
+    if strict and not are_valid.all():
+        raise BadInput(
+            f"{shown(str(path))}: found {numbers[~are_valid][0]:g} as the ninth number of a line, expected the number "
+            "of an object; correct the file or use --labels lenient"
+        )
+    kept = rows.values[are_valid]
+    values = {"grasps": kept[:, :8].reshape(-1, 4, 2).astype(np.float32), "grasp_objects": kept[:, 8].astype(np.int64)}
+    return Parsed(values, rows.total, rows.total - len(kept))
+
+
+def _without_word(line: str) -> str:
+    """Return the line without a word after its numbers."""
+    words = line.split()
+    return " ".join(words[:-1] if len(words) == _NUMBERS + 1 and words[-1].isalpha() else words)
+
+
+def _inconsistent(found: Annotation, grasps: Sequence[int]) -> Iterator[str]:
+    """Yield what the numbers of objects contradict; they are not changed."""
+    numbers = [each.number for each in found.objects if each.number is not None]
     if not numbers:  # no annotation file, or one without <index>
-        return []
-    unknown = sorted(set(grasps.objects.tolist()) - set(numbers))
-    relatives = {number for each in labels.objects for number in (*each.fathers, *each.children)}
-    return [
-        f"{what} {listed(map(str, found))}"
-        for what, found in (
-            ("grasps of objects that no <index> has:", unknown),
-            ("several objects of one <index>:", sorted({each for each in numbers if numbers.count(each) > 1})),
-            ("fathers or children that no <index> has:", sorted(relatives - set(numbers))),
-        )
-        if found
-    ]
+        return
+    related = {number for each in found.objects for number in (*each.fathers, *each.children)}
+    for label, wrong in (
+        ("grasps of objects without <index>", set(grasps) - set(numbers)),
+        ("several objects with one <index>", {each for each in numbers if numbers.count(each) > 1}),
+        ("fathers or children without <index>", related - set(numbers)),
+    ):
+        if wrong:
+            yield f"{label}: {listed(map(str, sorted(wrong)))}"
+
+
+recognise = Source.recognise

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._parse.vmrd_grasps import ObjectGrasps, read_object_grasps
+from packer.sources._file_source import Parsed
+from packer.sources.grasp.vmrd import read_object_grasps
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"easy", b"hard", b"NaN", b"1e999", b"\r\n", b"\x85", b"\xe2\x80\xa8", b"1_0", b"-1", b"1.5", b"\xef\xbb\xbf")
@@ -25,14 +26,15 @@ def check(data: bytes) -> None:
     try:
         strict = read_object_grasps(data, _PATH, strict=True)
     except PackerError as error:
-        if not lenient.dropped:
-            raise Disagreement(f"refused, and nothing dropped: {error}") from error
+        if not lenient.skipped:
+            raise Disagreement(f"refused, and nothing skipped: {error}") from error
         raise
-    if strict.total != lenient.total or not np.array_equal(strict.corners, lenient.corners):
+    if strict.total != lenient.total or not np.array_equal(strict.values["grasps"], lenient.values["grasps"]):
         raise Disagreement(f"strict {strict}, lenient {lenient}")
 
 
-def _check(found: ObjectGrasps) -> None:
-    sound = np.isfinite(found.corners.astype(np.float32)).all() and (found.objects >= 0).all() and found.dropped >= 0
-    if not sound or len(found.corners) != len(found.objects):
+def _check(found: Parsed) -> None:
+    grasps, objects = found.values["grasps"], found.values["grasp_objects"]
+    is_sound = np.isfinite(grasps).all() and (objects >= 0).all() and found.skipped >= 0
+    if not is_sound or len(grasps) != len(objects):
         raise Disagreement(f"{found}")

@@ -1,0 +1,1 @@
+"""Annotations: data sets of pictures with boxes, classes and masks in label files."""

@@ -1,0 +1,316 @@
+"""VOC source: base of the sources of pictures that have an annotation file each, in Pascal VOC's XML.
+
+The last folder with the name of a role gives the role of a file. The key is the path without that folder and without
+the suffix. `<filename>` and `<path>` are ignored: they refer to the disk of the annotator.
+
+| layout                                  | keys                                    |
+|-----------------------------------------|-----------------------------------------|
+| `JPEGImages/1.jpg`, `Annotations/1.xml` | `1`: Pascal VOC, CVAT, VMRD             |
+| `images/a/1.jpg`, `annotations/a/1.xml` | `a/1`; also `annotations/xmls/a/1.xml`  |
+| `train/1.jpg`, `train/1.xml`            | `train/1`: labelImg, Roboflow           |
+
+Boxes are edges: a box around a picture is 0, 0, width, height. VOC counts pixels from 1 and includes the last pixel, so
+the edges are xmin - 1, ymin - 1, xmax, ymax (as in detectron2). Many tools write the same XML with pixels counted from
+0, and no file states it: the option `origin` does, and every manifest records it.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, Groups, LabelFile, Parsed, Policies
+from packer.sources._parse import unread_formats
+from packer.sources._parse.colour_table import VOID, Colour
+from packer.sources._parse.folder_layout import ordered_splits, split_rank
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._parse.voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
+
+XML = "annotation_file"
+LABEL_MAP = "labelmap.txt"
+_FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|grasps"  # of roles, in any case
+_KEY = rf"(?P<key>(?:(?!(?:{_FOLDERS})/)[^/]+/)*[^/]+)"
+_PICTURES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
+_NO_ANNOTATION = Annotation(None, "", (), 0)
+_OF_MASKS = ("background", "ignored")  # labels of CVAT's label map that are values of masks, and not classes of boxes
+_PROBED = 20  # annotation files that are read to recognize VOC in folders with other names
+_SHOWN_CLASSES = 10
+_CHANNELS = 3
+
+
+def in_folder(folders: str, suffix: str) -> str:
+    """Return the pattern of a role whose files are in these folders."""
+    return rf"(?i:(?P<base>(?:.*/)?)(?:{folders})/{_KEY}\.(?:{suffix}))"
+
+
+def picture_role(name: str) -> FileRole:
+    """Return the role of pictures, in `JPEGImages` or `images`, or in any folder if no picture is in these."""
+    anywhere = rf"(?i:(?P<base>){_KEY}\.(?:{_PICTURES}))"
+    pattern = in_folder("jpegimages|images", _PICTURES)
+    return FileRole(name, "JPEGImages/ID.jpg", pattern, Field(name, "image", "encoded"), fallback=anywhere)
+
+
+def verbatim(name: str) -> Field:
+    """Return the hidden field that keeps a file as it is."""
+    return Field(name, "bytes", "encoded", hidden=True)
+
+
+ANNOTATION = FileRole(
+    XML,
+    "Annotations/ID.xml",
+    rf"(?i:(?:(?P<base>(?:.*/)?)(?:annotations/xmls|annotations)/)?{_KEY}\.xml)",
+    verbatim(XML),
+    "labels",
+)
+
+
+class VOCSource(FileSource):
+    """Pictures with boxes in VOC's XML; subclasses call `_list_annotated`, and `_check_role` in `choose`."""
+
+    carries_skipped = has_companions = False
+    _lists = "Main"  # the folder of the lists that are splits
+
+    def _list_annotated(
+        self,
+        root: Path | FileTree,
+        policies: Policies,
+        *,
+        origin: str,
+        label_frame: str,
+        own_splits: bool,
+        known_classes: Sequence[str],
+        follow_links: bool,
+    ) -> None:
+        """List the pictures, and read all annotation files once; raises as `_list` does.
+
+        Args:
+            root: The folder.
+            policies: The options of all file sources.
+            origin: The number of the first pixel in the files, `one` or `zero`.
+            label_frame: The pixels that the labels of a rotated picture refer to: `stored`, `upright`, or `auto`:
+                those whose size the annotation file states.
+            own_splits: Whether the lists in ImageSets, or folders that are named as splits, are splits.
+            known_classes: Names of classes in the order of their numbers; empty for those that are found.
+            follow_links: Whether to follow links out of the folder.
+        """
+        base.check_choice("origin", origin, ("one", "zero"))
+        base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
+        self._origin, self._own_splits, self._known_classes = origin, own_splits, known_classes
+        self.frame = "stated" if label_frame == "auto" else "upright" if label_frame == "upright" else "stored"
+        self._list(root, policies, follow_links=follow_links, own_splits=own_splits)
+
+    @classmethod
+    def recognise(cls, names: Sequence[str]) -> str | None:
+        """Return a line that counts the pictures; None if no `Annotations` are next to `JPEGImages`."""
+        found = [
+            roles
+            for roles in cls._recognized(names)
+            if "JPEGImages/" in roles[cls.anchor][0] and "annotations/" in roles[XML][0].lower()
+        ]
+        return f"{cls.title}: {counted(len(found), cls.noun)}" if found else None
+
+    @classmethod
+    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Recognize other folders if the first annotation files with objects are VOC's."""
+        found = cls._recognized(names)
+        for name in (roles[XML][0] for roles in found[:_PROBED]):
+            try:
+                if read_annotation(tree.read(name), tree.root / name, strict=True).objects:
+                    return f"{cls.title}: {counted(len(found), cls.noun)}"
+            except BadInput:
+                return None
+        return None
+
+    @classmethod
+    def _recognized(cls, names: Sequence[str]) -> list[Mapping[str, Sequence[str]]]:
+        """Return the files by role of all pictures that have labels."""
+        if not any(name[-4:].lower() == ".xml" for name in names):  # grouping a million names takes seconds
+            return []
+        groups, _ = cls._grouped(names, cls.roles)
+        return [roles for _, roles in sorted(groups.items()) if set(cls.recognized_by[0]) <= roles.keys()]
+
+    @classmethod
+    def key_of(cls, match: re.Match[str]) -> str:
+        return (match["base"] or "") + match["key"]
+
+    def _check_role(self, name: str, groups: Groups) -> None:
+        """Raise InvalidRequest if no picture has a file of the role."""
+        self._paths = {roles[self.anchor][0]: key for (_, key), roles in groups.items()}
+        if not any(name in roles for roles in groups.values()):
+            example = next(role.example for role in self.roles if role.name == name)
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: none of {counted(len(groups), self.noun)} has {example}; give the folder "
+                "that contains it, or another --from"
+            )
+
+    def prepare(self, present: set[str]) -> None:
+        self._survey()
+        keys = [sample.key for sample in self._samples]
+        self._sets = read_image_sets(self.folder, self._extras, pictures=self._paths, samples=keys, task=self._lists)
+        del self._paths
+        if self._own_splits and not self._sets.tables:
+            self._sets = self._sets._replace(**_by_folder(keys))
+        self._maps = [name for name in self._extras if name.rpartition("/")[2] == LABEL_MAP]
+        self._label_map = self._read_label_maps()
+        self._classes = self._numbered_classes()
+        is_annotated = any(role.name == XML for role in self.roles)
+        self.labels = self._label_files() if is_annotated else ()
+        unread = unread_formats.unread_pictures(self.folder, self._extras)
+        self.unread = [(name, unread_formats.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = unread_formats.described(unread) if unread else ""
+
+    def _survey(self) -> None:
+        """Read all annotation files; a file that is not readable is an error of its sample."""
+        self._sizes = array("q")  # height and width of each sample, 0 and 0 if not stated
+        self._counts: Counter[str] = Counter()  # objects of each class
+        self._flags = {"difficult", "truncated"}  # and others that any object has
+        self._has_parts = False
+        self._zeros = 0  # objects that begin at pixel 0
+        self._renamed: list[str] = []  # keys with the <filename> of another picture
+        for sample in self._samples:
+            found = _NO_ANNOTATION
+            with suppress(BadInput):
+                found = self._annotation(sample)
+            self._sizes.extend(found.size or (0, 0))
+            for each in found.objects:
+                self._counts[each.name] += 1
+                self._flags.update(each.flags)
+                self._has_parts |= bool(each.parts)
+                self._zeros += min(each.box) == 0
+            if found.filename and PurePosixPath(found.filename).stem != sample.key.rpartition("/")[2]:
+                self._renamed.append(sample.key)
+
+    def _annotation(self, sample: FileSample) -> Annotation:
+        """Return the content of the annotation file of a sample. Raises BadInput."""
+        path = sample.paths.get(XML)
+        return _NO_ANNOTATION if path is None else self._read_annotation(self.read(path), self.root / path)
+
+    def _read_annotation(self, data: bytes, path: Path) -> Annotation:
+        """Parse an annotation file. Raises BadInput."""
+        return read_annotation(data, path, strict=self._is_strict)
+
+    def _read_label_maps(self) -> dict[str, Colour | None]:
+        """Return the color of each label in lines `label:r,g,b:parts:actions`, None if it has none. Raises BadInput."""
+        found: dict[str, Colour | None] = {}
+        for name in self._maps:
+            for line in self.read(name).decode("utf-8-sig", "surrogateescape").splitlines():
+                label, _, rest = line.partition(":")
+                words = [word.strip() for word in rest.partition(":")[0].split(",")]
+                numbers = [int(word) for word in words if re.fullmatch("[0-9]{1,4}", word) and int(word) <= VOID]
+                is_color = len(numbers) == len(words) == _CHANNELS
+                if label.strip() and not line.startswith("#"):
+                    found.setdefault(label.strip(), (numbers[0], numbers[1], numbers[2]) if is_color else None)
+        return found
+
+    def _numbered_classes(self) -> dict[str, int]:
+        """Return the number of each class. Raises BadInput for a class that the pack of --classes-from lacks."""
+        found = set(self._counts)
+        unknown = sorted(found - set(self._known_classes))
+        if self._known_classes and unknown:
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not "
+                f"have: {listed(unknown)}; rename them, or leave out --classes-from"
+            )
+        mapped = [name for name in self._label_map if name in found or name not in _OF_MASKS]
+        of_lists = set() if mapped else self._sets.classes - set(_OF_MASKS)
+        names = self._known_classes or [*mapped, *sorted((found | of_lists) - set(mapped))]
+        return {name: number for number, name in enumerate(names)}
+
+    def _label_files(self) -> tuple[LabelFile, ...]:
+        return (LabelFile(XML, tuple(self._box_fields()), self._parse, may_be_empty=True),)
+
+    def _box_fields(self) -> list[Field]:
+        classes = tuple(self._classes) or None
+        return [
+            Field("boxes", "boxes", "raw:float32", dtype="float32", shape=(None, 4)),
+            Field("box_labels", "number", "raw:int64", dtype="int64", shape=(None,), classes=classes, of="boxes"),
+            *(
+                Field(f"box_{flag}", "number", "raw:uint8", dtype="uint8", shape=(None,), of="boxes")
+                for flag in FLAGS
+                if flag in self._flags
+            ),
+            *([Field("parts", "json", "json")] if self._has_parts else []),
+        ]
+
+    def _parse(self, data: bytes, path: Path, strict: bool) -> Parsed:
+        """Parse the annotation file of a sample; a sample without one has no objects. Raises BadInput."""
+        found = self._read_annotation(data, path) if path.name else _NO_ANNOTATION
+        values = self._box_values(found.objects, path)
+        return Parsed(values, len(found.objects) + found.dropped, found.dropped)
+
+    def _box_values(self, objects: Sequence[AnnotatedObject], path: Path) -> dict[str, Any]:
+        new = [each.name for each in objects if each.name not in self._classes]
+        if new:
+            raise BadInput(f"{shown(str(path))}: class {shown(new[0])} was not there before; pack it again")
+        values: dict[str, Any] = {"boxes": self._edges([each.box for each in objects])}
+        values["box_labels"] = np.array([self._classes[each.name] for each in objects], np.int64)
+        for flag in self._flags:
+            values[f"box_{flag}"] = np.array([each.flags.get(flag, 0) for each in objects], np.uint8)
+        if self._has_parts:
+            values["parts"] = [
+                [{"name": part.name, "box": self._edges([part.box])[0].tolist()} for part in each.parts]
+                for each in objects
+            ]
+        return values
+
+    def _edges(self, corners: Sequence[Corners]) -> npt.NDArray[np.float32]:
+        """Return boxes as edges between pixels."""
+        boxes = np.asarray(corners, np.float64).reshape(-1, 4)
+        if self._origin == "one":
+            boxes[:, :2] -= 1
+        return boxes.astype(np.float32)
+
+    def split_of(self, sample: FileSample) -> str:
+        return self._sets.splits.get(sample.key, UNLISTED) if self._sets.names else ""
+
+    def split_names(self, found: set[str]) -> tuple[str, ...]:
+        return self._sets.names
+
+    def stated_size(self, index: int) -> tuple[int, int] | None:
+        self.checked(index)
+        height, width = self._sizes[2 * index : 2 * index + 2]
+        return (height, width) if height else None
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in (*self._sets.tables, *self._maps))
+
+    def assumed(self) -> Mapping[str, str]:
+        return {"origin": self._origin}
+
+    def more_notes(self) -> Sequence[str]:
+        first = [f"{shown(name)} {self._counts[name]}" for name in list(self._classes)[:_SHOWN_CLASSES]]
+        more = len(self._classes) - len(first)
+        notes = [f"{counted(self._counts.total(), 'object')} of {counted(len(self._classes), 'class')}"]
+        if first:
+            notes.append(f"classes: {', '.join(first)}{f', ... and {more} more' if more else ''}")
+        if self._origin == "zero":
+            notes.append("origin zero: the edges of boxes are xmin, ymin, xmax, ymax")
+        else:
+            notes.append("origin one: the edges of boxes are xmin - 1, ymin - 1, xmax, ymax; see --origin zero")
+            if self._zeros:
+                begin = f"{counted(self._zeros, 'object')} with an xmin or ymin of 0"
+                notes.append(f"{begin}: the files seem to count pixels from 0; check --origin zero")
+        notes += self._sets.notes if self._own_splits else ()
+        if self._renamed:
+            files = counted(len(self._renamed), "annotation file")
+            notes.append(f"{files} with the <filename> of another picture, which is ignored: {listed(self._renamed)}")
+        return notes
+
+
+def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
+    """Return the splits of ImageSets from the first folders, if all are named as splits."""
+    tops = {key: key.partition("/")[0] for key in keys}
+    names = set(tops.values())
+    is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())
+    return {"splits": tops, "names": ordered_splits(names)} if is_split else {}
