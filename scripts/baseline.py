@@ -37,6 +37,10 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r"signature datasets\.DetectionCollate", "keep_crowd: targets have no boxes of crowds"),
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),
     (
+        r"grasp-anything --missing skip, (removed|renamed) image/.*",
+        "skipped pictures are listed in the order of their keys, also those whose image file is absent",
+    ),
+    (
         r"vmrd.*, (doubled|renamed) Grasps/.*",
         "grasps without a picture are reported as skipped, as annotation files are",
     ),

@@ -107,6 +107,10 @@ class FileSample(NamedTuple):
     paths: Mapping[str, str]
     lists: Mapping[str, Sequence[str]] = _NO_LISTS
 
+    def has(self, role: str) -> bool:
+        """Whether the sample has a file of the role."""
+        return role in self.paths or role in self.lists
+
 
 @dataclass(frozen=True)
 class Policies:
@@ -239,13 +243,13 @@ class FileSource(base.Source):
                 f"{shown(str(self.root))}: no {self.noun}s of {self.title}: found {described(listing.names)}, expected "
                 f"{expected}; give the folder that contains them, or another --from"
             )
+        kinds = {role.name for role in self.roles if role.is_extra}
         self.choose(complete)
         unique, twice = self._without_duplicates(complete, policies.duplicates)
         self._samples, incomplete = self._complete(unique, self._lost(groups), policies.missing)
         self.left_out = [*twice, *incomplete]
         read = {path for sample in self._samples for path in sample.paths.values()}
         carried = groups if self.carries_skipped else groups.keys() - complete.keys()
-        kinds = {role.name for role in self.roles if role.is_extra}
         unused = (path for at in carried for role, paths in groups[at].items() if role in kinds for path in paths)
         self._extras = sorted({*others, *unused} - read)
         present = {role for sample in self._samples for role in (*sample.paths, *sample.lists)}
@@ -265,13 +269,13 @@ class FileSource(base.Source):
         """Group the files of samples by folder, key and role; return the other files, too."""
         groups: Groups = {}
         others = []
-        roles = [role.within(names) for role in roles]
+        matchers = [(role.name, role.within(names).match) for role in roles]
         for name in names:
-            for role in roles:
-                match = role.match(name)
+            for role, find in matchers:
+                match = find(name)
                 if match is not None:
                     group = name.rpartition("/")[0] if cls.is_per_folder else "", cls.key_of(match)
-                    groups.setdefault(group, {}).setdefault(role.name, []).append(name)
+                    groups.setdefault(group, {}).setdefault(role, []).append(name)
                     break
             else:
                 others.append(name)
@@ -340,10 +344,10 @@ class FileSource(base.Source):
             sample.key: f"no {role.example}"
             for sample in samples
             for role in self.roles
-            if role.need == "select" and role.name not in sample.paths
+            if role.need == "select" and not sample.has(role.name)
         }
         samples = [sample for sample in samples if sample.key not in passed]
-        present = {role for sample in samples for role in sample.paths}
+        present = {role for sample in samples for role in (*sample.paths, *sample.lists)}
         needed = [
             role
             for role in self.roles
@@ -351,7 +355,7 @@ class FileSource(base.Source):
             or (role.need == "alike" and role.name in present)
             or (role.need == "labels" and missing != "keep")
         ]
-        absent = {sample.key: [role for role in needed if role.name not in sample.paths] for sample in samples}
+        absent = {sample.key: [role for role in needed if not sample.has(role.name)] for sample in samples}
         reasons = {key: f"no {', '.join(role.example for role in roles)}" for key, roles in absent.items() if roles}
         wrong = {**reasons, **(lost if missing == "error" else {})}
         if wrong and (missing != "skip" or len(wrong) == len(samples)):

@@ -72,6 +72,13 @@ class Selected(Source):
     )
 
 
+class Many(Source):
+    """A sample may have several files with counts, which no label file parses."""
+
+    roles = (*Source.roles[:2], replace(Source.roles[2], field=None, is_many=True))
+    labels = ()
+
+
 class InFolders(Source):
     """Pictures are in `images/`, or in any folder if there is no picture in `images/`."""
 
@@ -237,6 +244,15 @@ def test_a_shared_file_is_read_if_all_samples_have_it(root: Path) -> None:
     source = Selected(root)
     assert source.schema.names[:4] == ("key", "image", "mask", "edges")
     assert source[1]["edges"] == picture(4)
+
+
+def test_a_sample_may_have_several_files_of_a_role(root: Path) -> None:
+    write(root, {"more/9.txt": "1"})
+    (root / "val/2.txt").unlink()
+    source = Many(root)
+    assert [source.key(index) for index in range(3)] == ["2", "9", "10"]
+    assert [len(source.files(index)) for index in range(3)] == [2, 4, 3]
+    assert Many(root, missing="skip").left_out == [("2", "no N.txt")]
 
 
 def test_a_source_chooses_its_declarations_by_the_files(root: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import BadInput
-from packer.sources._parse.anything_labels import (
+from packer.sources.grasp._anything_labels import (
     read_description,
     read_instruction,
     read_object_mask,

@@ -9,7 +9,7 @@ import numpy as np
 
 from packer.errors import BadInput
 from packer.layouts.torch_file import read_tensor
-from packer.sources._parse.anything_labels import read_grasps
+from packer.sources.grasp._anything_labels import read_grasps
 from tests.fuzz.target import Disagreement
 
 TOKENS = (

@@ -42,6 +42,9 @@ class AnythingGrasps(NamedTuple):
         return self.total - len(self.rows)
 
 
+NO_GRASPS = AnythingGrasps(np.zeros((0, COLUMNS), np.float32), np.zeros((0, 4, 2), np.float32), 0)
+
+
 class SceneText(NamedTuple):
     """prompt: what a picture shows. queries: the names of its objects, by their numbers."""
 

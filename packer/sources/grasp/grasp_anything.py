@@ -1,0 +1,361 @@
+"""Grasp-Anything and Grasp-Anything++: one sample for each picture, however many label files it has.
+
+A picture is `image/<id>.jpg`. Its other files begin with its name, then `_<k>` for its object number k, or in ++
+`_<k>_<part>`: `grasp_label_positive/<id>_<k>.pt` (also `positive_grasp/`, `grasp_label/`), `grasp_label_negative/`
+(`negative_grasp/`), `mask/<id>_<k>.npy` (`part_mask/`) and `grasp_instructions/<id>_<k>_<part>.pkl`. The description of
+the picture is `scene_description/<id>.pkl` (`prompt/`). Only the last folder of a path and the name count. Numbers have
+one to four digits. Samples are ordered by the name of the picture, label files by their numbers: 10 comes after 9.
+
+Fields: key (`<id>`), rgb (bytes of the file), mask (uint8 or uint16: k + 1 for object k, 0 elsewhere; the smaller of
+two objects is on top), part_mask (the same for parts: 1 + the row in label_keys), grasps (float32 (N, 4, 2), corners
+x, y; p0 -> p1 is the opening axis), and for each grasp: grasp_rows (float32 (N, 6): score, x, y, opening, jaw, theta in
+degrees, as in the files, without rows that are not finite), grasp_scores (float32), grasp_objects (int64: k),
+grasp_labels (int64: the row in label_keys). label_keys (json: names of the label files without suffix, with those
+without grasps). grasps_negative, grasp_rows_negative, grasp_objects_negative: the same. text and queries (json: names
+of the objects, by k) from scene_description, instructions (json: a text for each of label_keys, null if there is none).
+Hidden: files (field -> relative path). A field that no picture has is not in the schema. Label files are not kept:
+their rows are exact. Labels count the pixels of the file as stored.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.schema import MOST_PIXELS, Field
+from packer.sources import base
+from packer.sources._file_source import FileRole, FileSample, FileSource, Groups, Need, Policies
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.grasp._anything_labels import (
+    COLUMNS,
+    NO_GRASPS,
+    SceneText,
+    read_description,
+    read_grasps,
+    read_instruction,
+    read_object_mask,
+    read_whole_mask,
+)
+from packer.sources.grasp._label_files import points
+
+SPECIFICITY = 100
+_NUMBERS = r"(?:_[0-9]{1,4}){1,2}"  # of an object, and of a part of it
+_NO_TEXT = SceneText("", ())
+_MOST_OF_UINT8 = 255
+_PART = 2  # numbers in the name of a file of a part
+
+Numbers = tuple[int, ...]
+
+
+def _role(name: str, folders: str, file: str, need: Need = "optional", *, numbers: str = _NUMBERS) -> FileRole:
+    example = f"{folders.partition('|')[0]}/ID{'_K' if numbers else ''}.{file.partition('|')[0]}"
+    pattern = rf"(?:.*/)?(?:{folders})/(?P<key>[^/]+{numbers})\.(?:{file})"
+    field = Field(name, "image", "encoded") if name == "rgb" else None
+    return FileRole(name, example, pattern, field, need, is_many=name not in ("rgb", "description"))
+
+
+class Source(FileSource):
+    """Grasp-Anything, and Grasp-Anything++."""
+
+    kind, title = "grasp-anything", "Grasp-Anything"
+    has_companions = False
+    roles: Sequence[FileRole] = (
+        _role("rgb", "image|images", "jpg|jpeg|png", "always", numbers=""),
+        _role("positive", "grasp_label_positive|positive_grasp|grasp_label", "pt", "labels"),
+        _role("negative", "grasp_label_negative|negative_grasp", "pt"),
+        _role("mask", "mask|part_mask", "npy", "labels", numbers=f"(?:{_NUMBERS})?"),
+        _role("description", "scene_description|prompt", "pkl", numbers=""),
+        _role("instruction", "grasp_instructions", "pkl"),
+    )
+    recognized_by = (("rgb", "positive"),)
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        missing: str = "keep",
+        labels: str = "strict",
+        follow_links: bool = False,
+    ) -> None:
+        """List the pictures. Options: see `Policies`; follow_links: follow links out of the folder.
+
+        A picture needs label files, and masks if other pictures have masks; both are labels for `missing`. With
+        `labels="lenient"`, a label file that is not readable is skipped.
+        """
+        self._list(root, Policies(missing, labels=labels), follow_links=follow_links)
+
+    @classmethod
+    def recognise(cls, names: Sequence[str]) -> str | None:
+        return super().recognise(names) if any(name.endswith(".pt") for name in names) else None
+
+    @classmethod
+    def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
+        """Group each file with the picture that has the longest name that the name of the file begins with."""
+        by_stem, others = super()._grouped(names, roles)
+        pictures = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
+        groups: Groups = {}
+        for (_, stem), files in by_stem.items():
+            for role, paths in files.items():
+                group = "", _picture_of(stem, role, pictures)
+                groups.setdefault(group, {}).setdefault(role, []).extend(paths)
+        return groups, others
+
+    def choose(self, groups: Groups) -> None:
+        present = {role for roles in groups.values() for role in roles}
+        if "positive" not in present:
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: no picture has {self.roles[1].example}; give the folder that contains both, "
+                "or another --from"
+            )
+        self.roles = [role for role in self.roles if role.name in present]
+
+    def prepare(self, present: set[str]) -> None:
+        twice, read = [], set[str]()
+        most_labels, largest = 0, -1
+        self._has, self._dtypes = present, dict[str, str]()
+        lengths = set[int]()  # how many numbers the names of masks have
+        for sample in self._samples:
+            for role, paths in sample.lists.items():
+                read.update(paths)
+                numbers = {_numbers(path, sample.key) for path in paths}
+                has_whole = role == "mask" and () in numbers and any(len(each) == 1 for each in numbers)
+                twice += [", ".join(paths)] if len(numbers) < len(paths) or has_whole else []
+                if role == "mask":
+                    lengths.update(map(len, numbers))
+                    largest = max(largest, *(each[0] for each in numbers if len(each) == 1), -1)
+                elif role == "positive":
+                    most_labels = max(most_labels, len(paths))
+        if twice:
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(twice), self.noun)} with files there twice: {listed(twice)}; "
+                "remove all but one"
+            )
+        self._extras = [name for name in self._extras if name not in read]
+        if lengths & {0, 1}:
+            self._dtypes["mask"] = _dtype(largest + 1)
+        if 2 in lengths:
+            self._dtypes["part_mask"] = _dtype(most_labels)
+
+    def more_fields(self) -> Sequence[Field]:
+        return [
+            *(Field(name, "mask", "png", dtype=dtype, shape=(None, None)) for name, dtype in self._dtypes.items()),
+            *_grasp_fields(""),
+            Field("label_keys", "json", "json"),
+            *(_grasp_fields("_negative") if "negative" in self._has else ()),
+            *((Field("text", "text", "text"), Field("queries", "json", "json")) if "description" in self._has else ()),
+            *((Field("instructions", "json", "json"),) if "instruction" in self._has else ()),
+        ]
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        return {"label_keys": [_stem(path) for path in _by_numbers(sample, "positive").values()]}
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        values = self._masks(sample, files["rgb"]) | self._grasps(sample, "positive")[0]
+        if "negative" in self._has:
+            values |= self._grasps(sample, "negative")[0]
+        if "description" in self._has:
+            text = self._description(sample)[0]
+            values |= {"text": text.prompt, "queries": list(text.queries)}
+        if "instruction" in self._has:
+            values["instructions"] = self._instructions(sample)[0]
+        return values
+
+    def more_notes(self) -> Sequence[str]:
+        labels = [len(sample.lists.get("positive", ())) for sample in self._samples]
+        bare = labels.count(0)
+        return [
+            counted(sum(labels), "label file"),
+            *([f"{counted(bare, self.noun)} without label files: kept without grasps"] if bare else []),
+            *([] if "mask" in self._dtypes else ["no mask: no picture has one"]),
+            *([] if "description" in self._has else ["no text: no picture has one"]),
+        ]
+
+    def missing(self, index: int) -> str | None:
+        """Return which grasps, masks and texts are absent, skipped or rounded; reads the label files."""
+        sample = self._samples[self.checked(index)]
+        try:
+            return "; ".join(self._reasons(sample)) or None
+        except BadInput:
+            return None  # reading the sample raises it
+
+    def _reasons(self, sample: FileSample) -> list[str]:
+        labels = _by_numbers(sample, "positive")
+        values, reasons = self._grasps(sample, "positive")
+        if not labels:
+            reasons.append("no grasps: no label file")
+        elif not reasons and not len(values["grasps"]):
+            reasons.append(f"no grasps: {counted(len(labels), 'label file')} without any")
+        if "negative" in self._has:
+            reasons += self._grasps(sample, "negative")[1]
+        masks = _by_numbers(sample, "mask")
+        if "mask" in self._dtypes and not any(len(numbers) < _PART for numbers in masks):
+            reasons.append("no mask: all of it is 0")
+        unlabeled = sum(len(numbers) == _PART and numbers not in labels for numbers in masks)
+        if unlabeled:
+            reasons.append(f"{counted(unlabeled, 'mask')} of parts without a label file: skipped")
+        if "description" in self._has:
+            reasons += self._description(sample)[1]
+        if "instruction" in self._has:
+            reasons += self._instructions(sample)[1]
+        return reasons
+
+    def _grasps(self, sample: FileSample, role: str) -> tuple[base.Sample, list[str]]:
+        """Return the grasps of the label files, and which of them are skipped or rounded. Raises BadInput if strict."""
+        found, reasons = [], []
+        files = _by_numbers(sample, role)
+        for path in files.values():
+            data = self.read(path)
+            try:
+                grasps = read_grasps(data, self.root / path)
+            except BadInput as error:
+                if self._is_strict:
+                    raise
+                reasons.append(f"{shown(path)} skipped: {self._cause(error, path)}")
+                grasps = NO_GRASPS
+            if grasps.dropped:
+                reasons.append(f"{grasps.dropped} of {grasps.total} grasps of {shown(path)} skipped: not finite")
+            if grasps.is_rounded:
+                reasons.append(f"{shown(path)} has float64, rows keep float32")
+            found.append(grasps)
+        counts = [len(grasps.rows) for grasps in found]
+        rows = np.concatenate([NO_GRASPS.rows, *(grasps.rows for grasps in found)])
+        ending = "_negative" if role == "negative" else ""
+        values: base.Sample = {
+            f"grasps{ending}": np.concatenate([NO_GRASPS.corners, *(grasps.corners for grasps in found)]),
+            f"grasp_rows{ending}": rows,
+            f"grasp_objects{ending}": np.repeat(np.array([numbers[0] for numbers in files], np.int64), counts),
+        }
+        if role == "positive":
+            values["grasp_scores"] = rows[:, 0].copy()
+            values["grasp_labels"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        return values, reasons
+
+    def _masks(self, sample: FileSample, data: bytes) -> base.Sample:
+        """Return the masks of a picture. Raises BadInput for a mask of another size."""
+        if not self._dtypes:
+            return {}
+        from packer.images import sniff  # decoders, which listing a folder does without
+
+        try:
+            header = sniff(data, MOST_PIXELS)
+        except DamagedImage as error:
+            path = self.root / sample.paths["rgb"]
+            raise BadInput(f"{shown(str(path))}: cannot read the picture: {error}") from error
+        size = header.height, header.width
+        files = _by_numbers(sample, "mask")
+        rows = {numbers: row for row, numbers in enumerate(_by_numbers(sample, "positive"), start=1)}
+        objects = {numbers[0] + 1: path for numbers, path in files.items() if len(numbers) == 1}
+        parts = {rows[each]: path for each, path in files.items() if len(each) == _PART and each in rows}
+        values: base.Sample = {}
+        if "mask" in self._dtypes and () in files:
+            mask = self._sized(files[()], read_whole_mask(self.read(files[()]), self.root / files[()]), size)
+            values["mask"] = mask.astype(self._dtypes["mask"])
+        elif "mask" in self._dtypes:
+            values["mask"] = self._drawn("mask", objects, size)
+        if "part_mask" in self._dtypes:
+            values["part_mask"] = self._drawn("part_mask", parts, size)
+        return values
+
+    def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
+        """Return one mask for several, each with its value; the smaller are on top."""
+        found = [
+            (value, self._sized(path, read_object_mask(self.read(path), self.root / path), size))
+            for value, path in paths.items()
+        ]
+        drawn = np.zeros(size, self._dtypes[field])
+        for value, where in sorted(found, key=lambda pair: (-int(pair[1].sum()), pair[0])):
+            drawn[where] = value
+        return drawn
+
+    def _sized(self, path: str, mask: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+        if mask.shape != size:
+            raise BadInput(
+                f"{shown(str(self.root / path))}: is {mask.shape[1]}x{mask.shape[0]} px, its picture "
+                f"{size[1]}x{size[0]}; get the files again"
+            )
+        return mask
+
+    def _description(self, sample: FileSample) -> tuple[SceneText, list[str]]:
+        """Return the description, empty if it is absent or not readable, and why."""
+        path = sample.paths.get("description")
+        if path is None:
+            return _NO_TEXT, ["no text: no scene_description"]
+        data = self.read(path)
+        try:
+            return read_description(data, self.root / path), []
+        except BadInput as error:
+            return _NO_TEXT, [f"no text: {shown(path)}: {self._cause(error, path)}"]
+
+    def _instructions(self, sample: FileSample) -> tuple[list[str | None], list[str]]:
+        """Return the text for each label file, None if it is absent or not readable, and why."""
+        files = _by_numbers(sample, "instruction")
+        texts: list[str | None] = []
+        reasons = []
+        for numbers in _by_numbers(sample, "positive"):
+            text, path = None, files.pop(numbers, None)
+            if path is not None:
+                data = self.read(path)
+                try:
+                    text = read_instruction(data, self.root / path)
+                except BadInput as error:
+                    reasons.append(f"no instruction: {shown(path)}: {self._cause(error, path)}")
+            texts.append(text)
+        if files:
+            reasons.append(f"{counted(len(files), 'instruction')} without a label file: skipped")
+        return texts, reasons
+
+    def _cause(self, error: BadInput, path: str) -> str:
+        """Return the message of a parser without the path."""
+        return error.message.removeprefix(f"{shown(str(self.root / path))}: ")
+
+
+def _dtype(largest: int) -> str:
+    return "uint8" if largest <= _MOST_OF_UINT8 else "uint16"
+
+
+def _grasp_fields(ending: str) -> list[Field]:
+    of = f"grasps{ending}"
+    fields = [
+        points(of),
+        Field(f"grasp_rows{ending}", "number", "raw:float32", dtype="float32", shape=(None, COLUMNS), of=of),
+    ]
+    objects = Field(f"grasp_objects{ending}", "number", "raw:int64", dtype="int64", shape=(None,), of=of)
+    if ending:
+        return [*fields, objects]
+    scores = Field("grasp_scores", "number", "raw:float32", dtype="float32", shape=(None,), of=of)
+    return [*fields, scores, objects, Field("grasp_labels", "number", "raw:int64", dtype="int64", shape=(None,), of=of)]
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def _numbers(path: str, key: str) -> Numbers:
+    """Return the numbers after the name of the picture."""
+    return tuple(map(int, _stem(path)[len(key) + 1 :].split("_"))) if _stem(path) != key else ()
+
+
+def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
+    """Return the paths of the files of a role by their numbers, in order."""
+    return dict(sorted((_numbers(path, sample.key), path) for path in sample.lists.get(role, ())))
+
+
+def _picture_of(stem: str, role: str, pictures: Collection[str]) -> str:
+    """Return the name of the picture of a file; if there is no such picture, the name without numbers."""
+    if role in ("rgb", "description"):
+        return stem
+    name, numbers = stem, 0
+    while not (name in pictures and (numbers or role == "mask")):
+        above, _, number = name.rpartition("_")
+        if numbers == _PART or not re.fullmatch("[0-9]{1,4}", number) or not above:
+            return name
+        name, numbers = above, numbers + 1
+    return name
+
+
+recognise = Source.recognise
