@@ -30,6 +30,7 @@ _REQUIREMENTS = {
     "pyarrow": '"pyarrow>=23.0.1"',
     "ray": '"ray>=2.50"',
     "turbojpeg": '"PyTurboJPEG>=1.8.2,<2"',
+    "yaml": '"PyYAML>=6.0.2"',
 }
 _NOT_MEMBERS = ("base",)
 

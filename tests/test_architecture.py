@@ -314,7 +314,7 @@ def dotted(node: ast.AST) -> str:
     return ""
 
 
-BANNED_IMPORTS = ("pickle", "marshal", "shelve", "dill", "joblib", "yaml", "tarfile", "subprocess", "cPickle", "code")
+BANNED_IMPORTS = ("pickle", "marshal", "shelve", "dill", "joblib", "tarfile", "subprocess", "cPickle", "code")
 BANNED_NAMES = ("eval", "exec", "compile", "__import__", "breakpoint")
 HANDS_ON_ENVIRONMENT = {  # to an interpreter of its own, in which the stores' own client reads its variables
     ("os.environ", "stores/client_process.py"),
@@ -368,6 +368,17 @@ def test_json_of_others_has_one_reader(path: Path) -> None:
     """It refuses an object that has a key twice."""
     parsers = ("json.loads", "json.load", "json.JSONDecoder")
     assert named(path) == "layouts/json_text.py" or not {name for _, name in uses(path)} & set(parsers)
+
+
+READS_YAML = "sources/_parse/yolo_description.py"
+
+
+@each_file
+def test_yaml_becomes_text_lists_and_mappings_only(path: Path) -> None:
+    """Other loaders make objects, and share what aliases name."""
+    found = {name for _, name in uses(path) if name.startswith("yaml.") and "load" in name.lower()}
+    assert found <= {"yaml.BaseLoader"}, f"{named(path)}: {found}"
+    assert "yaml" not in imports(path) or named(path) == READS_YAML, f"{named(path)} imports yaml"
 
 
 DOOR = "files/terminal_output.py"
@@ -462,7 +473,7 @@ def test_a_late_import_says_why(path: Path) -> None:
 
 
 def test_the_list_of_exceptions_holds_nothing_that_is_gone() -> None:
-    named_here = (*MAY_SYNC, *NOT_OF_A_PATH, *MAY_NAME_OUTPUTS)
+    named_here = (*MAY_SYNC, *NOT_OF_A_PATH, *MAY_NAME_OUTPUTS, READS_YAML)
     assert {path for path in named_here if not (ROOT / path).exists()} == set()
 
 
@@ -540,6 +551,7 @@ def test_no_public_signature_hides_its_parameters(path: Path) -> None:
 PLANTED = {
     "test_no_public_signature_hides_its_parameters": "from typing import Any\n\n\ndef f(**how: Any) -> None: ...\n",
     "test_nothing_of_the_ban_list_is_used": "import os\n\nx = os.getenv('X')\n",
+    "test_yaml_becomes_text_lists_and_mappings_only": "import yaml\n\nx = yaml.safe_load('x')\n",
     "test_everything_is_printed_through_one_door": "import sys\n\nsys.stderr.write('x')\n",
     "test_no_except_catches_everything": "try:\n    x = 1\nexcept Exception:\n    pass\n",
     "test_no_call_asks_for_a_shell_or_for_pickles": "import numpy as np\n\nx = np.fromfile('x', allow_pickle=True)\n",

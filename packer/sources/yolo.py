@@ -44,7 +44,6 @@ from packer.sources._parse.yolo_labels import (
 )
 from packer.sources._parse.yolo_pictures import SetPaths, darknet_label_names, label_name
 from packer.sources._parse.yolo_splits import YoloSplit, named_pictures, splits_by_folders, without_duplicates
-from packer.sources._parse.yolo_yaml import read_yaml
 from packer.sources._trees.file_tree import FileTree
 
 SPECIFICITY = 50
@@ -508,7 +507,7 @@ def _says_yolo(tree: FileTree, name: str) -> bool:
     try:
         if tree.state(name).size_bytes > _MOST_DESCRIPTION_BYTES:
             return False
-        return yolo_description.describes(read_yaml(tree.read(name), tree.root / name))
+        return yolo_description.describes(tree.read(name), tree.root / name)
     except BadInput:
         return False
 

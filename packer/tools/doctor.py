@@ -27,6 +27,7 @@ PACKAGES = {
     "h5py": ("h5py", "3.16"),
     "click": ("click", "8.1"),
     "tqdm": ("tqdm", "4.66"),
+    "PyYAML": ("yaml", "6.0.2"),
 }
 # they bring the same module, and overwrite each other's files
 _OPENCVS = (

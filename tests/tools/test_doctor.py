@@ -45,7 +45,7 @@ def test_a_machine_in_order_has_no_problem(tmp_path: Path, monkeypatch: pytest.M
     assert [finding for finding in found if finding.problem] == []
     names = [finding.name for finding in found]
     assert names[:2] == ["packer", "numpy"]
-    assert names[names.index("tqdm") + 1] == "HDF5"
+    assert names[names.index("PyYAML") + 1] == "HDF5"
     assert names[-7:] == ["decoder", "cores", "memory", "shared memory", "open files", "start method", "staged"]
 
 

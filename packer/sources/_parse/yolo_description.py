@@ -1,24 +1,35 @@
-"""YOLO description: what a set's `data.yaml`, or darknet's `obj.data`, says of its splits, classes and keypoints.
+"""YOLO description: the splits, classes and keypoints of a set, from its `data.yaml` or darknet's `obj.data`.
 
 Names of classes are a list, or a mapping from numbers; where numbers are left out, and where only `nc` says how many
 classes there are, they are called `class_7`, as ultralytics calls them.
+
+YAML is read as text: a class named `no` or `1` keeps its name; empty values, `~` and `null` are None. Anchors, aliases,
+merge keys, repeated keys and a second document are errors.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
+
+import yaml
 
 from packer.errors import BadInput
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.yolo_labels import MOST_CLASSES
-from packer.sources._parse.yolo_yaml import Node, read_yaml
+
+Node = str | list["Node"] | dict[str, "Node"] | None
 
 SPLITS = ("train", "val", "valid", "validation", "minival", "test")  # keys that name pictures, in this order
 NEEDED = ("train", "val", "valid", "validation")
 _MOST_KEYPOINTS = 10_000
 _MOST_DIGITS = 9
 _WHOLE = re.compile(r"\+?[0-9]+")
+_MOST_YAML_BYTES = 1 << 20  # 20 000 classes have half of it
+_MOST_YAML_DEPTH = 20
+_NULL = ("", "~", "null", "Null", "NULL")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,68 @@ class YoloDescription:
     notes: tuple[str, ...] = ()
 
 
-def describes(node: Node) -> bool:
-    """Whether a YAML file describes a YOLO set: it names pictures of a split, and classes."""
+class _BoundedLoader(yaml.BaseLoader):
+    """Composes nodes; refuses what lets a small file become a large value, and characters that are not text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor is not None:
+            raise _refused("an anchor or alias; write the value out", event)
+        if isinstance(event, yaml.ScalarEvent) and _SURROGATE.search(event.value):
+            raise _refused("an escape that is not a character", event)
+        self._depth += 1
+        if self._depth > _MOST_YAML_DEPTH:
+            raise _refused(f"more than {_MOST_YAML_DEPTH} levels", event)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _refused(problem: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast(yaml.Mark, place.start_mark))
+
+
+def _value(node: yaml.Node) -> Node:
+    if isinstance(node, yaml.ScalarNode):
+        return None if node.style is None and node.value in _NULL else node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item) for item in node.value]
+    found: dict[str, Node] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _refused("a key that is not text", key)
+        if key.value == "<<":
+            raise _refused("a merge key; write the keys out", key)
+        if key.value in found:
+            raise _refused(f"the key {key.value!r:.80} a second time; keep one", key)
+        found[key.value] = _value(value)
+    return found
+
+
+def read_yaml(data: bytes, path: Path) -> Node:
+    """Read a YAML file of text, lists and mappings; raise BadInput with path:line for anything else."""
+    where = shown(str(path))
+    if len(data) > _MOST_YAML_BYTES:
+        raise BadInput(f"{where}: {len(data)} bytes, expected a description of at most {_MOST_YAML_BYTES}")
+    text = _text(data, path)
+    try:
+        node = yaml.compose(text, Loader=_BoundedLoader)
+        return None if node is None else _value(node)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for an escape beyond Unicode
+        line, problem = "", str(error)
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            line, problem = f":{error.problem_mark.line + 1}", f"{error.context or ''} {error.problem}"
+        problem = shown(" ".join(problem.split()))
+        raise BadInput(f"{where}{line}: cannot read the YAML: {problem}; fix or remove the line") from error
+
+
+def describes(data: bytes, path: Path) -> bool:
+    """Check whether a YAML file describes a YOLO set: it names images of a split, and classes. Raises BadInput."""
+    node = read_yaml(data, path)
     return (
         isinstance(node, dict)
         and any(isinstance(node.get(split), str | list) for split in SPLITS)
