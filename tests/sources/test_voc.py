@@ -213,9 +213,7 @@ def test_pictures_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
 )
 def test_a_document_type_is_refused_before_its_entities_are_read(tmp_path: Path, data: str | bytes) -> None:
     source = Source(pictures(tmp_path, {"a": data, "b": annotation([])}))
-    with pytest.raises(
-        BadInput, match=r"a\.xml: cannot read the XML: a document type .* packer reads none; mend"
-    ) as caught:
+    with pytest.raises(BadInput, match=r"a\.xml: .*document type") as caught:
         source[0]
     assert str(caught.value).isprintable()
 
@@ -229,7 +227,7 @@ def test_a_document_type_is_refused_before_its_entities_are_read(tmp_path: Path,
         ("<annotation>&undefined;</annotation>", "undefined entity"),
         ('<?xml version="1.0" encoding="no-such"?><annotation/>', "unknown encoding"),
         (b"\xff\xfe\0", "not well-formed|no element|unclosed|invalid"),
-        ("<annotation>" + "<a>" * 40 + "</a>" * 40 + "</annotation>", "elements, or 32 in each other"),
+        ("<annotation>" + "<a/>" * 1_000_001 + "</annotation>", "tags"),
         ("<doc/>", "expected <annotation> as of Pascal VOC, found <doc>"),
     ],
 )
@@ -243,6 +241,11 @@ def test_what_is_no_annotation_is_one_line_that_names_the_file(tmp_path: Path, d
         packer.convert(root, tmp_path / "a.pack")
     summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
     assert summary.samples == 1 and summary.skipped[0][0] == "a"
+
+
+def test_elements_in_elements_are_read_however_deep(tmp_path: Path) -> None:
+    data = "<annotation>" + "<a>" * 400_000 + "</a>" * 400_000 + "</annotation>"
+    assert len(Source(pictures(tmp_path, {"a": data, "b": annotation([])}))[0]["boxes"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
-"""VOC XML: the annotation file of one picture, as Pascal VOC, labelImg, CVAT and VMRD write it.
+"""VOC XML: the annotation file of one image, as Pascal VOC, labelImg, CVAT and VMRD write it.
 
-An element is told by its name, never by its place: VOC2007 writes xmin, ymin, xmax, ymax, VOC2012 xmax before ymin. Of
-an object only the elements directly in it count, so that the box of a `<part>` is never taken for one of an object.
+The name of an element counts, never its place: VOC2007 writes xmin, ymin, xmax, ymax, VOC2012 xmax before ymin. Only
+elements directly in an object describe it, so that the box of a `<part>` is never the box of its object.
 
-The parser reads what a stranger wrote. A document type is refused where it begins, before any entity in it is declared;
-depth and number of elements are bounded.
+The file may be hostile: a document type is refused before any of its entities is declared, and the number of elements
+is bounded.
 """
 
-from collections.abc import Iterator, Mapping
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
-from xml.parsers import expat
 
 from packer.errors import BadInput
 from packer.sources._parse.folder_listing import shown
@@ -22,8 +22,7 @@ _MOST_FLAG = 255  # stored as uint8
 _MOST_SIDE = 1 << 31
 _MOST_INDEX = 1 << 31
 _LARGEST = 1e9  # px, far beyond any picture
-_MOST_DEPTH = 32
-_MOST_ELEMENTS = 500_000
+_MOST_TAGS = 1_000_000
 _SHOWN = 40  # letters of a value in a message
 
 Corners = tuple[float, float, float, float]
@@ -65,140 +64,96 @@ class Annotation(NamedTuple):
     dropped: int
 
 
-class _Element:
-    """One XML element: its tag, the text before the first element in it, and the elements directly in it, in order."""
+class _TreeBuilder(ET.TreeBuilder):
+    """Builds elements; refuses a document type, which can declare entities."""
 
-    __slots__ = ("children", "pieces", "tag")
-
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
-        self.pieces: list[str] = []
-        self.children: list[_Element] = []
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces).strip()
-
-    def all(self, tag: str) -> Iterator["_Element"]:
-        """The elements of that name directly in this one."""
-        return (child for child in self.children if child.tag == tag)
-
-    def only(self, tag: str) -> "_Element | None":
-        """The one element of that name directly in this one, None for none; raises ValueError for several."""
-        found = list(self.all(tag))
-        if len(found) > 1:
-            raise ValueError(f"{len(found)} <{tag}>, expected one")
-        return found[0] if found else None
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        """Raise ValueError. The parser calls this method before it reads any entity."""
+        raise ValueError("a document type (<!DOCTYPE>), which can declare entities: packer reads none")
 
 
 def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
-    """The objects of one annotation file, and what it says of its picture.
+    """Read the objects of one annotation file, and the size and name of its image.
 
-    strict: an object that cannot be read is an error; else it is left out, and counted. Raises BadInput for what is no
-    XML, or XML of something else, either way.
+    strict: raise BadInput for an object that cannot be read; otherwise leave it out and count it. Raises BadInput in
+    both cases if the file is not XML, or not an annotation.
     """
     try:
-        root = _parsed(data)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the last for an encoding that nobody knows
-        raise BadInput(f"{shown(str(path))}: cannot read the XML: {shown(str(error))}; mend the file") from error
+        if data.count(b"<") > _MOST_TAGS:
+            raise ValueError(f"more than {_MOST_TAGS} tags")
+        root = ET.fromstring(data, ET.XMLParser(target=_TreeBuilder()))
+    except (ET.ParseError, ValueError, LookupError) as error:  # the last for an unknown encoding
+        raise BadInput(f"{shown(str(path))}: cannot read the XML: {shown(str(error))}; fix the file") from error
     if root.tag != "annotation":
         raise BadInput(
             f"{shown(str(path))}: expected <annotation> as of Pascal VOC, found <{_cut(root.tag)}>; move the file away"
         )
     objects, dropped = [], 0
-    for number, element in enumerate(root.all("object"), start=1):
+    for number, element in enumerate(root.findall("object"), start=1):
         try:
             objects.append(_object(element))
         except ValueError as error:
             if strict:
                 raise BadInput(
-                    f"{shown(str(path))}: object {number}{_named(element)}: {shown(str(error))}; mend the file or say "
+                    f"{shown(str(path))}: object {number}{_named(element)}: {shown(str(error))}; fix the file, or give "
                     "--labels lenient, which leaves such objects out"
                 ) from error
             dropped += 1
-    strays = 0 if objects or dropped else _count_boxes(root)
+    strays = 0 if objects or dropped else sum(element.tag.lower() == "bndbox" for element in root.iter())
     if strays and strict:
         raise BadInput(
             f"{shown(str(path))}: {strays} <bndbox>, and none in an <object> directly in <annotation>, where Pascal "
-            "VOC has them; mend the file or say --labels lenient, which leaves them out"
+            "VOC has them; fix the file, or give --labels lenient, which leaves them out"
         )
     dropped += strays
-    filename = next((element.text for element in root.all("filename")), "")
+    filename = root.findtext("filename", "").strip()
     return Annotation(_size(root), filename, tuple(objects), dropped)
 
 
-def _count_boxes(element: _Element) -> int:
-    """How many elements in this one, however deep, are called bndbox, in letters of any case."""
-    return sum((child.tag.lower() == "bndbox") + _count_boxes(child) for child in element.children)
+def _only(element: ET.Element, tag: str) -> ET.Element | None:
+    """The one element of that name directly in this one, None for none; raises ValueError for several."""
+    found = element.findall(tag)
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} <{tag}>, expected one")
+    return found[0] if found else None
 
 
-def _parsed(data: bytes) -> _Element:
-    """The root element; raises expat.ExpatError, ValueError, LookupError."""
-    open_elements: list[_Element] = []
-    roots: list[_Element] = []
-    count = 0
-
-    def start(tag: str, _: Mapping[str, str]) -> None:
-        nonlocal count
-        count += 1
-        if count > _MOST_ELEMENTS or len(open_elements) >= _MOST_DEPTH:
-            raise ValueError(f"more than {_MOST_ELEMENTS} elements, or {_MOST_DEPTH} in each other")
-        element = _Element(tag)
-        (open_elements[-1].children if open_elements else roots).append(element)
-        open_elements.append(element)
-
-    def end(_: str) -> None:
-        open_elements.pop()
-
-    def text(piece: str) -> None:
-        if not open_elements[-1].children:  # what stands behind an inner element is no part of a value
-            open_elements[-1].pieces.append(piece)
-
-    def refuse(*_: object) -> None:
-        raise ValueError("a document type (<!DOCTYPE>), which can declare entities: packer reads none")
-
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.Parse(data, True)
-    return roots[0]
+def _text(element: ET.Element) -> str:
+    """The text before the first inner element."""
+    return (element.text or "").strip()
 
 
-def _object(element: _Element) -> AnnotatedObject:
+def _object(element: ET.Element) -> AnnotatedObject:
     """Raises ValueError, saying what is wrong."""
-    name = _text(element, "name")
+    name = _stated(element, "name")
     box = _box(element)
-    flags = {flag: _flag(flag, found.text) for flag in FLAGS if (found := element.only(flag)) is not None}
-    parts = tuple(ObjectPart(_text(part, "name"), _box(part)) for part in element.all("part"))
-    number = element.only("index")
+    flags = {flag: _flag(flag, _text(found)) for flag in FLAGS if (found := _only(element, flag)) is not None}
+    parts = tuple(ObjectPart(_stated(part, "name"), _box(part)) for part in element.findall("part"))
+    number = _only(element, "index")
     return AnnotatedObject(
         name,
         box,
         flags,
         parts,
         None if number is None else _index(number),
-        tuple(_index(number) for group in element.all("father") for number in group.all("num")),
-        tuple(_index(number) for group in element.all("children") for number in group.all("num")),
+        tuple(_index(number) for number in element.findall("father/num")),
+        tuple(_index(number) for number in element.findall("children/num")),
     )
 
 
-def _text(element: _Element, tag: str) -> str:
-    found = element.only(tag)
-    if found is None or not found.text:
+def _stated(element: ET.Element, tag: str) -> str:
+    found = _only(element, tag)
+    if found is None or not _text(found):
         raise ValueError(f"no <{tag}>" if found is None else f"<{tag}> is empty")
-    return found.text
+    return _text(found)
 
 
-def _box(element: _Element) -> Corners:
-    found = element.only("bndbox")
+def _box(element: ET.Element) -> Corners:
+    found = _only(element, "bndbox")
     if found is None:
-        others = ", ".join(f"<{_cut(child.tag)}>" for child in element.children[:10])
+        others = ", ".join(f"<{_cut(child.tag)}>" for child in element[:10])
         raise ValueError(f"no <bndbox>, found {others or 'nothing'}")
-    xmin, ymin, xmax, ymax = (_number(tag, _text(found, tag)) for tag in _CORNERS)
+    xmin, ymin, xmax, ymax = (_number(tag, _stated(found, tag)) for tag in _CORNERS)
     if xmin > xmax or ymin > ymax:
         raise ValueError(f"xmin, ymin, xmax, ymax are {xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}: a least is above a most")
     return xmin, ymin, xmax, ymax
@@ -225,10 +180,10 @@ def _flag(tag: str, text: str) -> int:
     return value
 
 
-def _index(element: _Element) -> int:
-    value = _whole(element.text, _MOST_INDEX)
+def _index(element: ET.Element) -> int:
+    value = _whole(_text(element), _MOST_INDEX)
     if value is None:
-        raise ValueError(f"<{element.tag}> is {_cut(element.text)!r}, expected the number of an object")
+        raise ValueError(f"<{element.tag}> is {_cut(_text(element))!r}, expected the number of an object")
     return value
 
 
@@ -241,18 +196,17 @@ def _whole(text: str, most: int) -> int | None:
     return value if value <= most else None
 
 
-def _size(root: _Element) -> tuple[int, int] | None:
-    """Height and width that the file states; None where it states none, as where it states 0 or no number."""
-    size = next(root.all("size"), None)
+def _size(root: ET.Element) -> tuple[int, int] | None:
+    """Height and width that the file states; None if either is missing, 0 or not a number."""
+    size = root.find("size")
     if size is None:
         return None
-    found = [next((_whole(child.text, _MOST_SIDE) for child in size.all(tag)), None) for tag in ("height", "width")]
-    height, width = found
+    height, width = (_whole(size.findtext(tag, "").strip(), _MOST_SIDE) for tag in ("height", "width"))
     return (height, width) if height and width else None
 
 
-def _named(element: _Element) -> str:
-    name = next((child.text for child in element.all("name")), "")
+def _named(element: ET.Element) -> str:
+    name = element.findtext("name", "").strip()
     return f" ({shown(_cut(name))})" if name else ""
 
 
