@@ -1,17 +1,27 @@
-"""TFRecord frames: what stands around each record of a TFRecord file, and the lines of its index.
+"""TFRecord frames: the bytes around each record of a TFRecord file, and the lines of its index.
 
 Layout of a record (tensorflow/core/lib/io/record_writer.h), little-endian:
     u64 length, u32 masked crc32c of these 8 bytes, the data, u32 masked crc32c of them
 An index (vahidk's and DALI's tfrecord2idx) is a text: a line `offset length` for each record, frame included.
+
+The checksum is CRC-32C (RFC 3720, appendix B.4; polynomial 0x1EDC6F41, here bit-reversed). google-crc32c computes it if
+it is installed (`packer[tfrecord]`), in 3 us for 44 KB; otherwise Python does, in several milliseconds.
 """
 
 import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
-from packer.layouts.crc32c import masked_crc32c
+from packer.schema import Buffer
 
 HEAD = struct.Struct("<QI")
 FRAME_BYTES = 16  # of a record, besides its data
 _CRC = struct.Struct("<I")
+_POLYNOMIAL = 0x82F63B78
+_ONES = 0xFFFFFFFF
 
 
 def begins(start: bytes) -> bool:
@@ -38,3 +48,36 @@ def frame(data: bytes) -> tuple[bytes, bytes]:
 def index_line(offset: int, data_bytes: int) -> bytes:
     """Of the index, for a record of so much data."""
     return b"%d %d\n" % (offset, data_bytes + FRAME_BYTES)
+
+
+def masked_crc32c(data: Buffer) -> int:
+    """Return the checksum as TFRecord stores it: rotated, plus a constant."""
+    found = _compiled_or_own()(bytes(data))
+    return ((found >> 15 | found << 17) + 0xA282EAD8) & _ONES
+
+
+@lru_cache(maxsize=1)
+def _compiled_or_own() -> Callable[[bytes], int]:
+    with suppress(ImportError):
+        module: Any = import_module("google_crc32c")
+        if module.implementation == "c":
+            value: Callable[[bytes], int] = module.value
+            return value
+    return crc32c
+
+
+def crc32c(data: bytes) -> int:
+    """Compute the checksum in Python; 0xE3069283 for b"123456789"."""
+    table, state = _table(), _ONES
+    for byte in data:
+        state = state >> 8 ^ table[(state ^ byte) & 255]
+    return state ^ _ONES
+
+
+@lru_cache(maxsize=1)
+def _table() -> list[int]:
+    """Return the change of the state for each byte."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [value >> 1 ^ (_POLYNOMIAL if value & 1 else 0) for value in table]
+    return table

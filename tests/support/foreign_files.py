@@ -14,7 +14,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from packer.layouts.crc32c import masked_crc32c
+from packer.layouts.tfrecord_frames import masked_crc32c
 
 
 def varint(number: int) -> bytes:
