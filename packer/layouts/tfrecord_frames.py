@@ -5,7 +5,7 @@ Layout of a record (tensorflow/core/lib/io/record_writer.h), little-endian:
 An index (vahidk's and DALI's tfrecord2idx) is a text: a line `offset length` for each record, frame included.
 
 The checksum is CRC-32C (RFC 3720, appendix B.4; polynomial 0x1EDC6F41, here bit-reversed). google-crc32c computes it if
-it is installed (`packer[tfrecord]`), in 3 us for 44 KB; otherwise Python does, in several milliseconds.
+it is installed, in 3 us for 44 KB; otherwise Python does, in several milliseconds.
 """
 
 import struct

@@ -1,13 +1,15 @@
 """MessagePack of plain values, as msgpack and msgpack-numpy write them; hostile bytes end in an error."""
 
+import importlib.util
 import random
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-from packer.errors import BadInput
-from packer.layouts.msgpack import loads
+from packer.errors import BadInput, MissingPackage
+from packer.layouts.serialized import msgpack_value as loads
 from tests.support.audit_events import watched
 
 # written by msgpack 0.6.2 with msgpack-numpy 0.4.4.3, use_bin_type=True
@@ -61,14 +63,17 @@ def test_values_are_those_that_were_written(data: str, value: Any) -> None:
     ("data", "said"),
     [
         (b"", "damaged"),
-        (b"\x92\x01", "cut"),
-        (b"\x01\x02", "ends at byte 1 of 2"),
-        (b"\xc4\xff\x00", "cut: 255 bytes"),
-        (b"\xdd\xff\xff\xff\xff\x01", "cut: 4294967295 values"),
-        (b"\xd4\x01\x00", "an extension"),
-        (b"\xc1", "an extension"),
+        (b"\x92\x01", "damaged"),
+        (b"\x01\x02", "damaged"),
+        (b"\xc4\xff\x00", "damaged"),
+        (b"\xdd\xff\xff\xff\xff\x01", "damaged"),
+        (b"\x81\x90\x01", "damaged"),
+        (b"\xc1", "damaged"),
+        (b"\xd4\x01\x00", "extension"),
+        (b"\xd6\xff" + bytes(4), "extension"),  # a time
         (b"\x81\xc0\x01", "a key that is a NoneType"),
         (b"\x91" * 40 + b"\x01", "32 deep"),
+        (b"\x91" * 99_999 + b"\x01", "damaged"),
         (b"\x84\xc4\x02nd\xc3\xc4\x04type\xa3|O8\xc4\x05shape\x91\x01\xc4\x04data\xc4\x08" + bytes(8), "dtype '.O8'"),
         (b"\x84\xc4\x02nd\xc3\xc4\x04type\xa3<u4\xc4\x05shape\x91\x03\xc4\x04data\xc4\x08" + bytes(8), "damaged"),
         (b"\x83\xc4\x02nd\xc3\xc4\x04type\xa3<u4\xc4\x04data\xc4\x08" + bytes(8), "without a shape"),
@@ -80,6 +85,18 @@ def test_values_are_those_that_were_written(data: str, value: Any) -> None:
 def test_what_is_no_plain_value_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         loads(data)
+
+
+def test_texts_that_are_not_utf_8_are_bytes() -> None:
+    assert loads(b"\x92\xa2\xff\xd8\xa2\xc3\xbc") == [b"\xff\xd8", "\xfc"]
+    assert loads(b"\xa3\xed\xb2\x80") == b"\xed\xb2\x80"
+
+
+def test_without_msgpack_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match=r'pip install "msgpack>='):
+        loads(b"\x91\x01")
 
 
 def test_two_thousand_changed_values_end_in_a_value_or_an_error() -> None:

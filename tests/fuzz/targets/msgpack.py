@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.layouts.msgpack import loads
+from packer.layouts.serialized import msgpack_value
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
@@ -27,7 +27,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    _check_plain(loads(data))
+    _check_plain(msgpack_value(data))
 
 
 def _check_plain(value: Any) -> None:
