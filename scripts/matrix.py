@@ -17,7 +17,7 @@ MADE = ROOT / ".matrix"
 OLDEST = (3, 11)
 LIBRARIES = ("torch", "numpy", "opencv-python", "h5py", "lmdb")
 # their verdict differs from release to release, so they have one version everywhere; none of them is a floor of packer
-TOOLS = ("mypy", "ruff")
+TOOLS = ("mypy", "ruff", "types-PyYAML")
 _REQUIREMENT = re.compile(r"^([\w.-]+) >= ([\w.]+)(?:, < [\w.]+)?(; .*)?$")
 
 
