@@ -23,6 +23,7 @@ _REQUIREMENTS = {
     "PIL": '"Pillow>=11.3"',
     "cv2": '"opencv-python>=5.0.0.93"',
     "matplotlib": '"matplotlib>=3.9"',
+    "msgpack": '"msgpack>=1.1"',
     "nvidia": "nvidia-dali-cuda120",
     "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
     "obstore": '"obstore>=0.12"',

@@ -47,7 +47,7 @@ def msgpack_value(data: bytes) -> Any:
     Texts that are not UTF-8 become bytes: older writers of msgpack store bytes as text. Raises BadInput for extensions
     and damage, MissingPackage without msgpack.
     """
-    msgpack = import_or_explain("msgpack", "MessagePack", distribution='"msgpack>=1.1"')
+    msgpack = import_or_explain("msgpack", "MessagePack")
     try:
         return _plain(msgpack.unpackb(data, strict_map_key=False, unicode_errors="surrogateescape"), _MOST_DEPTH)
     except BadInput:
