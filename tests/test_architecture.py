@@ -334,7 +334,7 @@ MAY_TOUCH_DISK = ("files/folder_handle.py", "files/work_folder.py")
 MAY_SYNC = (*MAY_TOUCH_DISK, "files/fsync.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
-    "synthetic/base.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
+    "synthetic/synthetic_set.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
 }
 
 
@@ -486,7 +486,6 @@ INTERFACES = {
     "Reader": ("formats/",),
     "Writer": ("formats/",),
     "Source": ("sources/",),
-    "_Studio": ("synthetic/",),  # what the samples of a set share
 }
 # a module there has the name of the format, data set or command that it is for
 PLUG_INS = (
@@ -496,7 +495,6 @@ PLUG_INS = (
     "sources",
     "images/headers",
     "images/backends",
-    "synthetic",
     "conversion/engines",
 )
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import packer
-from packer.synthetic import pairs
+from packer.synthetic import load
 from tests.support.source_trees import encoded, write
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def one_thread() -> Iterator[None]:
 def test_the_loss_falls_and_the_score_rises(
     example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pairs.write(tmp_path / "pairs", samples=24, seed=1, classes=1, size=(32, 32))
+    load("pairs").write(tmp_path / "pairs", samples=24, seed=1, classes=1, size=(32, 32))
     words = f"--size 32 --width 4 --batch-size 4 --epochs 12 --device cpu --picture {tmp_path / 'out.png'}".split()
     history = example.train(example.parsed([str(tmp_path / "pairs"), str(tmp_path / "pack"), *words]))
     printed = capsys.readouterr().out

@@ -1,6 +1,7 @@
 """synth: write a synthetic data set in the layout of a real one."""
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,13 @@ def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | 
     """Write a synthetic data set into DIR, a new or empty folder.
 
     SET is the layout. Grasps: cornell (up to 885 RGB-D scenes), jacquard (RGB-D views). Classes: folder (JPEG photos in
-    a folder per class). Things on a table with exact labels: coco and yolo (boxes, polygons), voc (boxes, masks), pairs
-    (masks of classes, as CamVid), table (one thing: mask, box, label in a metadata.csv). The pictures are rendered from
-    the seed; the same seed gives the same files, and more samples continue the same set.
+    a folder per class). Objects on a table with exact labels: coco and yolo (boxes, polygons), voc (boxes, masks),
+    pairs (masks of classes, as CamVid), table (one object: mask, box, label in a metadata.csv). The same seed draws the
+    same files, and more samples continue the same set.
     """
     given = {option: value for option, value in options.items() if value != ("" if option == "size" else None)}
     write = synthetic.load(name).write
-    unfit = sorted(given.keys() - write.__kwdefaults__.keys())
+    unfit = sorted(given.keys() - signature(write).parameters.keys())
     if unfit:
         raise click.UsageError(f"{name} has no option --{unfit[0].replace('_', '-')}; leave it out")
     done = write(folder, samples=samples, seed=seed, threads=threads or usable_cores(), **given)

@@ -20,7 +20,7 @@ from packer.pack import manifest as manifests
 from packer.sources import pairs as pairs_source
 from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._parse.colour_table import ColourClass, class_names, read_colour_classes
-from packer.synthetic import pairs
+from packer.synthetic import load
 from tests.support.source_trees import encoded, photos, picture, tree, write
 
 COLOURS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
@@ -277,7 +277,7 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
 
 def test_drawn_sets_in_colours_are_those_of_numbers(tmp_path: Path) -> None:
     for name, colours in (("numbers", False), ("colours", True)):
-        pairs.write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colours)
+        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colours)
     packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
     packer.convert(tmp_path / "colours", tmp_path / "colours.pack", mask_colours=tmp_path / "colours/label_colors.txt")
     found, wanted = mask_of(tmp_path / "colours.pack"), mask_of(tmp_path / "numbers.pack")

@@ -1,4 +1,4 @@
-"""Sets of things with labels: what `packer convert` reads, untold of the layout, is what was drawn, to the pixel."""
+"""`packer convert` detects the layout of each set and reads the labels that were drawn, to the pixel."""
 
 import itertools
 import json
@@ -15,12 +15,11 @@ import packer
 from packer import synthetic
 from packer.datasets import PackDataset
 from packer.errors import InvalidRequest
-from packer.synthetic._growing_files import SharedFile
-from packer.synthetic._labelled_scenes import CLASSES, LabelledScene, LabelledThing, SceneStudio
-from packer.synthetic.base import DrawnSample, publishing, write_samples
+from packer.synthetic.drawing import KINDS
+from packer.synthetic.labeled_sets import LabeledObject, LabeledScene, Scenes
 from tests.support.foreign_environments import said_by
 
-SAMPLES = 9  # the eighth has no things
+SAMPLES = 9  # the eighth has no objects
 SEED = 2
 SIZE = (72, 96)
 Opened = tuple[Path, PackDataset]
@@ -29,7 +28,7 @@ Opened = tuple[Path, PackDataset]
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
     """The folder of a set and its pack, made of it as `packer convert FOLDER PACK` does."""
-    place = tmp_path_factory.mktemp("labelled")
+    place = tmp_path_factory.mktemp("labeled")
 
     def of(name: str) -> Opened:
         is_slow = name in ("cornell", "jacquard")
@@ -42,9 +41,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[LabelledScene]:
-    studio = SceneStudio(seed=SEED, classes=5, size=SIZE)
-    return [studio.scene(index) for index in range(SAMPLES)]
+def scenes() -> list[LabeledScene]:
+    return [drawn(index) for index in range(SAMPLES)]
+
+
+def drawn(index: int, *, most_objects: int = 4) -> LabeledScene:
+    return Scenes(SEED, KINDS[:5], (SIZE,), most_objects).draw(index)
 
 
 def number_of(dataset: PackDataset, index: int) -> int:
@@ -66,82 +68,80 @@ def surrounded(points: Iterable[Sequence[float]], size: tuple[int, int]) -> npt.
     return inside
 
 
-def check_things(
-    sample: dict[str, npt.NDArray[np.float32]], names: tuple[str, ...] | None, things: tuple[LabelledThing, ...]
+def check_objects(
+    sample: dict[str, npt.NDArray[np.float32]], names: tuple[str, ...] | None, objects: tuple[LabeledObject, ...]
 ) -> None:
-    """The boxes and the classes of a sample are those of the things in it."""
+    """The boxes and the classes of a sample are those of the objects in it."""
     assert names is not None
-    assert sample["boxes"].tolist() == [list(thing.box) for thing in things]
-    assert [names[int(label)] for label in sample["box_labels"]] == [CLASSES[thing.label] for thing in things]
+    assert sample["boxes"].tolist() == [list(shown.box) for shown in objects]
+    assert [names[int(label)] for label in sample["box_labels"]] == [KINDS[shown.label] for shown in objects]
 
 
-def check_polygons(sample: dict[str, npt.NDArray[np.float32]], things: tuple[LabelledThing, ...]) -> None:
-    """The polygons of a sample surround the pixels of the things in it."""
+def check_polygons(sample: dict[str, npt.NDArray[np.float32]], objects: tuple[LabeledObject, ...]) -> None:
+    """The polygons of a sample surround the pixels of the objects in it."""
     starts = [*sample["polygon_starts"].tolist(), len(sample["polygons"])]
-    assert sample["polygon_box"].tolist() == list(range(len(things)))
-    for thing, (start, end) in zip(things, itertools.pairwise(starts), strict=True):
-        assert np.array_equal(surrounded(sample["polygons"][start:end], SIZE), thing.pixels)
+    assert sample["polygon_box"].tolist() == list(range(len(objects)))
+    for shown, (start, end) in zip(objects, itertools.pairwise(starts), strict=True):
+        assert np.array_equal(surrounded(sample["polygons"][start:end], SIZE), shown.pixels)
 
 
-def polygons(place: Path, dataset: PackDataset, scenes: list[LabelledScene], first: int) -> None:
+def polygons(place: Path, dataset: PackDataset, scenes: list[LabeledScene], first: int) -> None:
     for index in range(SAMPLES):
-        things = scenes[number_of(dataset, index) - first].things
-        check_things(dataset[index], dataset.schema["box_labels"].classes, things)
-        check_polygons(dataset[index], things)
+        objects = scenes[number_of(dataset, index) - first].objects
+        check_objects(dataset[index], dataset.schema["box_labels"].classes, objects)
+        check_polygons(dataset[index], objects)
 
 
-def coco(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def coco(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     polygons(place, dataset, scenes, 1)
     assert dataset.schema["split"].classes == ("train2017", "val2017")
 
 
-def yolo(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def yolo(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     polygons(place, dataset, scenes, 0)
 
 
-def voc(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def voc(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     for index in range(SAMPLES):
         scene, sample = scenes[number_of(dataset, index)], dataset[index]
-        check_things(sample, dataset.schema["box_labels"].classes, scene.things)
-        for number, thing in enumerate(scene.things, start=1):
-            assert np.array_equal(sample["object_mask"] == number, thing.pixels)
-            assert set(sample["mask"][thing.pixels]) == {1 + thing.label}
+        check_objects(sample, dataset.schema["box_labels"].classes, scene.objects)
+        for number, shown in enumerate(scene.objects, start=1):
+            assert np.array_equal(sample["object_mask"] == number, shown.pixels)
+            assert set(sample["mask"][shown.pixels]) == {1 + shown.label}
         assert np.array_equal(sample["mask"] > 0, sample["object_mask"] > 0)
-        assert sample["object_mask"].max() == len(scene.things)
+        assert sample["object_mask"].max() == len(scene.objects)
 
 
-def pairs(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def pairs(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     names = (place / "classes.txt").read_text().splitlines()
     for index in range(SAMPLES):
         wanted = np.full(SIZE, "table", dtype="<U16")
-        for thing in scenes[number_of(dataset, index)].things:
-            wanted[thing.pixels] = CLASSES[thing.label]
+        for shown in scenes[number_of(dataset, index)].objects:
+            wanted[shown.pixels] = KINDS[shown.label]
         assert np.array_equal(np.array(names)[dataset[index]["mask"]], wanted)
 
 
-def table(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
-    studio = SceneStudio(seed=SEED, classes=5, size=SIZE, most_things=1)
+def table(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     for index in range(SAMPLES):
-        (thing,) = studio.scene(number_of(dataset, index)).things
-        check_things(dataset[index], dataset.schema["box_labels"].classes, (thing,))
-        assert np.array_equal(dataset[index]["mask"], np.where(thing.pixels, 255, 0))
+        (shown,) = drawn(number_of(dataset, index), most_objects=1).objects
+        check_objects(dataset[index], dataset.schema["box_labels"].classes, (shown,))
+        assert np.array_equal(dataset[index]["mask"], np.where(shown.pixels, 255, 0))
 
 
-def folder(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def folder(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     assert [dataset.classes[int(sample["label"])] for sample in dataset] == [
         str(dataset.key(index)).partition("/")[0] for index in range(SAMPLES)
     ]
 
 
-def cornell(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def cornell(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     (path,) = place.glob("*/pcd*cpos.txt")
     corners = np.array([line.split() for line in path.read_text().splitlines()], np.float32).reshape(-1, 4, 2)
-    whole = corners[~np.isnan(corners).any((1, 2))]
-    assert len(whole)
-    assert np.array_equal(dataset[0]["grasps"], whole)
+    assert len(corners)
+    assert np.array_equal(dataset[0]["grasps"], corners)
 
 
-def jacquard(place: Path, dataset: PackDataset, scenes: list[LabelledScene]) -> None:
+def jacquard(place: Path, dataset: PackDataset, scenes: list[LabeledScene]) -> None:
     (mask,) = place.glob("*/*/*_mask.png")
     assert np.array_equal(dataset[0]["mask"], np.asarray(Image.open(mask)))
     (rows,) = place.glob("*/*/*_grasps.txt")
@@ -160,9 +160,7 @@ CHECKS = {check.__name__: check for check in (coco, cornell, folder, jacquard, p
         for name in synthetic.names()
     ],
 )
-def test_what_is_read_is_what_was_drawn(
-    name: str, opened: Callable[[str], Opened], scenes: list[LabelledScene]
-) -> None:
+def test_what_is_read_is_what_was_drawn(name: str, opened: Callable[[str], Opened], scenes: list[LabeledScene]) -> None:
     place, dataset = opened(name)
     with dataset:
         CHECKS[name](place, dataset, scenes)
@@ -185,23 +183,23 @@ print(json.dumps(said))
 
 
 @pytest.mark.foreign
-def test_pycocotools_draws_the_same_pixels(scenes: list[LabelledScene], tmp_path: Path) -> None:
+def test_pycocotools_draws_the_same_pixels(scenes: list[LabeledScene], tmp_path: Path) -> None:
     synthetic.load("coco").write(tmp_path / "coco", samples=SAMPLES, seed=SEED, size=SIZE, classes=5)
     said = json.loads(said_by("pycocotools", _PYCOCOTOOLS, *(tmp_path / "coco/annotations").iterdir()))
     for index, scene in enumerate(scenes):
         found = said.get(str(index + 1), [])
-        assert len(found) == len(scene.things)
-        for rows, thing in zip(found, scene.things, strict=True):
-            assert np.array_equal(np.array([[letter == "1" for letter in row] for row in rows]), thing.pixels)
+        assert len(found) == len(scene.objects)
+        for rows, shown in zip(found, scene.objects, strict=True):
+            assert np.array_equal(np.array([[letter == "1" for letter in row] for row in rows]), shown.pixels)
 
 
-def test_scenes_have_things_that_are_seen_and_some_have_none(scenes: list[LabelledScene]) -> None:
-    assert [len(scene.things) > 0 for scene in scenes] == [index != 7 for index in range(SAMPLES)]
-    assert any(len(scene.things) > 1 for scene in scenes)
+def test_scenes_have_objects_that_are_seen_and_some_have_none(scenes: list[LabeledScene]) -> None:
+    assert [len(scene.objects) > 0 for scene in scenes] == [index != 7 for index in range(SAMPLES)]
+    assert any(len(scene.objects) > 1 for scene in scenes)
     for scene in scenes:
-        covered = sum((thing.pixels.astype(int) for thing in scene.things), np.zeros(SIZE, int))
+        covered = sum((shown.pixels.astype(int) for shown in scene.objects), np.zeros(SIZE, int))
         assert covered.max(initial=0) <= 1
-        assert all(thing.pixels.any() for thing in scene.things)
+        assert all(shown.pixels.any() for shown in scene.objects)
 
 
 @pytest.mark.parametrize(
@@ -216,22 +214,7 @@ def test_scenes_have_things_that_are_seen_and_some_have_none(scenes: list[Labell
 )
 def test_a_polygon_surrounds_the_pixels_whatever_their_shape(rows: list[str]) -> None:
     pixels = np.array([[letter == "x" for letter in row] for row in rows])
-    assert np.array_equal(surrounded(LabelledThing(0, pixels).polygon(), (len(rows), len(rows[0]))), pixels)
-
-
-def test_a_file_of_lists_holds_the_rows_of_all_samples_in_order(tmp_path: Path) -> None:
-    shared = SharedFile("a/list.json", (b'{"one": [', b'], "two": [', b"]}"), b",")
-
-    def draw(index: int) -> DrawnSample:
-        rows = [str(index).encode()], [b'"x"'] * (index % 3)
-        return DrawnSample({f"{index}.txt": b""}, {shared.name: rows})
-
-    with publishing(tmp_path / "set") as folder:
-        done = write_samples(draw, folder, samples=6, threads=3, shared=[shared])
-    assert sorted(path.name for path in (tmp_path / "set").iterdir()) == [*(f"{n}.txt" for n in range(6)), "a"]
-    written = (tmp_path / "set/a/list.json").read_bytes()
-    assert json.loads(written) == {"one": list(range(6)), "two": ["x"] * 6}
-    assert (done.files, done.size_bytes) == (7, len(written))
+    assert np.array_equal(surrounded(LabeledObject(0, pixels).polygon(), (len(rows), len(rows[0]))), pixels)
 
 
 @pytest.mark.parametrize("wish", [{"classes": 0}, {"classes": 20}, {"size": (8, 90)}, {"samples": 0}, {"seed": -1}])

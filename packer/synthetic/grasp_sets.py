@@ -1,0 +1,283 @@
+"""Grasp sets: RGB-D pictures of an object with grasps, in the layouts of Cornell and Jacquard.
+
+cornell: the ids of the real data set, 0100-0949 and 1000-1034. Samples come object by object, 4 views each, one object
+from each folder in turn, so that a small set has every folder. As in the real data set, some cneg files are empty, and
+a few pixels of the depth are wrong.
+    01 ... 10/pcdNNNNr.png       640x480 RGB, 8 bit
+              pcdNNNNd.tiff      float32 (480, 640), depth in m, uncompressed
+              pcdNNNNcpos.txt    4 lines `x y` per rectangle, a blank after lines 1-3; p0 to p1 is the opening
+              pcdNNNNcneg.txt    the same for rectangles that do not grasp
+    processedData/z.txt          `id object category background`, a line per rectangle
+jacquard: 5 views of each object. The opening direction is (cos theta, sin theta), y down. Consecutive rows with equal
+x, y, theta and opening are one grasp with the jaw sizes that fit, of 1, 1/2, 3/2, 2 and 3 times 2 cm.
+    Jacquard_Dataset_K/<hash>/           K from 0 to 11; hash: 32 hex digits, sometimes 31
+        <i>_<hash>_RGB.png               1024x1024 RGB, 8 bit
+        <i>_<hash>_mask.png              0 and 255
+        <i>_<hash>_perfect_depth.tiff    float32, depth along the optical axis in m, LZW, two rows per strip
+        <i>_<hash>_stereo_depth.tiff     the same as measured by a stereo pair; -1.0 for missing pixels
+        <i>_<hash>_grasps.txt            CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from packer.synthetic import drawing
+from packer.synthetic.drawing import KINDS, Floats, Generator, Pixels, Plane, clouds, encode
+from packer.synthetic.synthetic_set import DrawnSample, SetSummary, check_counts, stream, write_set
+
+# --- grasps of an object, found in its mask
+
+_DIRECTIONS = 24
+
+
+@dataclass(frozen=True)
+class DrawnGrasp:
+    """A grasp rectangle in px; the gripper opens along (cos angle, sin angle), y down.
+
+    angle: in rad, within (-pi/2, pi/2]. opening: distance of the fingers. jaw: length of a finger.
+    """
+
+    x: float
+    y: float
+    angle: float
+    opening: float
+    jaw: float
+
+    def corners(self) -> Floats:
+        """Return the corners p0 to p3, (4, 2), x and y: p0 to p1 is the opening, p1 to p2 the jaw."""
+        c, s = math.cos(self.angle), math.sin(self.angle)
+        along, across = np.array([c, s]) * self.opening / 2, np.array([-s, c]) * self.jaw / 2
+        return np.stack([-along - across, along - across, along + across, across - along]) + [self.x, self.y]
+
+    def fits(self, mask: Pixels) -> bool:
+        """Check that the center is on the object and that both fingers are in the picture, next to the object."""
+        corners = self.corners()
+        if corners.min() < 0 or (corners.max(0) > np.array(mask.shape[::-1]) - 1).any():
+            return False
+        steps = np.linspace(0, 1, int(self.jaw) + 2)[:, None]
+        fingers = [corners[a] + steps * (corners[b] - corners[a]) for a, b in ((1, 2), (3, 0))]
+        x, y = np.rint(np.concatenate([[[self.x, self.y]], *fingers])).astype(int).T
+        return bool(mask[y[0], x[0]] and not mask[y[1:], x[1:]].any())
+
+    def differs(self, other: "DrawnGrasp", *, distance: float) -> bool:
+        """Check that two grasps are `distance` px or 30 degrees apart."""
+        turn = abs((self.angle - other.angle + math.pi / 2) % math.pi - math.pi / 2)
+        return math.hypot(self.x - other.x, self.y - other.y) > distance or turn > math.pi / 6
+
+
+def find_grasps(
+    mask: Pixels, random: Generator, *, points: int, longest: int, gap: float, unit: float
+) -> tuple[list[DrawnGrasp], list[DrawnGrasp]]:
+    """Find grasps and misses at random points of an object, along chords from one edge of the object to the other.
+
+    A grasp lies on a short chord, with both fingers next to the object. A miss lies on a long chord, with both ends on
+    the object.
+
+    Args:
+        mask: (H, W), True on the object.
+        longest: The widest opening, in px.
+        gap: The greatest distance from the object to a finger, in px; the smallest is 2 px.
+        unit: Openings of grasps are multiples of it, in px.
+
+    Returns:
+        The grasps, whose jaws are 6 px long, and the misses.
+    """
+    grasps: list[DrawnGrasp] = []
+    misses: list[DrawnGrasp] = []
+    rows, columns = np.nonzero(mask)
+    padded = np.pad(mask, longest)  # chords may leave the picture
+    for k in random.integers(0, len(rows), points if len(rows) else 0).tolist():
+        x, y = float(columns[k]), float(rows[k])
+        angles = (np.arange(1.0, _DIRECTIONS + 1) - random.random()) * (math.pi / _DIRECTIONS) - math.pi / 2
+        before, after = (_reach(padded, x, y, angles + turn, longest) for turn in (math.pi, 0.0))
+        short = int(np.argmin((before + after) * random.uniform(1, 1.08, _DIRECTIONS)))
+        angle, shift = float(angles[short]), float(after[short] - before[short]) / 2
+        opening = math.ceil((before[short] + after[short] + 2 * random.uniform(2, gap)) / unit) * unit
+        grasp = DrawnGrasp(x + shift * math.cos(angle), y + shift * math.sin(angle), angle, opening, 6.0)
+        if opening <= longest and grasp.fits(mask):
+            grasps.append(grasp)
+        on_object = np.minimum(before, after)
+        long = int(np.argmax(on_object))
+        opening = min(random.uniform(7, 48), 1.6 * float(on_object[long]))
+        if opening >= 7:
+            misses.append(DrawnGrasp(x, y, float(angles[long]), opening, random.uniform(16, 60)))
+    return grasps, misses
+
+
+def _reach(padded: Pixels, x: float, y: float, angles: Floats, longest: int) -> Floats:
+    """Return how far the object extends from a point at these angles, in px, `longest` at most."""
+    steps = np.arange(1, longest + 1)[:, None]
+    columns = np.rint(x + longest + steps * np.cos(angles)).astype(int)
+    rows = np.rint(y + longest + steps * np.sin(angles)).astype(int)
+    free = ~padded[rows, columns]
+    return np.where(free.any(0), free.argmax(0) + 0.5, float(longest))
+
+
+# --- cornell
+
+_CORNELL_VIEWS = 4  # per object
+_CORNELL_SIZE = (480, 640)
+_CORNELL_SCALE = 525.0  # px per m: the focal length of a Kinect, at a distance of 1 m
+_CORNELL_LONGEST = 220  # px, the widest opening
+# uncompressed, in one strip
+_PLAIN = (cv2.IMWRITE_TIFF_COMPRESSION, 1, cv2.IMWRITE_TIFF_ROWSPERSTRIP, _CORNELL_SIZE[0])
+_DEPTH_STEP = np.float32(0.002)  # 1/m between two steps of depth: 2 mm at 1 m
+
+
+def write_cornell(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> SetSummary:
+    """Write the first `samples` scenes, at most 885.
+
+    Raises:
+        InvalidRequest: An option is outside its limits.
+        PackExists: The folder is not empty.
+        StorageError: A file cannot be written.
+    """
+    ids = scene_ids()
+    check_counts(samples=samples, seed=seed, most=len(ids))
+    return write_set(folder, partial(_cornell_scene, seed, ids), samples=samples, threads=threads)
+
+
+def scene_ids() -> list[tuple[str, int]]:
+    """List (folder, id) of all scenes, in the order in which they are written."""
+    numbers = [*range(100, 950), *range(1000, 1035)]
+    numbers.sort(key=lambda number: (number % 100 // _CORNELL_VIEWS, number))
+    return [(f"{number // 100:02d}", number) for number in numbers]
+
+
+def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSample:
+    folder, number = ids[index]
+    random, object_id = stream(seed, 1, number), number // _CORNELL_VIEWS
+    form = stream(seed, 2, object_id)  # all views of an object show the same shape
+    kind = KINDS[form.integers(len(KINDS))]
+    picture = drawing.draw_table(random, _CORNELL_SIZE, number=drawing.WHITE)
+    at, turn = (random.uniform(240, 400), random.uniform(160, 320)), random.uniform(0, 2 * math.pi)
+    heights = drawing.draw_object(picture, drawing.make_object(kind, form), at=at, turn=turn, scale=_CORNELL_SCALE)
+    depth = (
+        np.linspace(1.09, 0.91, _CORNELL_SIZE[0], dtype=np.float32)[:, None] - heights
+    )  # the camera looks down at an angle
+    mask = heights > 0
+    grasps, misses = find_grasps(mask, random, points=110, longest=_CORNELL_LONGEST, gap=9, unit=0.5)
+    positives = _cornell_positives(mask, grasps, random)
+    negatives = [miss.corners() for miss in misses[: random.integers(0, 5)]]
+    stem, background = f"{folder}/pcd{number:04d}", 2 + number % 12
+    row = f"{number:04d} {object_id} {kind.capitalize()} pcdb_{background:04d}\n"
+    files = {
+        f"{stem}r.png": encode(".png", drawing.photograph(picture, random, grain=3.2)),
+        f"{stem}d.tiff": encode(".tiff", _measured(depth, random), *_PLAIN),
+        f"{stem}cpos.txt": _cornell_lines(positives),
+        f"{stem}cneg.txt": _cornell_lines(negatives),
+    }
+    return DrawnSample(files, {"processedData/z.txt": [row] * (len(positives) + len(negatives))})
+
+
+def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator) -> list[Floats]:
+    """Choose 5 to 10 rectangles far from each other; an object with fewer places for a gripper repeats them."""
+    kept: list[DrawnGrasp] = []
+    for grasp in grasps:
+        if all(grasp.differs(other, distance=12) for other in kept):
+            longer = replace(grasp, jaw=random.uniform(9, 34))
+            kept.append(longer if longer.fits(mask) else grasp)
+    corners = [grasp.corners()[:: random.choice([-1, 1])] for grasp in kept]  # people mark them in both directions
+    return (corners * 5)[: random.integers(5, 11)]
+
+
+def _measured(depth: Plane, random: Generator) -> Plane:
+    """Round depth to the steps of a Kinect, with noise and a few wrong pixels at the bottom left."""
+    steps = np.rint(1 / depth / _DEPTH_STEP + np.float32(0.25) * clouds(random, _CORNELL_SIZE, cells=70))
+    measured = 1 / (steps * _DEPTH_STEP)
+    measured[-3:, :2] = random.uniform(0.0323, 0.0353, (3, 2))
+    return np.asarray(measured, np.float32)
+
+
+def _cornell_lines(rectangles: list[Floats]) -> bytes:
+    texts = (" \n".join(f"{x:.3f} {y:.3f}" for x, y in corners.tolist()) + "\n" for corners in rectangles)
+    return "".join(texts).encode()
+
+
+# --- jacquard
+
+_JACQUARD_SIDE = 1024  # px
+_JACQUARD_SCALE = 1280.0  # px per m, at a distance of 1.5 m
+_JACQUARD_VIEWS = 5  # per object
+_PARTS = 12
+_FINGER = 0.02  # m, length of the default jaw
+_JAWS = (1.0, 0.5, 1.5, 2.0, 3.0)
+_JACQUARD_LONGEST = 270  # px, the widest opening
+# LZW, two rows per strip, no predictor: TIFF 6.0 tags 259, 278 and 317
+_LZW = (cv2.IMWRITE_TIFF_COMPRESSION, 5, cv2.IMWRITE_TIFF_ROWSPERSTRIP, 2, cv2.IMWRITE_TIFF_PREDICTOR, 1)
+_DISPARITY = np.float32(0.0064)  # 1/m between two disparities
+
+
+def write_jacquard(
+    folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missing_grasps: bool = False
+) -> SetSummary:
+    """Write `samples` views, object by object.
+
+    Args:
+        missing_grasps: Leave out the grasp file of the first view, as happens in the real data set.
+
+    Raises:
+        InvalidRequest: An option is outside its limits.
+        PackExists: The folder is not empty.
+        StorageError: A file cannot be written.
+    """
+    check_counts(samples=samples, seed=seed)
+    return write_set(folder, partial(_jacquard_view, seed, missing_grasps), samples=samples, threads=threads)
+
+
+def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
+    object_id, view = divmod(index, _JACQUARD_VIEWS)
+    random, form = stream(seed, 1, index), stream(seed, 3, object_id)
+    name = form.bytes(16).hex()[: 31 if form.random() < 0.2 else 32]
+    drawn, scale = drawing.make_object(KINDS[form.integers(len(KINDS))], form), _JACQUARD_SCALE * form.uniform(1.0, 1.6)
+    picture = drawing.draw_table(random, (_JACQUARD_SIDE, _JACQUARD_SIDE), number=drawing.GRAY)
+    at, turn = (random.uniform(400, 620), random.uniform(400, 620)), random.uniform(0, 2 * math.pi)
+    heights = drawing.draw_object(picture, drawn, at=at, turn=turn, scale=scale)
+    mask = heights > 0
+    depth = (
+        np.linspace(1.57, 1.43, _JACQUARD_SIDE, dtype=np.float32)[:, None] - heights
+    )  # the camera looks down at an angle
+    stem = f"Jacquard_Dataset_{object_id % _PARTS}/{name}/{view}_{name}_"
+    files = {
+        f"{stem}RGB.png": encode(".png", drawing.photograph(picture, random, grain=0.9)),
+        f"{stem}mask.png": encode(".png", np.where(mask, 255, 0).astype(np.uint8)),
+        f"{stem}perfect_depth.tiff": encode(".tiff", depth, *_LZW),
+        f"{stem}stereo_depth.tiff": encode(".tiff", _stereo(depth, mask, random), *_LZW),
+    }
+    if index or not missing_grasps:
+        files[f"{stem}grasps.txt"] = _jacquard_rows(mask, depth, random)
+    return DrawnSample(files)
+
+
+def _jacquard_rows(mask: Pixels, depth: Plane, random: Generator) -> bytes:
+    """Make the grasp file: for each grasp a row per jaw size that fits, the default size first."""
+    kept: list[DrawnGrasp] = []
+    rows = []
+    for grasp in find_grasps(mask, random, points=60, longest=_JACQUARD_LONGEST, gap=12, unit=1.5)[0]:
+        jaw = _FINGER * _JACQUARD_SCALE * 1.5 / float(depth[round(grasp.y), round(grasp.x)])
+        sized = [replace(grasp, jaw=jaw * factor) for factor in _JAWS]
+        if sized[0].fits(mask) and all(grasp.differs(other, distance=6) for other in kept):
+            kept.append(grasp)
+            for each in sized:
+                if each.fits(mask):
+                    theta, jaw = round(math.degrees(each.angle), 4), round(each.jaw, 4)
+                    rows.append(f"{each.x:.5f};{each.y:.5f};{theta};{each.opening};{jaw}\r\n")
+    return "".join(rows).encode()
+
+
+def _stereo(depth: Plane, mask: Pixels, random: Generator) -> Plane:
+    """Round depth to the steps of a disparity; edges of the object and a corner of the picture are missing."""
+    noise = clouds(random, depth.shape, cells=256)
+    stepped = np.rint(1 / depth / _DISPARITY + np.float32(0.1) * noise) * _DISPARITY
+    seen = 1 / (np.float32(0.75) * stepped + np.float32(0.25) / depth)
+    edge = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_GRADIENT, np.ones((3, 9), np.uint8)) > 0
+    seen[edge & (noise > 1.3)] *= np.float32(random.uniform(1.0, 1.6))
+    seen[edge & (noise > -0.2) & (noise < 1.0)] = -1
+    row, column = np.ogrid[:_JACQUARD_SIDE, :_JACQUARD_SIDE]
+    seen[column + row < random.integers(8, 64)] = -1
+    return np.asarray(seen, np.float32)

@@ -1,0 +1,139 @@
+"""Synthetic set: the contract of the sets, and how a set is written into its folder.
+
+A set has `write(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its contract:
+
+* Sample k depends on (seed, k) and the options only, not on `samples` or `threads`. On one machine the same call writes
+  the same bytes.
+* Some layouts have files that describe all samples: annotations, tables, lists. The rows of sample k also depend on
+  (seed, k) and the options only, and follow the order of the samples. `samples` decides which splits exist.
+* The folder appears complete or not at all. `write` works in `.<name>.synth` next to the folder, and removes what a
+  killed run left there.
+* `write` raises InvalidRequest for invalid options, PackExists if the folder is not empty, and StorageError if a file
+  cannot be written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field as member
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import InvalidRequest, PackExists
+from packer.files.storage_errors import failing
+from packer.files.work_folder import ANYTHING, work_folder
+from packer.system.parallel import ordered_map
+
+_SET = "set"
+_NAMES = {_SET: ANYTHING}  # in the work folder
+
+Rows = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class SetSummary:
+    """Number of samples and files of a set, and the total size of its files."""
+
+    samples: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class DrawnSample:
+    """Files of a sample by relative POSIX path, and its rows of each table that describes all samples."""
+
+    files: Mapping[str, bytes]
+    rows: Mapping[str, list[str]] = member(default_factory=dict)
+
+
+def stream(seed: int, *numbers: int) -> np.random.Generator:
+    """Create a random generator that depends on these integers only."""
+    return np.random.default_rng([seed, *numbers])
+
+
+def joined(rows: Rows, *, header: str = "") -> dict[str, bytes]:
+    """Make one file of each table: the header and the rows."""
+    return {name: "".join([header, *lines]).encode() for name, lines in rows.items()}
+
+
+def write_set(
+    folder: Path,
+    draw: Callable[[int], DrawnSample],
+    *,
+    samples: int,
+    threads: int,
+    shared: Callable[[Rows], Mapping[str, bytes]] = joined,
+) -> SetSummary:
+    """Draw the samples in threads and write them into a new or empty folder.
+
+    Args:
+        shared: Makes the files that describe all samples from the rows of the samples.
+
+    Raises:
+        PackExists: The folder is not empty.
+        StorageError: A file cannot be written.
+    """
+    files = size_bytes = 0
+    tables: Rows = {}
+    with _publishing(folder) as partial_folder:
+        for drawn in ordered_map(draw, range(samples), threads=threads):
+            size_bytes += _write_files(partial_folder, drawn.files)
+            files += len(drawn.files)
+            for name, rows in drawn.rows.items():
+                tables.setdefault(name, []).extend(rows)
+        rest = shared(tables)
+        size_bytes += _write_files(partial_folder, rest)
+    return SetSummary(samples, files + len(rest), size_bytes)
+
+
+def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
+    """Raise InvalidRequest for a negative seed, or a number of samples below 1 or above `most`."""
+    if samples < 1 or (most is not None and samples > most):
+        limit = "at least 1" if most is None else f"1 to {most}"
+        raise InvalidRequest(f"samples {samples}: expected {limit}; choose another number")
+    if seed < 0:
+        raise InvalidRequest(f"seed {seed}: expected a number from 0; choose another seed")
+
+
+def check_size(size: tuple[int, int] | None, *, least: int, most: int) -> None:
+    """Raise InvalidRequest for a (height, width) outside these limits, in pixels."""
+    if size is not None and not all(least <= length <= most for length in size):
+        raise InvalidRequest(f"size {size[1]}x{size[0]}: expected {least} to {most} px a side; choose another size")
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> int:
+    for name, data in files.items():
+        path = folder / name
+        with failing(path, "write"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    return sum(map(len, files.values()))
+
+
+@contextmanager
+def _publishing(folder: Path) -> Iterator[Path]:
+    """Give an empty folder that becomes `folder` at the end, or is removed after an exception."""
+    folder = folder.absolute()
+    _check_free(folder)
+    with failing(folder.parent, "make the folder"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with work_folder(folder.with_name(f".{folder.name}.synth"), _NAMES) as work:
+        try:
+            work.clear()  # of a run that was killed
+            work.make_folder(_SET).close()
+            yield work.inside / _SET
+            _check_free(folder)
+            if folder.is_dir():
+                work.above.remove_empty_folder(folder.name)
+            work.publish(_SET, work.above, folder.name)
+        finally:
+            work.clear()
+
+
+def _check_free(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise PackExists(f"{folder}: expected a new or empty folder, found a file or a link; choose another target")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise PackExists(f"{folder}: the folder exists and is not empty; choose another target")
