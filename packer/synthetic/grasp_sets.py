@@ -32,7 +32,9 @@ from packer.synthetic.synthetic_set import DrawnSample, SetSummary, check_counts
 
 # --- grasps of an object, found in its mask
 
+_POINTS = 100
 _DIRECTIONS = 24
+_UNIT = 1.5  # px, openings are multiples of it
 
 
 @dataclass(frozen=True)
@@ -71,41 +73,42 @@ class DrawnGrasp:
 
 
 def find_grasps(
-    mask: Pixels, random: Generator, *, points: int, longest: int, gap: float, unit: float
+    mask: Pixels, random: Generator, *, longest: int, jaw: float, distance: float
 ) -> tuple[list[DrawnGrasp], list[DrawnGrasp]]:
     """Find grasps and misses at random points of an object, along chords from one edge of the object to the other.
 
-    A grasp lies on a short chord, with both fingers next to the object. A miss lies on a long chord, with both ends on
-    the object.
+    A grasp lies on a short chord, with both fingers 2 to 10 px from the object. A miss lies on a long chord, with both
+    ends on the object.
 
     Args:
         mask: (H, W), True on the object.
         longest: The widest opening, in px.
-        gap: The greatest distance from the object to a finger, in px; the smallest is 2 px.
-        unit: Openings of grasps are multiples of it, in px.
+        jaw: Length of the fingers of the grasps, in px.
+        distance: Two grasps are this many px or 30 degrees apart.
 
     Returns:
-        The grasps, whose jaws are 6 px long, and the misses.
+        The grasps and the misses.
     """
     grasps: list[DrawnGrasp] = []
     misses: list[DrawnGrasp] = []
     rows, columns = np.nonzero(mask)
     padded = np.pad(mask, longest)  # chords may leave the picture
-    for k in random.integers(0, len(rows), points if len(rows) else 0).tolist():
+    for k in random.integers(0, len(rows), _POINTS if len(rows) else 0).tolist():
         x, y = float(columns[k]), float(rows[k])
         angles = (np.arange(1.0, _DIRECTIONS + 1) - random.random()) * (math.pi / _DIRECTIONS) - math.pi / 2
         before, after = (_reach(padded, x, y, angles + turn, longest) for turn in (math.pi, 0.0))
         short = int(np.argmin((before + after) * random.uniform(1, 1.08, _DIRECTIONS)))
         angle, shift = float(angles[short]), float(after[short] - before[short]) / 2
-        opening = math.ceil((before[short] + after[short] + 2 * random.uniform(2, gap)) / unit) * unit
-        grasp = DrawnGrasp(x + shift * math.cos(angle), y + shift * math.sin(angle), angle, opening, 6.0)
-        if opening <= longest and grasp.fits(mask):
+        opening = math.ceil((before[short] + after[short] + 2 * random.uniform(2, 10)) / _UNIT) * _UNIT
+        grasp = DrawnGrasp(x + shift * math.cos(angle), y + shift * math.sin(angle), angle, opening, jaw)
+        is_new = all(grasp.differs(other, distance=distance) for other in grasps)
+        if is_new and opening <= longest and grasp.fits(mask):
             grasps.append(grasp)
         on_object = np.minimum(before, after)
         long = int(np.argmax(on_object))
-        opening = min(random.uniform(7, 48), 1.6 * float(on_object[long]))
-        if opening >= 7:
-            misses.append(DrawnGrasp(x, y, float(angles[long]), opening, random.uniform(16, 60)))
+        half = min(int(random.integers(4, 25)), int(0.8 * on_object[long]))
+        if half >= 4:
+            misses.append(DrawnGrasp(x, y, float(angles[long]), 2 * half, random.uniform(16, 60)))
     return grasps, misses
 
 
@@ -161,7 +164,7 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
         np.linspace(1.09, 0.91, _CORNELL_SIZE[0], dtype=np.float32)[:, None] - heights
     )  # the camera looks down at an angle
     mask = heights > 0
-    grasps, misses = find_grasps(mask, random, points=110, longest=_CORNELL_LONGEST, gap=9, unit=0.5)
+    grasps, misses = find_grasps(mask, random, longest=_CORNELL_LONGEST, jaw=6, distance=12)
     positives = _cornell_positives(mask, grasps, random)
     negatives = [miss.corners() for miss in misses[: random.integers(0, 5)]]
     stem, background = f"{folder}/pcd{number:04d}", 2 + number % 12
@@ -176,13 +179,12 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
 
 
 def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator) -> list[Floats]:
-    """Choose 5 to 10 rectangles far from each other; an object with fewer places for a gripper repeats them."""
-    kept: list[DrawnGrasp] = []
+    """Choose 5 to 10 rectangles with longer jaws if these fit; a small object repeats some rectangles."""
+    corners = []
     for grasp in grasps:
-        if all(grasp.differs(other, distance=12) for other in kept):
-            longer = replace(grasp, jaw=random.uniform(9, 34))
-            kept.append(longer if longer.fits(mask) else grasp)
-    corners = [grasp.corners()[:: random.choice([-1, 1])] for grasp in kept]  # people mark them in both directions
+        longer = replace(grasp, jaw=random.uniform(9, 34))
+        both_ways = (longer if longer.fits(mask) else grasp).corners()[:: random.choice([-1, 1])]  # as people mark them
+        corners.append(both_ways)
     return (corners * 5)[: random.integers(5, 11)]
 
 
@@ -234,7 +236,10 @@ def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
     object_id, view = divmod(index, _JACQUARD_VIEWS)
     random, form = stream(seed, 1, index), stream(seed, 3, object_id)
     name = form.bytes(16).hex()[: 31 if form.random() < 0.2 else 32]
-    drawn, scale = drawing.make_object(KINDS[form.integers(len(KINDS))], form), _JACQUARD_SCALE * form.uniform(1.0, 1.6)
+    drawn, scale = (
+        drawing.make_object(KINDS[form.integers(len(KINDS))], form),
+        _JACQUARD_SCALE * form.uniform(0.9, 1.25),
+    )
     picture = drawing.draw_table(random, (_JACQUARD_SIDE, _JACQUARD_SIDE), number=drawing.GRAY)
     at, turn = (random.uniform(400, 620), random.uniform(400, 620)), random.uniform(0, 2 * math.pi)
     heights = drawing.draw_object(picture, drawn, at=at, turn=turn, scale=scale)
@@ -250,23 +255,21 @@ def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
         f"{stem}stereo_depth.tiff": encode(".tiff", _stereo(depth, mask, random), *_LZW),
     }
     if index or not missing_grasps:
-        files[f"{stem}grasps.txt"] = _jacquard_rows(mask, depth, random)
+        grasps, _ = find_grasps(mask, random, longest=_JACQUARD_LONGEST, jaw=28, distance=8)
+        files[f"{stem}grasps.txt"] = _jacquard_rows(grasps, mask, depth)
     return DrawnSample(files)
 
 
-def _jacquard_rows(mask: Pixels, depth: Plane, random: Generator) -> bytes:
+def _jacquard_rows(grasps: list[DrawnGrasp], mask: Pixels, depth: Plane) -> bytes:
     """Make the grasp file: for each grasp a row per jaw size that fits, the default size first."""
-    kept: list[DrawnGrasp] = []
     rows = []
-    for grasp in find_grasps(mask, random, points=60, longest=_JACQUARD_LONGEST, gap=12, unit=1.5)[0]:
+    for grasp in grasps:
         jaw = _FINGER * _JACQUARD_SCALE * 1.5 / float(depth[round(grasp.y), round(grasp.x)])
-        sized = [replace(grasp, jaw=jaw * factor) for factor in _JAWS]
-        if sized[0].fits(mask) and all(grasp.differs(other, distance=6) for other in kept):
-            kept.append(grasp)
-            for each in sized:
-                if each.fits(mask):
-                    theta, jaw = round(math.degrees(each.angle), 4), round(each.jaw, 4)
-                    rows.append(f"{each.x:.5f};{each.y:.5f};{theta};{each.opening};{jaw}\r\n")
+        sized = [replace(grasp, jaw=round(jaw * factor, 4)) for factor in _JAWS]
+        for each in sized if sized[0].fits(mask) else ():
+            if each.fits(mask):
+                theta = round(math.degrees(each.angle), 4)
+                rows.append(f"{each.x:.5f};{each.y:.5f};{theta};{each.opening};{each.jaw}\r\n")
     return "".join(rows).encode()
 
 

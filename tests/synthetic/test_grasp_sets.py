@@ -71,7 +71,7 @@ def bar(degrees):
 
 
 def found_in(mask, seed=0):
-    return find_grasps(mask, np.random.default_rng(seed), points=20, longest=60, gap=5.0, unit=0.5)
+    return find_grasps(mask, np.random.default_rng(seed), longest=60, jaw=6, distance=3)
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,7 +82,7 @@ def test_a_bar_is_grasped_across(degrees, seed):
     turns = [math.degrees(g.angle) - (degrees + 90) for g in grasps if np.hypot(g.x - 100, g.y - 100) < 30]
     assert turns
     assert all(abs((turn + 90) % 180 - 90) < 32 for turn in turns)
-    assert all(-math.pi / 2 < g.angle <= math.pi / 2 and g.opening % 0.5 == 0 and g.fits(mask) for g in grasps)
+    assert all(-math.pi / 2 < g.angle <= math.pi / 2 and g.opening % 1.5 == 0 and g.fits(mask) for g in grasps)
 
 
 def test_misses_have_both_ends_on_the_object():
@@ -101,13 +101,14 @@ def test_an_empty_mask_has_no_grasps_and_a_full_one_only_misses():
     assert grasps == [] and misses
 
 
+@pytest.mark.parametrize("scale, longest, jaw", [(525, 220, 6), (1600, 270, 28)], ids=["cornell", "jacquard"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_object_can_be_grasped(kind):
+def test_every_object_can_be_grasped(kind, scale, longest, jaw):
     for seed in range(3):
-        drawn = make_object(kind, np.random.default_rng(seed))
-        heights = draw_object(np.zeros((300, 300, 3), np.uint8), drawn, at=(150, 150), turn=seed, scale=525)
-        grasps, _ = find_grasps(heights > 0, np.random.default_rng(0), points=110, longest=220, gap=9, unit=0.5)
-        assert grasps
+        random = np.random.default_rng(seed)
+        picture = np.zeros((600, 600, 3), np.uint8)
+        heights = draw_object(picture, make_object(kind, random), at=(300, 300), turn=seed, scale=scale)
+        assert find_grasps(heights > 0, random, longest=longest, jaw=jaw, distance=8)[0]
 
 
 def test_a_grasp_outside_the_picture_does_not_fit():
