@@ -16,6 +16,7 @@ import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
 from packer.pack import manifest as manifests
+from packer.sources._options import OPTIONS, Option
 from tests.support import source_trees, warm_python
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
@@ -40,6 +41,17 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
     options = {text for text in options if text.startswith("--")}  # letters stand beside the words
     documented = set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE))
     assert documented == options
+
+
+def row(option: Option) -> str:
+    """The row of the reference for an option of sources."""
+    values = "`, `".join(option.choices or option.typed.metavar.split("|"))
+    return f"| `{f'{option.flag} {values}'.strip()}` | {option.help.replace('  ', ' ')} |"
+
+
+def test_the_options_of_sources_are_documented_as_they_are_declared() -> None:
+    rows = re.findall(r"^\| `--.*", section("convert").partition("### Options of sources")[2], re.MULTILINE)
+    assert rows == [row(option) for option in OPTIONS.values()]
 
 
 @pytest.fixture

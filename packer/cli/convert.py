@@ -1,8 +1,8 @@
 """packer convert: a data set (a folder of pictures, records or arrays of another tool, a pack) into a pack."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,11 +26,13 @@ from packer.errors import InvalidRequest
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
+from packer.sources._options import OPTIONS, Option
 from packer.stores.url import URLPath
 
 if TYPE_CHECKING:
     from packer.conversion.convert import ConversionSummary, DryRun
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _SHOWN = 20
 
 
@@ -56,12 +58,32 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-def _features(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _split_fields(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     if not value:
         return ()
     from packer.sources._records.record_fields import split_fields  # which brings NumPy
 
     return tuple(split_fields(value))
+
+
+def _source_options(command: _Command) -> _Command:
+    """Add the options of all sources."""
+    for option in reversed(tuple(OPTIONS.values())):
+        command = _source_option(option)(command)
+    return command
+
+
+def _source_option(option: Option) -> Callable[[_Command], _Command]:
+    words, metavar = (option.flag, option.name), option.typed.metavar or None
+    if option.type is bool:
+        return click.option(*words, is_flag=True, help=option.help)
+    if option.typed.is_repeated:
+        return click.option(*words, multiple=True, metavar=metavar, help=option.help)
+    if option.is_list:
+        return click.option(*words, callback=_split_fields, metavar=metavar, help=option.help)
+    choices = click.Choice(option.choices) if option.choices else None
+    place = NamedPath() if option.is_path else None
+    return click.option(*words, type=choices or place, metavar=metavar, help=option.help)
 
 
 PLACE = (Group.MAKE_A_PACK, 0)
@@ -190,147 +212,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--split-by", metavar="FIELD", help="Random splits keep together what has one value of FIELD (object_id)."
 )
-@click.option(
-    "--classes-from",
-    type=NamedPath(),
-    metavar="PACK",
-    help="folder, voc, vmrd: number the classes as in another pack; one that it does not have is an error.",
-)
-@click.option(
-    "--depth-from",
-    type=click.Choice(("tiff", "pcd", "none")),
-    help="cornell: depth from d.tiff files, built from the point clouds, or none.",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(("keep", "skip", "error")),
-    help="What to do with a sample whose label file (jacquard, ocid-grasp, ivalab, graspnet-rect, grasp-anything, "
-    "regrad, yolo, voc, vmrd), sidecar, picture (coco, table), label (table) or other file (pairs) is missing; keep: "
-    "label files only.",
-)
-@click.option(
-    "--duplicates",
-    type=click.Choice(("error", "first", "skip")),
-    help="cornell, jacquard, coco, yolo: what a sample that is there twice does.",
-)
-@click.option(
-    "--labels",
-    type=click.Choice(("strict", "lenient")),
-    help="cornell, jacquard, ocid-grasp, ivalab, grasp-anything, regrad, coco, voc, vmrd: an ill-formed label line, "
-    "file or annotation is an error, or is dropped.",
-)
-@click.option(
-    "--classes", type=click.Choice(("auto", "folders", "none")), help="folder: whether the folders are classes."
-)
-@click.option(
-    "--layout",
-    type=click.Choice(("auto", "class", "split/class", "split")),
-    help="folder: what the folders in SOURCE are: classes; splits (train, val) with classes in them, which become one "
-    "pack with the field split; splits without labels.  [default: classes, unless they are named otherwise]",
-)
-@click.option(
-    "--decode-with",
-    type=click.Choice(("none", "pillow")),
-    help="folder: decode pictures that packer does not read (HEIC, AVIF, GIF, JPEG 2000, TGA ...) with Pillow, stored "
-    "as PNG.  [default: they are refused]",
-)
-@click.option(
-    "--pairs",
-    type=click.Choice(("refuse", "samples")),
-    help="folder: pictures that seem to belong to others, as a_mask.png to a.jpg: an error that says which --sidecar "
-    "to type, or samples of their own.  [default: refuse]",
-)
-@click.option(
-    "--like",
-    metavar="NAME",
-    help="pairs: the published layout that pictures and masks are in: duts, hku-is, minet, voc, ade20k, "
-    "ade20k-full-2017, ade20k-full-2020, cityscapes, u2net or camvid.  [default: as their names tell]  "
-    "regrad: cv44 or cv45, of which OpenCV the angles of its grasps are.",
-)
-@click.option(
-    "--role",
-    "roles",
-    multiple=True,
-    metavar="NAME=PATH:KIND",
-    help="pairs: which files are the pictures, which their masks: image=images/{stem}.jpg:image, "
-    "mask=masks/gt_{stem}.png:mask. Those of one {stem} are one sample.",
-)
-@click.option(
-    "--features",
-    callback=_features,
-    metavar="FIELD=FEATURE,...",
-    help="Of other tools' records: which feature, suffix in a tar, component or array becomes which field: "
-    "image=image/encoded,label=image/class/label.  [default: guessed from a few records, and shown]",
-)
-@click.option(
-    "--labels-from",
-    type=NamedPath(),
-    metavar="DIR",
-    help="image2lmdb: restore the labels, which it does not store, from the folder that was packed.",
-)
-@click.option(
-    "--pixel-order",
-    type=click.Choice(("bgr", "rgb")),
-    help="tensorpack-lmdb: order of the colours in arrays that are pictures.  [default: bgr]",
-)
-@click.option(
-    "--image-key",
-    metavar="ARRAY|COLUMN",
-    help="hdf5, npz, npy, n5: the array of the pictures. table: the column of their paths, or a pattern of columns, "
-    "such as train/{id}.jpg.  [default: guessed, and shown]",
-)
-@click.option(
-    "--label-key",
-    metavar="ARRAY|COLUMN",
-    help="hdf5, npz, npy, n5: the array of the labels. table: their column.  [default: guessed, and shown]",
-)
-@click.option(
-    "--key-column", metavar="COLUMN", help="table: the column of the samples' keys.  [default: the pictures' paths]"
-)
-@click.option(
-    "--group-by",
-    metavar="COLUMN",
-    help="table: all rows of one value in this column are one sample, such as a picture and its boxes.  [default: a "
-    "sample per row]",
-)
-@click.option(
-    "--axes",
-    type=click.Choice(("auto", "hwc", "chw")),
-    help="hdf5, npz, npy, n5: where the colours are in pictures of three dimensions.  [default: as their lengths tell]",
-)
-@click.option(
-    "--annotations",
-    multiple=True,
-    metavar="FILE",
-    help="coco: an annotation file, from SOURCE or elsewhere; repeatable, several are the splits.  [default: those "
-    "that are found]",
-)
-@click.option(
-    "--task",
-    metavar="TASK,...",
-    help="coco: what is read of instances, keypoints, panoptic, stuff, captions, labels and image_info.  [default: the "
-    "first of these that is there]  yolo: what the rows are, detect, segment, obb or pose.  [default: as their lengths "
-    "and the data.yaml tell]  voc: detect (every picture) or segment (those with a mask).  [default: as files tell]",
-)
-@click.option(
-    "--origin",
-    type=click.Choice(("one", "zero")),
-    help="voc, vmrd: what the files call the first pixel. one: edges of boxes are xmin and ymin less 1, xmax and ymax "
-    "as they are; zero: all four as they are.  [default: one]",
-)
-@click.option(
-    "--label-frame",
-    type=click.Choice(("auto", "stored", "upright")),
-    help="coco, table, voc, vmrd: where a picture is not upright by its EXIF orientation: over which pixels its "
-    "annotations lie, those stored in its file, or as viewers show it.  [default: those of the size that the "
-    "annotations state]",
-)
-@click.option("--allow-empty", is_flag=True, help="folder: a class may have no image.")
-@click.option(
-    "--follow-links",
-    is_flag=True,
-    help="Pack what links lead to out of SOURCE too; without it they are errors, or left behind and noted.",
-)
+@_source_options
 @click.option(
     "--part-size",
     "part_bytes",

@@ -18,6 +18,7 @@ from packer.files.safe_paths import components
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._detection import detect
+from packer.sources._options import INTERNAL, OPTIONS
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import forked
@@ -272,6 +273,12 @@ def test_options_are_keyword_only_and_have_plain_defaults(name: str) -> None:
         default = parameters[option].default
         assert isinstance(default, str | int | bool | tuple)
         assert json.loads(json.dumps(default)) == (list(default) if isinstance(default, tuple) else default)
+
+
+def test_options_are_those_that_the_table_declares(name: str) -> None:
+    named = {option.parameter: [each for use in option.uses for each in use.sources] for option in OPTIONS.values()}
+    declared = {parameter for parameter, names in named.items() if not names or name in names}
+    assert {*sources.load(name).Source.options()} - {*INTERNAL} == declared
 
 
 @pytest.mark.one_in(3)

@@ -1,0 +1,315 @@
+"""Source options: each option of a source that users can set, declared once.
+
+An entry of `SourceOptions` states the type of an option in Python, and for each source that has it a help text. The
+options of `packer convert`, the keyword arguments of `packer.convert` and the table in docs/commands.md are generated
+from these entries. To add an option, add a keyword-only parameter to the constructor of the source and an entry here.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
+
+INTERNAL = ("ignore_suffixes", "own_splits")  # parameters that packer itself sets for --sidecar and --split
+
+
+class Use(NamedTuple):
+    """The meaning of an option for some sources; without names, for all sources."""
+
+    sources: tuple[str, ...]
+    help: str
+
+
+class Typed(NamedTuple):
+    """The form of an option on the command line, if its name and type do not imply it.
+
+    Attributes:
+        metavar: The placeholder of the value in help texts.
+        flag: The option as users type it; empty for the name with hyphens.
+        is_repeated: True if users repeat the option to set several values.
+        parameter: The parameter of the constructor that it sets; empty for the one of the same name.
+    """
+
+    metavar: str = ""
+    flag: str = ""
+    is_repeated: bool = False
+    parameter: str = ""
+
+
+_LMDBS = ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "image2lmdb", "tensorpack-lmdb")
+_ARRAYS = ("hdf5", "n5", "npy", "npz")
+_VOC = ("vmrd", "voc")
+_LABEL_FILES = ("grasp-anything", "graspnet-rect", "ivalab", "jacquard", "ocid-grasp", "regrad", *_VOC, "yolo")
+
+
+class SourceOptions(TypedDict, total=False):
+    """The options of all sources; None, False and an empty sequence stand for the default of the source."""
+
+    classes_from: Annotated[
+        str | PathLike[str] | None,
+        Typed("PACK", parameter="known_classes"),
+        Use(
+            ("folder", "table", *_VOC),
+            "number the classes as in another pack; a class that PACK does not have is an error.",
+        ),
+    ]
+    depth_from: Annotated[
+        Literal["tiff", "pcd", "none"] | None,
+        Use(("cornell",), "read depth from d.tiff files, compute it from the point clouds, or pack none."),
+    ]
+    missing: Annotated[
+        Literal["keep", "skip", "error"] | None,
+        Use(_LABEL_FILES, "keep or skip a sample without its label file, or refuse it.  [default: keep]"),
+        Use(("coco", "table"), "skip a sample without its image or label, or refuse it.  [default: error]"),
+        Use(("pairs", "webdataset"), "skip a sample without one of its files, or refuse it.  [default: error]"),
+        Use((), "With --sidecar: skip a sample without its sidecar, or refuse it.  [default: error]"),
+    ]
+    duplicates: Annotated[
+        Literal["error", "first", "skip"] | None,
+        Use(("coco", "cornell", "jacquard"), "refuse a sample that exists twice, pack the first one, or none."),
+        Use(("yolo",), "the same for an image that two splits list."),
+    ]
+    labels: Annotated[
+        Literal["strict", "lenient"] | None,
+        Use(
+            ("coco", "cornell", "grasp-anything", "ivalab", "jacquard", "ocid-grasp", "regrad", *_VOC),
+            "refuse a malformed label line, label file or annotation, or drop it.",
+        ),
+    ]
+    classes: Annotated[
+        Literal["auto", "folders", "none"] | None,
+        Use(("folder",), "whether the folders are classes."),
+    ]
+    layout: Annotated[
+        Literal["auto", "class", "split/class", "split"] | None,
+        Use(
+            ("folder",),
+            "meaning of the folders in SOURCE: classes; splits (train, val) that contain classes, packed as one pack "
+            "with the field split; splits without labels.  [default: classes, unless their names are those of splits]",
+        ),
+        Use(
+            (*_LMDBS, *_ARRAYS, "recordio", "tfrecord", "webdataset"),
+            "split: files with the names of splits become the field split.",
+        ),
+    ]
+    decode_with: Annotated[
+        Literal["none", "pillow"] | None,
+        Use(
+            ("folder",),
+            "decode images that packer does not read (HEIC, AVIF, GIF, JPEG 2000, TGA, ICO, PSD) with Pillow, and "
+            "store them as PNG.  [default: they are refused]",
+        ),
+    ]
+    pairs: Annotated[
+        Literal["refuse", "samples"] | None,
+        Use(
+            ("folder",),
+            "images that seem to belong to others, such as a_mask.png to a.jpg: refuse them and show the --sidecar to "
+            "type, or pack them as samples.  [default: refuse]",
+        ),
+    ]
+    like: Annotated[
+        str | None,
+        Typed("NAME"),
+        Use(
+            ("pairs",),
+            "the published layout of images and masks: duts, hku-is, minet, voc, ade20k, ade20k-full-2017, "
+            "ade20k-full-2020, cityscapes, u2net or camvid.  [default: detected from the file names]",
+        ),
+        Use(("regrad",), "cv44 or cv45: the version of OpenCV that defines the angles of the grasps."),
+    ]
+    roles: Annotated[
+        Mapping[str, str] | Sequence[str],
+        Typed("NAME=PATH:KIND", flag="--role", is_repeated=True),
+        Use(
+            ("pairs",),
+            "the files of the images and of their masks: image=images/{stem}.jpg:image, "
+            "mask=masks/gt_{stem}.png:mask. Files with the same {stem} form one sample. Repeatable.",
+        ),
+    ]
+    features: Annotated[
+        Mapping[str, str] | Sequence[str],
+        Typed("FIELD=FEATURE,..."),
+        Use(
+            ("basicsr-lmdb", *_ARRAYS, "tensorpack-lmdb", "tfrecord", "webdataset"),
+            "the feature, suffix, component or array that becomes a field: "
+            "image=image/encoded,label=image/class/label.  [default: inferred from a few records, and shown]",
+        ),
+    ]
+    labels_from: Annotated[
+        str | PathLike[str] | None,
+        Typed("DIR"),
+        Use(
+            ("image2lmdb",),
+            "restore the labels, which it does not store, from the folder that was packed, or from an archive of it.",
+        ),
+    ]
+    pixel_order: Annotated[
+        Literal["bgr", "rgb"] | None,
+        Use(("tensorpack-lmdb",), "order of the channels in arrays that are images.  [default: bgr]"),
+    ]
+    image_key: Annotated[
+        str | None,
+        Typed("ARRAY|COLUMN"),
+        Use(
+            _ARRAYS,
+            "the array of the images: a name (images), or a path (train/images), which selects that split alone.  "
+            "[default: inferred, and shown]",
+        ),
+        Use(
+            ("table",),
+            "the column of the image paths, or a pattern of columns, such as train/{id}.jpg.  [default: inferred, and "
+            "shown]",
+        ),
+    ]
+    label_key: Annotated[
+        str | None,
+        Typed("ARRAY|COLUMN"),
+        Use(_ARRAYS, "the array of the labels.  [default: inferred, and shown]"),
+        Use(("table",), "the column of the labels.  [default: inferred, and shown]"),
+    ]
+    key_column: Annotated[
+        str | None,
+        Typed("COLUMN"),
+        Use(("table",), "the column of the sample keys.  [default: the image paths]"),
+    ]
+    group_by: Annotated[
+        str | None,
+        Typed("COLUMN"),
+        Use(
+            ("table",),
+            "rows with the same value in this column form one sample, such as an image and its boxes.  [default: one "
+            "sample per row]",
+        ),
+    ]
+    axes: Annotated[
+        Literal["auto", "hwc", "chw"] | None,
+        Use(
+            _ARRAYS,
+            "position of the channels in images of three dimensions.  [default: inferred from their lengths; refused "
+            "if both fit]",
+        ),
+    ]
+    annotations: Annotated[
+        str | PathLike[str] | Sequence[str | PathLike[str]],
+        Typed("FILE", is_repeated=True),
+        Use(
+            ("coco",),
+            "an annotation file, in SOURCE or elsewhere. Repeatable: several files are the splits.  [default: all "
+            "that SOURCE contains]",
+        ),
+    ]
+    task: Annotated[
+        str | None,
+        Typed("TASK,..."),
+        Use(
+            ("coco",),
+            "the annotations to read: instances, keypoints, panoptic, stuff, captions, labels, image_info; several "
+            "are joined by image id.  [default: the first of these that SOURCE contains]",
+        ),
+        Use(
+            ("yolo",),
+            "the meaning of the rows: detect, segment, obb or pose.  [default: inferred from their lengths and "
+            "data.yaml; refused if nine numbers can be an oriented box or a polygon]",
+        ),
+        Use(("voc",), "detect (all images) or segment (images with a mask).  [default: inferred from the files]"),
+    ]
+    origin: Annotated[
+        Literal["one", "zero"] | None,
+        Use(
+            _VOC,
+            "number of the first pixel in the files. one: box edges are xmin and ymin minus 1, xmax and ymax "
+            "unchanged; zero: all four unchanged. Each manifest records it.  [default: one]",
+        ),
+    ]
+    label_frame: Annotated[
+        Literal["auto", "stored", "upright"] | None,
+        Use(
+            ("coco", "table", *_VOC),
+            "coordinate frame of the annotations if EXIF rotates the image: the pixels as stored in its file, or as "
+            "viewers show them.  [default: the frame with the size that the annotations state; an error if both fit]",
+        ),
+    ]
+    allow_empty: Annotated[bool, Use(("folder",), "accept classes without images.")]
+    follow_links: Annotated[
+        bool,
+        Use(
+            (),
+            "Also pack files outside SOURCE that links point to. Without it, such links are errors, or are not packed "
+            "and a note counts them.",
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One entry of `SourceOptions`.
+
+    Attributes:
+        name: The keyword in Python.
+        type: The type of its value in Python.
+        uses: The sources that have it, with the help text for each group.
+        typed: Its form on the command line.
+    """
+
+    name: str
+    type: Any
+    uses: tuple[Use, ...]
+    typed: Typed
+
+    @property
+    def flag(self) -> str:
+        """Return the option as users type it."""
+        return self.typed.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def parameter(self) -> str:
+        """Return the parameter of the constructors that it sets."""
+        return self.typed.parameter or self.name
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return the values that it can have; none if any text is valid."""
+        return next((get_args(each) for each in get_args(self.type) if get_origin(each) is Literal), ())
+
+    @property
+    def is_list(self) -> bool:
+        """Return True if it can have several values."""
+        return any(get_origin(each) is Sequence for each in get_args(self.type))
+
+    @property
+    def is_path(self) -> bool:
+        """Return True if its values name files or folders."""
+        return any(get_origin(each) is PathLike for each in get_args(self.type))
+
+    @property
+    def help(self) -> str:
+        """Return the help text: for each group of sources their names and the meaning."""
+        return "  ".join(f"{', '.join(use.sources)}: {use.help}" if use.sources else use.help for use in self.uses)
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as constructors and manifests have it: a text, a flag, or a tuple of texts."""
+        if isinstance(value, Mapping):
+            return tuple(f"{name}={each}" for name, each in value.items())
+        if self.is_list:
+            values = [value] if isinstance(value, str | PathLike) else value
+            return tuple(map(os.path.expanduser, values)) if self.is_path else tuple(values)
+        return os.path.expanduser(value) if self.is_path and value is not None else value
+
+
+def _declared(name: str, annotation: Any) -> Option:
+    declared, *notes = get_args(annotation)
+    uses = tuple(note for note in notes if isinstance(note, Use))
+    return Option(name, declared, uses, next((note for note in notes if isinstance(note, Typed)), Typed()))
+
+
+OPTIONS: Mapping[str, Option] = {
+    name: _declared(name, annotation) for name, annotation in get_type_hints(SourceOptions, include_extras=True).items()
+}
+
+
+def flag(parameter: str) -> str:
+    """Return the option of the command line that sets a parameter of a constructor."""
+    known = next((option.flag for option in OPTIONS.values() if option.parameter == parameter), None)
+    return known or f"--{parameter.replace('_', '-')}"
