@@ -34,6 +34,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r"batches coco .*|coco --resize .*", "box_areas scale with the picture"),
     (r"signature PackDataset\.(check_transform|stored_rows)", "methods that Loader and convert call"),
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
+    (r"signature convert", "the options of sources are keywords of SourceOptions, an Unpack[TypedDict]"),
     (r"signature datasets\.DetectionCollate", "keep_crowd: targets have no boxes of crowds"),
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),
     (

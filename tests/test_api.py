@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Unpack, get_args, get_origin
 
 import pytest
 
@@ -47,6 +47,7 @@ def source_of(name: str) -> tuple[Callable[..., Any], ast.FunctionDef]:
 
 def annotations(node: ast.FunctionDef) -> dict[str, str]:
     every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    every += [node.args.kwarg] if node.args.kwarg else []
     return {each.arg: ast.unparse(each.annotation).replace("'", '"') for each in every if each.annotation is not None}
 
 
@@ -63,6 +64,8 @@ def test_a_signature_of_the_page_is_that_of_the_code(name: str) -> None:
     arguments = shown.args
     kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(arguments.args)
     kinds += [inspect.Parameter.KEYWORD_ONLY] * len(arguments.kwonlyargs)
+    if arguments.kwarg:
+        assert (found[-1].name, found.pop().kind) == (arguments.kwarg.arg, inspect.Parameter.VAR_KEYWORD)
     assert [(each.name, each.kind) for each in found] == [
         (each.arg, kind) for each, kind in zip((*arguments.args, *arguments.kwonlyargs), kinds, strict=True)
     ]
@@ -105,7 +108,8 @@ def test_completion_shows_the_public_names_and_nothing_else() -> None:
 @pytest.mark.parametrize("name", [*CALLABLES, *OF_MODULES])
 def test_no_public_signature_hides_its_parameters(name: str) -> None:
     if name != "DataLoaderX":  # torch's
-        kinds = {each.kind for each in inspect.signature(attrgetter(name)(packer)).parameters.values()}
+        parameters = inspect.signature(attrgetter(name)(packer)).parameters.values()
+        kinds = {each.kind for each in parameters if get_origin(each.annotation) is not Unpack}
         assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
 
 

@@ -274,7 +274,8 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if dry_run and isinstance(pack, URLPath):
         raise InvalidRequest(f"{pack}: --dry-run says what a pack in a folder would be; give one")
     if dry_run:
-        request = ConversionRequest(source, pack, **options)
+        of_source = {name: options.pop(name) for name in OPTIONS}
+        request = ConversionRequest(source, pack, **options, source_options=of_source)
         _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
         return
     with ProgressBar(quiet=quiet) as progress:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -29,10 +29,10 @@ from packer.conversion.options import (
 )
 from packer.conversion.pack_builder import Estimate, PackBuilder, estimate
 from packer.conversion.plan import ORIENTATION, Plan, make_plan
-from packer.conversion.source_spec import SourceSpec, check_source
+from packer.conversion.source_spec import SourceSpec, check_source, parameters
 from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
 from packer.conversion.work_folder_names import NAMES
-from packer.errors import InvalidRequest, PackerError, PackExists, printable
+from packer.errors import InvalidRequest, PackerError, PackExists, WrongType, printable
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
 from packer.files.safe_paths import folded
@@ -47,6 +47,7 @@ from packer.schema import Field, Schema
 from packer.sources._extend.source_wrapper import subset
 from packer.sources._objects.object_class import is_a
 from packer.sources._objects.object_rows import Indexable
+from packer.sources._options import OPTIONS, SourceOptions
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
@@ -56,33 +57,6 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 if TYPE_CHECKING:
     from packer.conversion.stored_parts import StoredParts
-
-_SOURCE_OPTIONS = (
-    "depth_from",
-    "missing",
-    "like",
-    "roles",
-    "duplicates",
-    "labels",
-    "classes",
-    "layout",
-    "allow_empty",
-    "decode_with",
-    "pairs",
-    "features",
-    "labels_from",
-    "pixel_order",
-    "image_key",
-    "label_key",
-    "key_column",
-    "group_by",
-    "axes",
-    "annotations",
-    "task",
-    "origin",
-    "label_frame",
-    "follow_links",
-)
 
 
 @dataclass(frozen=True)
@@ -132,31 +106,6 @@ def convert(
     splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = (),
     split_seed: int | None = None,
     split_by: str | None = None,
-    classes_from: str | PathLike[str] | None = None,
-    depth_from: Literal["tiff", "pcd", "none"] | None = None,
-    missing: Literal["keep", "skip", "error"] | None = None,
-    like: str | None = None,
-    roles: Mapping[str, str] | Sequence[str] = (),
-    duplicates: Literal["error", "first", "skip"] | None = None,
-    labels: Literal["strict", "lenient"] | None = None,
-    classes: Literal["auto", "folders", "none"] | None = None,
-    layout: Literal["auto", "class", "split/class", "split"] | None = None,
-    allow_empty: bool = False,
-    decode_with: Literal["none", "pillow"] | None = None,
-    pairs: Literal["refuse", "samples"] | None = None,
-    features: Mapping[str, str] | Sequence[str] = (),
-    labels_from: str | PathLike[str] | None = None,
-    pixel_order: Literal["bgr", "rgb"] | None = None,
-    image_key: str | None = None,
-    label_key: str | None = None,
-    key_column: str | None = None,
-    group_by: str | None = None,
-    axes: Literal["auto", "hwc", "chw"] | None = None,
-    annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
-    task: str | None = None,
-    origin: Literal["one", "zero"] | None = None,
-    label_frame: Literal["auto", "stored", "upright"] | None = None,
-    follow_links: bool = False,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
     max_pixels: int | None = None,
@@ -169,6 +118,7 @@ def convert(
     restart: bool = False,
     progress: ProgressCallback | bool | None = None,
     on_note: Callable[[str], object] | None = None,
+    **source_options: Unpack[SourceOptions],
 ) -> ConversionSummary:
     """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`, complete or not
     at all.
@@ -184,12 +134,7 @@ def convert(
     label_colors.txt; "voc" is Pascal VOC's palette.
     slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
     order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
-    roles: name -> which files have it in the samples, "PATH:KIND", such as {"image": "images/{stem}.jpg:image",
-    "mask": "masks/{stem}.png:mask"}. like: the name of a published layout that says so; of
-    regrad, of which OpenCV its angles are.
-    features: field -> what another tool's records call it, such as {"image": "image/encoded"}. image_key,
-    label_key: the array of each in a file of arrays, the column of each in a table; key_column, group_by: columns of a
-    table. annotations: annotation files, from the folder's root or elsewhere. threads: None for all usable cores; the
+    threads: None for all usable cores; the
     pack does not depend on it. engine: what builds the parts, "local" or "ray", a cluster whose machines see source and
     pack under the same paths; address: of the cluster, None for what Ray finds; nodes_scratch: a folder on the disk of
     each machine, where parts are built before they are copied. scratch: of a pack at a URL, such as
@@ -204,10 +149,13 @@ def convert(
     sequence, an iterable), fields: name -> kind ("image", "number", ...) or Field, in the order of a sample that is a
     tuple. key: the field that names a sample, a text for each, or a function of its number. length: how many samples an
     iterable has. fingerprint: a text that changes whenever the samples do, so that an interrupted conversion goes on.
-    All other arguments are options of `packer convert`, in docs/commands.md.
+    source_options: the options of sources, such as depth_from="pcd"; these and all other arguments are options of
+    `packer convert`, in docs/commands.md.
     Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
     """
-    check_arguments(locals(), {**convert.__annotations__, "source": object})  # its readers check the source
+    # the readers of the source check it
+    check_arguments(locals(), {**convert.__annotations__, "source": object, "source_options": object})
+    _check_options(source_options)
     target = path_or_url(pack)
     request = ConversionRequest(
         source=path_or_url(source) if isinstance(source, str | PathLike) else source,
@@ -234,31 +182,7 @@ def convert(
         splits=splits,
         split_seed=split_seed,
         split_by=split_by,
-        classes_from=path_or_url(classes_from) if classes_from is not None else None,
-        depth_from=depth_from,
-        missing=missing,
-        like=like,
-        roles=roles,
-        duplicates=duplicates,
-        labels=labels,
-        classes=classes,
-        layout=layout,
-        allow_empty=allow_empty,
-        decode_with=decode_with,
-        pairs=pairs,
-        features=features,
-        labels_from=labels_from,
-        pixel_order=pixel_order,
-        image_key=image_key,
-        label_key=label_key,
-        key_column=key_column,
-        group_by=group_by,
-        axes=axes,
-        annotations=annotations,
-        task=task,
-        origin=origin,
-        label_frame=label_frame,
-        follow_links=follow_links,
+        source_options=source_options,
         part_bytes=part_bytes,
         extras_bytes=extras_bytes,
         max_pixels=max_pixels,
@@ -287,6 +211,14 @@ def convert(
     for line in summary.notes:
         note(line)
     return replace(summary, notes=(*notes, *summary.notes))
+
+
+def _check_options(given: Mapping[str, object]) -> None:
+    """Raise WrongType for an option that no source has, and for a value of another type."""
+    unknown = sorted(given.keys() - OPTIONS.keys())
+    if unknown:
+        raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
+    check_arguments(given, {name: OPTIONS[name].type for name in given})
 
 
 def _published(
@@ -503,31 +435,7 @@ class ConversionRequest:
     splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = ()
     split_seed: int | None = None
     split_by: str | None = None
-    classes_from: Path | None = None
-    depth_from: str | None = None
-    missing: str | None = None
-    like: str | None = None
-    roles: Mapping[str, str] | Sequence[str] = ()
-    duplicates: str | None = None
-    labels: str | None = None
-    classes: str | None = None
-    layout: str | None = None
-    allow_empty: bool = False
-    decode_with: str | None = None
-    pairs: str | None = None
-    features: Mapping[str, str] | Sequence[str] = ()
-    labels_from: str | PathLike[str] | None = None
-    pixel_order: str | None = None
-    image_key: str | None = None
-    label_key: str | None = None
-    key_column: str | None = None
-    group_by: str | None = None
-    axes: str | None = None
-    annotations: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
-    task: str | None = None
-    origin: str | None = None
-    label_frame: str | None = None
-    follow_links: bool = False
+    source_options: Mapping[str, object] = field(default_factory=dict)
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
@@ -568,8 +476,8 @@ class ConversionRequest:
         elif isinstance(self.source, Source):
             if spec != SourceSpec():
                 raise InvalidRequest(
-                    f"{self.source.root}: {spec.first_given}: kind, sidecars, splits and options of a source are said "
-                    "of a folder; give them to the Source object as it is made, or give the folder"
+                    f"{self.source.root}: {', '.join(spec.flags) or 'kind'}: for a folder; give them to the Source "
+                    "object, or give the folder"
                 )
             opened, found = self.source, f"read as {self.source.kind}"
         else:
@@ -624,13 +532,12 @@ class ConversionRequest:
 
         if isinstance(data, type):
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
-        options = dict(spec.options)
-        taken = {name: options.pop(name) for name in ("axes", "follow_links") if name in options}
-        if replace(spec, options=options) != SourceSpec():
-            given = next(iter(options), "kind, sidecars, splits or classes_from")
+        taken = {name: spec.options[name] for name in ("axes", "follow_links") if name in spec.options}
+        other = replace(spec, options={name: value for name, value in spec.options.items() if name not in taken})
+        if other != SourceSpec():
             raise InvalidRequest(
-                f"<{type(data).__name__}>: {given}: what is said of a folder's files; a Python object gives its "
-                "samples itself, with fields= (a field split for the splits), key= and axes="
+                f"<{type(data).__name__}>: {', '.join(other.flags) or 'kind'}: for the files of a folder; describe the "
+                "samples of a Python object with fields= (a field split for the splits), key= and axes="
             )
         listed = source_of(
             data,
@@ -642,21 +549,13 @@ class ConversionRequest:
         return listed.source, SourceSpec(options=listed.options)
 
     def _spec(self) -> SourceSpec:
-        given = {name: getattr(self, name) for name in _SOURCE_OPTIONS} | {
-            "features": _texts(self.features),
-            "roles": _texts(self.roles),
-        }
-        given["labels_from"] = None if self.labels_from is None else os.path.expanduser(self.labels_from)
-        named = self.annotations
-        given["annotations"] = tuple(map(os.path.expanduser, [named] if isinstance(named, str | PathLike) else named))
         return SourceSpec(
             self.kind,
-            {name: value for name, value in given.items() if value not in (None, False, ())},
+            parameters(self.source_options),
             _texts(self.sidecars),
             _texts(self.splits),
             split_seed=self.split_seed,
             split_by=self.split_by,
-            classes_from=self.classes_from,
             mask_colours=_places(self.mask_colours),
             unknown_colours=self.unknown_colours,
         )

@@ -14,27 +14,42 @@ from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
 from packer.sources import _detection
+from packer.sources._options import INTERNAL, OPTIONS, flag
 from packer.sources._parse import folder_layout
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
-from packer.stores.url import URLPath
+from packer.stores.url import URLPath, path_or_url
 
 if TYPE_CHECKING:
     from packer.sources._extend.mask_colours import MaskColours
     from packer.sources._extend.sidecars import Sidecar
     from packer.sources._extend.splits import Shares, Split
 
-_OURS = {"ignore_suffixes", "known_classes", "own_splits"}  # options of a source that no user types
 _NAMED = 5  # sources in a message
 _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there"
-_EXTENSIONS = ("sidecars", "mask_colours", "unknown_colours", "splits", "split_seed", "split_by")
-_TYPED = {"roles": "role"}  # options that are typed several times
 
 
 def link_options(follow_links: bool) -> dict[str, Any]:
     """The option of a source that says so, only where it does: what nobody asked for stands in no manifest."""
     return {"follow_links": True} if follow_links else {}
+
+
+def parameters(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options that users set as parameters of constructors, without those that stand for a default."""
+    plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}
+    if plain.get("known_classes") is not None:
+        plain["known_classes"] = _classes_of(path_or_url(plain["known_classes"]))
+    return {name: value for name, value in plain.items() if value not in (None, False, ())}
+
+
+def _classes_of(pack: Path) -> tuple[str, ...]:
+    """Return the classes of a pack; raises InvalidRequest if it has none."""
+    schema = manifests.read(pack).schema
+    labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
+    if labels is None or not labels.classes:
+        raise InvalidRequest(f"{pack}: the pack has no classes to number others by; give one that has")
+    return labels.classes
 
 
 def check_source(root: Path) -> None:
@@ -60,12 +75,11 @@ def check_folder(root: Path) -> None:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """kind: a source's name, or "auto". options: its keyword arguments, only those that the user gave.
+    """kind: a source's name, or "auto". options: parameters of its constructor, see `parameters`.
 
     sidecars: NAME=SUFFIX:KIND each. mask_colours: FILE or NAME=FILE each. unknown_colours: what other colours are, an
     `error` or `void`. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
-    classes_from: a pack by whose classes the labels are numbered. checks_layout: False where nothing is packed to train
-    on, so that folders of any name may be classes.
+    checks_layout: False where nothing is packed to train on, so that folders of any name may be classes.
     """
 
     kind: str = "auto"
@@ -74,18 +88,18 @@ class SourceSpec:
     splits: tuple[str, ...] = ()
     split_seed: int | None = None
     split_by: str | None = None
-    classes_from: Path | None = None
     mask_colours: tuple[str, ...] = ()
     unknown_colours: str | None = None
     checks_layout: bool = True
 
     @property
-    def first_given(self) -> str:
-        """The name of the first thing that is said, as an argument of `packer.convert`; empty for nothing."""
-        kind = {"kind": self.kind != "auto"}
-        extensions = {name: getattr(self, name) for name in _EXTENSIONS}
-        given = {**kind, **self.options, **extensions, "classes_from": self.classes_from}
-        return next((name for name, value in given.items() if value not in (False, None, ())), "")
+    def flags(self) -> list[str]:
+        """Return the options of the command line that this sets."""
+        kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
+        colors = {"mask_colours": self.mask_colours, "unknown_colours": self.unknown_colours}
+        splits = {"split": self.splits, "split_seed": self.split_seed, "split_by": self.split_by}
+        given = {"from": kind, **self.options, "sidecar": self.sidecars, **colors, **splits}
+        return [flag(name) for name, value in given.items() if value not in (None, ())]
 
     @cached_property
     def _parsed_splits(self) -> "list[Split] | Shares":
@@ -139,7 +153,6 @@ class SourceSpec:
         options = self._options(module.Source, kind, place)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", folder_layout.UNCHECKED)
-        options |= self._known_classes(module.Source, kind)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         if splits and "own_splits" in module.Source.options():
@@ -202,29 +215,13 @@ class SourceSpec:
 
     def preset(self, root: Path) -> "SourceSpec":
         """The same with what a preset asks of the source, where the user did not say it."""
-        if isinstance(root, URLPath):
-            kind = self.kind if self.kind != "auto" else self._detect(open_tree(root))[0]
-            return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
-        if not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME):
+        place: Path | FileTree = open_tree(root) if isinstance(root, URLPath) else root
+        if isinstance(place, Path) and (
+            not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME)
+        ):
             return self
-        kind = self.kind if self.kind != "auto" else self._detect(root)[0]
+        kind = self.kind if self.kind != "auto" else self._detect(place)[0]
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
-
-    def _known_classes(self, maker: type[Source], kind: str) -> dict[str, Any]:
-        """The classes of the pack of `classes_from`, as the option of a source."""
-        if self.classes_from is None:
-            return {}
-        if "known_classes" not in maker.options():
-            raise InvalidRequest(
-                f"source {kind!r} has no option --classes-from: folder, voc, vmrd and table have it; any other numbers "
-                "its classes by what its own files say"
-            )
-        schema = manifests.read(self.classes_from).schema
-        labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
-        classes = labels.classes if labels is not None else None
-        if not classes:
-            raise InvalidRequest(f"{self.classes_from}: the pack has no classes to number others by; give one that has")
-        return {"known_classes": tuple(classes)}
 
     def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
         """The source; InvalidRequest, not BadInput, where the user named a kind that nothing there is of."""
@@ -250,7 +247,7 @@ class SourceSpec:
         return _detection.detect(
             root,
             follow_links=bool(self.options.get("follow_links")),
-            given=self.options.keys() - self._missing_of_sidecars,
+            given=self.options.keys() - self._missing_of_sidecars - {"known_classes"},
         )
 
     @property
@@ -261,19 +258,11 @@ class SourceSpec:
     def _open_pack(self, root: Path) -> tuple[Source, str]:
         from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
 
-        given = {
-            **self.options,
-            "sidecar": self.sidecars,
-            "mask_colours": self.mask_colours,
-            "split": self.splits,
-            "classes_from": self.classes_from,
-        }
-        typed = [_as_typed(name) for name, value in given.items() if value]
         source = PackSource(root)
-        if typed:
+        if self.flags:
             raise InvalidRequest(
-                f"{root}: is a pack, whose fields are what they are; {', '.join(typed)}: for the original data, to be "
-                "packed again with it"
+                f"{root}: is a pack, whose fields are what they are; {', '.join(self.flags)}: for the original data; "
+                "pack that again"
             )
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
@@ -283,9 +272,9 @@ class SourceSpec:
         unfit = sorted(set(self.options) - taken - self._missing_of_sidecars)
         if unfit:
             self._refuse_what_was_ruled_out(kind, unfit[0], place)
-            known = ", ".join(_as_typed(name) for name in sorted(taken - _OURS))
+            known = ", ".join(flag(name) for name in sorted(taken - {*INTERNAL}))
             raise InvalidRequest(
-                f"source {kind!r} has no option {_as_typed(unfit[0])}; it has: {known or 'none'}{_of_others(unfit[0])}"
+                f"source {kind!r} has no option {flag(unfit[0])}; it has: {known or 'none'}{_of_others(unfit[0])}"
             )
         return {name: value for name, value in self.options.items() if name in taken}
 
@@ -293,7 +282,7 @@ class SourceSpec:
         """Raise InvalidRequest where the data are plainly of another source, which does not have the option either."""
         if self.kind != "auto" or kind == manifests.PACK_KIND:
             return
-        typed = _as_typed(option)
+        typed = flag(option)
         try:
             found, sentence = _detection.detect(place, follow_links=bool(self.options.get("follow_links")))
         except InvalidRequest as error:  # two know it
@@ -315,12 +304,11 @@ class SourceSpec:
         if packed is not None:
             return dict(packed.asked)
         splits = self._parsed_splits
-        known = self._known_classes(sources.load(source.kind).Source, source.kind) if self.classes_from else {}
         places = dict(source.places())
         given = {name: value for name, value in self.options.items() if name not in places}
         asked: dict[str, Any] = {
             "kind": source.kind,
-            "options": {**source.assumed(), **given, **{name: list(classes) for name, classes in known.items()}},
+            "options": {**source.assumed(), **given},
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }
@@ -336,9 +324,4 @@ class SourceSpec:
 def _of_others(option: str) -> str:
     """Which sources have an option, for a message on one that does not."""
     others = sources.having(option)
-    return f"; {_as_typed(option)} is of --from {' or '.join(others)}" if 0 < len(others) <= _NAMED else ""
-
-
-def _as_typed(option: str) -> str:
-    """An option of a source as the command line has it."""
-    return f"--{_TYPED.get(option, option).replace('_', '-')}"
+    return f"; {flag(option)} is of --from {' or '.join(others)}" if 0 < len(others) <= _NAMED else ""

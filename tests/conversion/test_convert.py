@@ -30,6 +30,7 @@ from packer.geometry import CenterCrop
 from packer.images import sniff
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
+from packer.sources._options import OPTIONS
 from packer.sources.base import probe_indices
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
@@ -398,13 +399,20 @@ def test_header_validation_still_refuses_cut_files(tmp_path: Path) -> None:
         packed(root, tmp_path / "out.pack", validate="header")
 
 
-@pytest.mark.parametrize("name", sorted(inspect.signature(packer.convert).parameters.keys() - {"source"}))
+@pytest.mark.parametrize(
+    "name", sorted({*inspect.signature(packer.convert).parameters, *OPTIONS} - {"source", "source_options"})
+)
 def test_an_argument_of_another_type_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
     wrong: list[Any] = [object(), [5], b"x", {"image": object()}] + [["image=png"]] * (name == "codecs")
     for value in wrong:
         with pytest.raises(WrongType, match=f"^{name}="):
             packer.convert(photos(tmp_path / "in", 1), **{"pack": tmp_path / "out.pack", name: value})
     assert not (tmp_path / "out.pack").exists()
+
+
+def test_an_argument_that_no_source_has_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="^colour: "):
+        packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", colour="red")  # type: ignore[call-arg]
 
 
 def test_options_refuse_what_they_do_not_know(tmp_path: Path) -> None:

@@ -327,8 +327,13 @@ def test_what_is_for_original_data_is_refused_of_a_pack(tmp_path: Path, argument
 
 def test_what_is_said_of_a_folder_is_refused_of_a_source_object(tmp_path: Path) -> None:
     root = photos(tmp_path / "in")
-    for arguments in ({"classes": "none"}, {"kind": "folder"}, {"sidecars": ["a=.txt:text"]}):
-        with pytest.raises(InvalidRequest, match=f"in: {next(iter(arguments))}: .*give them to the Source object"):
-            packer.convert(Source(root), tmp_path / "b.pack", **arguments)  # type: ignore[arg-type]
+    calls: dict[str, dict[str, Any]] = {
+        "--classes": {"classes": "none"},
+        "--from": {"kind": "folder"},
+        "--sidecar": {"sidecars": ["a=.txt:text"]},
+    }
+    for flag, arguments in calls.items():
+        with pytest.raises(InvalidRequest, match=f"in: {flag}: .*Source object"):
+            packer.convert(Source(root), tmp_path / "b.pack", **arguments)
     with pytest.raises(InvalidRequest, match=r"packer\.sources\.folder\.Source: is a class; give an object of it"):
         packer.convert(Source, tmp_path / "b.pack")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_spec import SourceSpec, parameters
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.pack.source_comparison import Comparison
@@ -216,7 +216,8 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     convert_source(Source(first), tmp_path / "first.pack", ConversionOptions())
     second = write(tmp_path / "second", {"dog/1.png": picture(2), "cat/2.png": picture(3)})
     assert int(Source(second)[1]["label"]) == 1
-    request = SourceSpec(classes_from=tmp_path / "first.pack")
+    known = parameters({"classes_from": tmp_path / "first.pack"})
+    request = SourceSpec(options=known)
     source, _ = request.open(second)
     assert source.schema["label"].classes == ("ape", "cat", "dog")
     assert {source.key(row): int(source[row]["label"]) for row in range(2)} == {"cat/2.png": 1, "dog/1.png": 2}
@@ -226,14 +227,14 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
         request.open(second)
     with pytest.raises(InvalidRequest, match="no classes to number"):
-        SourceSpec(options={"classes": "none"}, classes_from=tmp_path / "first.pack").open(second)
+        SourceSpec(options={"classes": "none", **known}).open(second)
     convert_source(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
-        SourceSpec(classes_from=tmp_path / "bare.pack").open(second)
+        parameters({"classes_from": tmp_path / "bare.pack"})
     with pytest.raises(
-        InvalidRequest, match="'cornell' has no option --classes-from: folder, voc, vmrd and table have it"
+        InvalidRequest, match="cornell.* --classes-from; .* is of --from folder or table or vmrd or voc"
     ):
-        SourceSpec(kind="cornell", classes_from=tmp_path / "first.pack").open(cornell(tmp_path / "cornell"))
+        SourceSpec("cornell", known).open(cornell(tmp_path / "cornell"))
 
 
 def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:

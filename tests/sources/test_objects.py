@@ -429,7 +429,7 @@ def test_other_rows_do_not_go_on_with_unfinished_work(tmp_path: Path) -> None:
 
 def test_options_of_folders_are_refused_for_objects_and_the_other_way_round(tmp_path: Path) -> None:
     for options in ({"kind": "folder"}, {"layout": "class"}, {"sidecars": ["m=.png:mask"]}, {"splits": {"a": 0.5}}):
-        with pytest.raises(InvalidRequest, match="a Python object gives its samples itself"):
+        with pytest.raises(InvalidRequest, match="samples of a Python object"):
             packer.convert(samples(), tmp_path / "out.pack", **options)
     photos(tmp_path / "photos", 3)
     for given in ({"key": "label"}, {"length": 3}, {"fingerprint": "a"}, {"fields": {"image": "image"}}):
