@@ -36,22 +36,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SHOWN = 20
 
 
-def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(value.partition("=")[::2] for value in values)
-    if not all(name and value for name, value in pairs):
-        raise click.BadParameter(f"{values[-1]!r}: expected FIELD=CODEC, such as rgb=jpeg:95")
-    return pairs
-
-
-def _slots(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=")[::2] for value in values]
-    if not all(slot and field for slot, field in pairs):
-        raise click.BadParameter(f"{values[-1]!r}: expected SLOT=FIELD, such as image=rgb")
+    wrong = [value for value, pair in zip(values, pairs, strict=True) if not all(pair)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r}: expected {parameter.metavar}")
     return dict(pairs)
-
-
-def _extras(_: click.Context, parameter: click.Parameter, value: str) -> int:
-    return parse_size(value)
 
 
 def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -188,7 +178,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "--slot",
     "slots",
     multiple=True,
-    callback=_slots,
+    callback=_pairs,
     metavar="SLOT=FIELD",
     help="For the formats of other tools: which field their records call image and label, such as image=rgb.  "
     "[default: the one image, the one class label]",
@@ -223,7 +213,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--extras",
     "extras_bytes",
-    callback=_extras,
+    callback=_size,
     default="256M",
     show_default=True,
     metavar="SIZE",
@@ -268,7 +258,6 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
-    options["codecs"] = dict(options["codecs"])
     notes: list[str] = []
     on_note = notes.append if quiet else _note
     if dry_run and isinstance(pack, URLPath):

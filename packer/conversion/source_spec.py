@@ -30,11 +30,6 @@ _NAMED = 5  # sources in a message
 _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there"
 
 
-def link_options(follow_links: bool) -> dict[str, Any]:
-    """The option of a source that says so, only where it does: what nobody asked for stands in no manifest."""
-    return {"follow_links": True} if follow_links else {}
-
-
 def parameters(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the options that users set as parameters of constructors, without those that stand for a default."""
     plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from packer.conversion.source_spec import SourceSpec, check_folder, link_options
+from packer.conversion.source_spec import SourceSpec, check_folder, parameters
 from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import open_pack
 from packer.errors import InvalidRequest, MissingPackage, MixedShapes, UnknownKey
@@ -306,7 +306,9 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
         Raises UnknownKey, and what making the source does.
         """
-        self.source: Source = SourceSpec(options=link_options(follow_links), checks_layout=False).open(path)[0]
+        self.source: Source = SourceSpec(options=parameters({"follow_links": follow_links}), checks_layout=False).open(
+            path
+        )[0]
         whole = self.source.schema
         if missing := sorted(set(fields or ()) - set(whole.names)):
             raise UnknownKey(f"{path}: no field {missing[0]!r}; there are: {', '.join(whole.names)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer.conversion.source_spec import SourceSpec, link_options
+from packer.conversion.source_spec import SourceSpec, parameters
 from packer.errors import BadInput, InvalidRequest, PackerError, StorageError
 from packer.files.terminal_output import shell_word
 from packer.geometry.parsing import parse
@@ -153,7 +153,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
 def _opened(question: Question) -> tuple[Source, str]:
     """The source, refused as `packer convert` refuses it, since the line that is recommended has to work."""
     try:
-        return SourceSpec(options=link_options(question.follow_links)).open(question.path)
+        return SourceSpec(options=parameters({"follow_links": question.follow_links})).open(question.path)
     except (InvalidRequest, BadInput) as error:
         more = (
             "" if not question.path.is_dir() else "; or pack it with such options, and ask packer advise about the pack"
