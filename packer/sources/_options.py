@@ -90,7 +90,7 @@ class SourceOptions(TypedDict, total=False):
         ),
         Use(
             (*_LMDBS, *_ARRAYS, "recordio", "tfrecord", "webdataset"),
-            "split: files with the names of splits become the field split.",
+            "split: files with the names of splits become the field split.  [default: such files are refused]",
         ),
     ]
     decode_with: Annotated[
@@ -154,20 +154,20 @@ class SourceOptions(TypedDict, total=False):
         Typed("ARRAY|COLUMN"),
         Use(
             _ARRAYS,
-            "the array of the images: a name (images), or a path (train/images), which selects that split alone.  "
-            "[default: inferred, and shown]",
+            "the array of the images: a name (images), or a full name or path (train_images, train/images), which "
+            "selects that split alone.  [default: inferred, and shown]",
         ),
         Use(
             ("table",),
-            "the column of the image paths, or a pattern of columns, such as train/{id}.jpg.  [default: inferred, and "
-            "shown]",
+            "the column of the image paths, or a pattern of columns, such as train/{id}.jpg.  [default: file_name, "
+            "else the column that contains names of images]",
         ),
     ]
     label_key: Annotated[
         str | None,
         Typed("ARRAY|COLUMN"),
         Use(_ARRAYS, "the array of the labels.  [default: inferred, and shown]"),
-        Use(("table",), "the column of the labels.  [default: inferred, and shown]"),
+        Use(("table",), "the column of the labels.  [default: label or class]"),
     ]
     key_column: Annotated[
         str | None,

@@ -59,9 +59,6 @@ class Source(LMDBSource):
     ) -> None:
         """Find every entry.
 
-        features: one FIELD=value:KIND, with image, mask, depth or numbers; none for what the sizes suggest.
-        layout: `split`: LMDBs named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no such LMDB, and for pixels that are no one kind; BadInput for a damaged
         one, for damaged lists beside it, and for what git-lfs left.
         """

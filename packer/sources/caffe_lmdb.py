@@ -41,8 +41,6 @@ class Source(LMDBSource):
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
         """Find every entry.
 
-        layout: `split`: LMDBs named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no such LMDB, BadInput for a damaged one, and for what git-lfs left.
         """
         files = self._list_all(root, follow_links=follow_links, layout=layout)

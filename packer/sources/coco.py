@@ -129,17 +129,6 @@ class Source(base.Source):
     ) -> None:
         """List the pictures and read the annotation files.
 
-        annotations: the files to read, from the root, or paths of files elsewhere; none for those that are found.
-        task: what is read, one of TASKS or several with commas, whose pictures are joined by their ids; `auto`: the
-            first of TASKS that is there.
-        label_frame: over which pixels of a picture that is not upright the annotations lie: `stored` in the file,
-            `upright`, as viewers show it; `auto`: those of the size that the annotation file states.
-        missing: what a picture is that is not there: an `error`; `skip`: left out.
-        duplicates: what a picture is that has two image ids, or is in two splits: an `error`; `first`: the first
-            counts; `skip`: left out.
-        labels: `strict`: an annotation that is ill-formed, or of no image or category, is an error; `lenient`: it is
-            left out.
-        follow_links: whether links out of the folder are followed.
         Raises BadInput where files contradict each other; InvalidRequest where there is no such file.
         """
         words = () if task == "auto" else tuple(task.split(","))

@@ -44,10 +44,6 @@ class Source(NumberedLMDB):
     def __init__(self, root: Path, *, labels_from: str = "", layout: str = "auto", follow_links: bool = False) -> None:
         """Find every entry.
 
-        labels_from: the folder that was packed, or an archive of it, whose folders are the labels as ImageFolder
-            numbers them; none without.
-        layout: `split`: LMDBs named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no such LMDB, and for a folder that is not the one that was packed,
         BadInput for a damaged LMDB or list, MissingPackage without pyarrow.
         """

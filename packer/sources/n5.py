@@ -45,12 +45,6 @@ class Source(ArraySource):
     ) -> None:
         """List the arrays and their blocks.
 
-        image_key, label_key: the array of each: its name (`images`), or its path (`train/images`), which takes that
-            split alone; none to guess.
-        features: FIELD=ARRAY or FIELD=ARRAY:KIND each (packer.sources._records.record_fields), for all fields.
-        axes: `hwc`, `chw`: of rows with three dimensions; `auto`: as their lengths tell, refused where both may be.
-        layout: `split`: arrays named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no data set with pictures, and for an array that is not there; BadInput for
         blocks that cannot be held.
         """

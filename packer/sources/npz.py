@@ -48,12 +48,6 @@ class Source(ArraySource):
     ) -> None:
         """List the arrays, and compare the crc32 of each.
 
-        image_key, label_key: the array of each: its name without the split (`images`), or the whole name
-            (`train_images`), which takes that split alone; none to guess.
-        features: FIELD=ARRAY or FIELD=ARRAY:KIND each (packer.sources._records.record_fields), for all fields.
-        axes: `hwc`, `chw`: of rows with three dimensions; `auto`: as their lengths tell, refused where both may be.
-        layout: `split`: arrays named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no .npz file with pictures, and for an array that is not there; BadInput
         for a damaged file, and for what git-lfs left.
         """

@@ -79,8 +79,6 @@ class Source(RecordSource):
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
         """Find every record.
 
-        layout: `split`: files named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no RecordIO file, BadInput for what git-lfs left.
         """
         names = self._open(root, follow_links=follow_links, layout=layout)

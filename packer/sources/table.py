@@ -152,17 +152,8 @@ class Source(base.Source):
     ) -> None:
         """Read the table, or the tables of a folder.
 
-        image_key: the column with the paths of the pictures, or a pattern of columns, such as `train/{id}.jpg`; none
-            for `file_name`, else the one that holds names of pictures.
-        label_key: the column of the labels; none for `label` or `class`.
-        key_column: the column of the keys, unique; none for the paths of the pictures.
-        group_by: the column whose values make the rows of one sample; none for a row each.
-        missing: what rows are whose picture or label is not there: `error`, or `skip`, which leaves them out.
-        label_frame: over which pixels boxes lie where a picture is not upright by EXIF: `stored` as they are,
-            `upright` as viewers show it, `auto`: as the columns width and height tell.
         known_classes: names of the labels in the order of their numbers; none for those that are found, sorted.
         own_splits: whether the samples have the splits of the folders, or of the column `split`.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest for columns that are not there; BadInput for a table that cannot be read, naming the
         line, for paths that lead elsewhere, files that are not there, and pictures that several rows name;
         MissingPackage for a Parquet file without pyarrow.

@@ -66,10 +66,6 @@ class Source(NumberedLMDB):
     ) -> None:
         """Find every record.
 
-        features: FIELD=PLACE or FIELD=PLACE:KIND each (packer.sources._records.record_fields); none for all components.
-        pixel_order: of arrays that are pictures: `bgr`, as tensorpack's own readers give them, or `rgb`.
-        layout: `split`: LMDBs named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no such LMDB and for a component that no record has, BadInput for a damaged
         one, and for what git-lfs left, MissingPackage where pyarrow is needed and absent.
         """

@@ -79,10 +79,6 @@ class Source(RecordSource):
     ) -> None:
         """Find every record.
 
-        features: FIELD=FEATURE or FIELD=FEATURE:KIND each (packer.sources._records.record_fields); none for all that a
-            few records have in common.
-        layout: `split`: files named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no TFRecord file and for a feature that no record has, BadInput for what
         git-lfs left and for data that do not unpack.
         """

@@ -84,11 +84,6 @@ class Source(RecordSource):
     ) -> None:
         """Find every sample.
 
-        features: FIELD=SUFFIX, FIELD=SUFFIX;SUFFIX or FIELD=SUFFIX:KIND each (packer.sources._records.record_fields);
-            none for all that there are.
-        missing: what a sample is that lacks a field: an `error`, or left out (`skip`).
-        layout: `split`: files named as splits are of the field split; `auto`: they are refused; `unchecked`: taken.
-        follow_links: whether links out of the folder are followed.
         Raises InvalidRequest where there is no tar file with samples, for pickled members, and for a suffix that no
         sample has; BadInput for samples that lack a field, and for what git-lfs left.
         """

@@ -97,15 +97,7 @@ class Source(base.Source):
     ) -> None:
         """List the pictures.
 
-        task: what the rows of the label files are: `detect`, `segment`, `obb`, `pose`; `auto`: as their lengths and
-            `kpt_shape` tell; refused where both a polygon of four points and an oriented box may be meant.
-        missing: what a picture without a label file is: `keep`: background, a sample without boxes; `skip`: left out;
-            `error`. A picture or a split that the description names and that is not there is left out by `skip` and
-            an error otherwise; a split of test data that is not there is told.
-        duplicates: what a picture is that two splits or two lines of a list name: `error`; `first`: it belongs to the
-            first of them; `skip`: left out. A split that names the pictures of another one is told, and is none.
         own_splits: whether the samples have the splits of the description, or of folders named so.
-        follow_links: whether links out of the folder are followed.
         Raises BadInput, naming the files, where they contradict each other or are missing.
         """
         base.check_choice("task", task, ("auto", *TASKS))
