@@ -3,22 +3,21 @@
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from packer.files.atomic_save import save
-from packer.system.machine_description import machine
-from packer.tools.repeated_runs import interleaved as interleaved
-from packer.tools.repeated_runs import ratio as ratio
-from packer.tools.repeated_runs import spread as spread
+from packer.tools.report import machine
 
 PACKER = [sys.executable, "-c", "from packer.cli import run; run()"]
+Figure = TypeVar("Figure")
 
 
 def arguments(text: str, **defaults: Any) -> argparse.Namespace:
@@ -42,6 +41,27 @@ def seconds(command: Sequence[str | Path]) -> float:
     started = time.perf_counter()
     subprocess.run(words, check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - started
+
+
+def interleaved(runs: Mapping[str, Callable[[], Figure]], rounds: int) -> dict[str, list[Figure]]:
+    """Call each function once per round, in turn, after one round that does not count, and collect the results."""
+    found: dict[str, list[Figure]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            value = run()
+            if number:
+                found[name].append(value)
+    return found
+
+
+def ratio(found: dict[str, list[float]], one: str, other: str) -> float:
+    """Return the median over the rounds of one / other."""
+    return statistics.median(a / b for a, b in zip(found[one], found[other], strict=True))
+
+
+def spread(values: Sequence[float], unit: str, digits: int = 2) -> str:
+    """Return median (min - max)."""
+    return f"{statistics.median(values):.{digits}f} {unit}  ({min(values):.{digits}f} - {max(values):.{digits}f})"
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from benchmarks.harness import environments, plot, results, sets
 from benchmarks.harness.job import SETS, TASKS, Job
 from benchmarks.harness.turns import Turns, say
 from packer.files.atomic_save import save
-from packer.system.machine_description import machine
 from packer.system.parallel import usable_cores
+from packer.tools.report import machine
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(__file__).parent / "peers"

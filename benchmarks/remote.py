@@ -33,7 +33,7 @@ from benchmarks.harness.pictures import Decode, files  # noqa: E402
 from benchmarks.harness.remote_job import RemoteJob  # noqa: E402
 from benchmarks.harness.remote_ranks import HANGS, Outcome, Ranks  # noqa: E402
 from benchmarks.harness.s3_proxy import Faults, Flip, Proxy  # noqa: E402
-from packer.system.machine_description import machine  # noqa: E402
+from packer.tools.report import machine  # noqa: E402
 
 PEERS = ("packer", "litdata", "streaming")
 VARIANTS = ("xxh64",)  # of all peers, beside their defaults

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from packer.tools.repeated_runs import spread
+from benchmarks.base import spread
 
 LIMIT, OURS = "limit", "packer"  # the peers that the others are compared with; the first variant that ran
 # how far a colour's mean may lie from the limit's, of 255: the fast DCT shifts it by 1.3, crops are random

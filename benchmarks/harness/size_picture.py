@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.tools import plotting
+from packer.tools.report import new_figure, plain, save_figure
 
 SECTION = "### Planes instead of pixels: `ycc420`"
 OURS = ("raw", "ycc420", "jpeg:90", "kept bytes")
+_BLUE, _ORANGE, _GRAY = "#3274a1", "#e1812c", "#8c8c8c"
 _LINE = 0.05  # of the height of the picture, for a name
 
 
@@ -51,13 +52,13 @@ def fastest(given: list[SizeRow]) -> list[SizeRow]:
 
 def draw(given: list[SizeRow], path: Path) -> None:
     """Write the picture; needs matplotlib (extra `plot`)."""
-    figure = plotting.new_figure(7.5, 4.2)
+    figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     top = max(row.highest for row in given) * 1.05
     name_at = 0.0
     for row in fastest(given):
         ours = row.stored in OURS
-        colour = plotting.ORANGE if ours else plotting.GRAY if row.name == "limit" else plotting.BLUE
+        colour = _ORANGE if ours else _GRAY if row.name == "limit" else _BLUE
         name = "limit: decode, cut, resize" if row.name == "limit" else f"packer, {row.name}" if ours else row.name
         axes.vlines(row.kb, row.lowest, row.highest, color=colour, alpha=0.25, linewidth=3)
         axes.plot(row.kb, row.rate, "o", color=colour, markersize=8)
@@ -80,11 +81,11 @@ def draw(given: list[SizeRow], path: Path) -> None:
     axes.set_xticks(sorted({row.kb for row in given if row.kb > 100 or row.kb == 49} | {44}))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     axes.minorticks_off()
-    plotting.plain(axes)
+    plain(axes)
     axes.set_title(
         "Random crops of 224 px from photos of 500x375, 2 cores: median, lowest, highest round", loc="left", fontsize=10
     )
-    plotting.save(figure, path)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,9 @@ from packer.registry import Registry
 from packer.schema import MOST_PIXELS
 from packer.stores.url import is_url, path_or_url
 from packer.system.size_text import parse_size as size_text_bytes
+
+if TYPE_CHECKING:
+    from packer.tools.report import ToolReport
 
 
 class Group(Enum):
@@ -209,7 +212,38 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one line of JSON; the report goes to stderr."
 )
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a row per run; the report goes to stderr.")
-plot_option = click.option("--plot", type=FILE, metavar="FILE.png", help="Draw them; needs matplotlib.")
+
+
+def _plot(_: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None:
+        from packer.tools.report import check_plot  # keeps `packer --help` light
+
+        check_plot(value)  # before anything is measured
+    return value
+
+
+plot_option = click.option(
+    "--plot", type=FILE, callback=_plot, metavar="FILE.png", help="Draw the figures; needs matplotlib."
+)
+
+
+def check_output(sources: Sequence[Path], options: Mapping[str, Any]) -> None:
+    """Raise UsageError for both --json and --csv, InvalidRequest for a source that is not a folder: before any work."""
+    if options["as_json"] and options["as_csv"]:
+        raise click.UsageError("--json and --csv: standard output takes one of them; write the other with --output")
+    from packer.conversion.source_spec import check_folder  # keeps `packer --help` light
+
+    for source in sources:
+        check_folder(source)  # before torch is imported, which takes seconds
+
+
+def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
+    """Print a report and write its files, as --json, --csv, --output and --plot of a command ask."""
+    report.print(as_json=options["as_json"], as_csv=options.get("as_csv", False))
+    for path in options["outputs"]:
+        report.write(path)
+    if options.get("plot"):
+        report.save_plot(options["plot"])
 
 
 def left_out(noun: str, key: str, reason: str) -> str:

@@ -1,5 +1,6 @@
 """packer advise: which way to pack a data set on this machine."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 from packer.cli._shared_options import (
     Group,
     NamedPath,
+    deliver,
     examples,
     follow_links_option,
     json_option,
@@ -58,15 +60,7 @@ def command(source: Path, **options: Any) -> None:
     from packer.conversion.source_spec import check_folder
 
     check_folder(source)  # before torch is imported, which takes seconds
-    from packer.tools import output  # keeps `packer --help` light
-    from packer.tools.advise import recommendation  # keeps `packer --help` light
-    from packer.tools.advise.recommendation import Question, advise
+    from packer.tools.advise.recommendation import Question, advise, report  # keeps `packer --help` light
 
     how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
-    question = Question(source, *how)
-    found = advise(question, say=lambda text: echo(text, err=True))
-    echo(*recommendation.text(found), err=options["as_json"])
-    figures = output.Figures(recommendation.document(found))
-    figures.hand_over(as_json=options["as_json"])
-    for path in options["outputs"]:
-        figures.write(path)
+    deliver(report(advise(Question(source, *how), say=partial(echo, err=True))), options)

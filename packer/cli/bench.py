@@ -1,5 +1,6 @@
 """packer bench: how fast folders and packs load."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,9 @@ import click
 from packer.cli._shared_options import (
     Group,
     NamedPath,
+    check_output,
     csv_option,
+    deliver,
     examples,
     fields_option,
     follow_links_option,
@@ -25,7 +28,6 @@ from packer.files.terminal_output import echo
 
 if TYPE_CHECKING:
     from packer.tools.bench import BenchRow
-    from packer.tools.workload import Subject
 
 
 PLACE = (Group.READ_IT_FASTER, 3)
@@ -62,59 +64,34 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     medians are shown with lowest and highest. Pictures of several shapes are cropped at random to 224 px, unless
     --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
     """
-    if options["as_json"] and options["as_csv"]:
-        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
-    from packer.conversion.source_spec import check_folder
-
-    for source in sources:
-        check_folder(source)  # before torch is imported, which takes seconds
-    from packer.system.machine_description import cores_text, worker_counts
-    from packer.tools import bench, output  # keeps `packer --help` light
+    check_output(sources, options)
+    from packer.tools import bench  # keeps `packer --help` light
     from packer.tools.advise.trial import PHOTOS
-    from packer.tools.workload import settings as settings_of
-    from packer.tools.workload import subjects
+    from packer.tools.report import cores_text
+    from packer.tools.workload import settings, subjects, worker_counts
 
-    if options["plot"]:
-        from packer.tools import plotting
+    say = partial(echo, err=True)
+    chosen = settings(options["loaders"], options["workers"] or worker_counts(), options["batch"])
 
-        plotting.check(options["plot"])
-    settings = settings_of(options["loaders"], options["workers"] or worker_counts(), options["batch"])
-
-    def say(text: str) -> None:
-        echo(text, err=True)
-
-    def chosen() -> "list[Subject]":
-        return subjects(
+    def measured(geometry: str | None) -> "list[BenchRow]":
+        found = subjects(
             sources,
-            options["geometry"],
+            geometry,
             fields=options["fields"],
             samples=options["samples"],
             follow_links=options["follow_links"],
             max_pixels=options["max_pixels"],
         )
+        say(*(note for subject in found for note in subject.notes()), f"{cores_text()}, batches of {options['batch']}")
+        return bench.run(found, chosen, rounds=options["epochs"], cold=options["cold"], say=say)
 
-    def measured(chosen: "list[Subject]") -> "list[BenchRow]":
-        return bench.run(chosen, settings, rounds=options["epochs"], cold=options["cold"], say=say)
-
-    found = chosen()
-    echo(*(note for subject in found for note in subject.notes()), err=True)
-    say(f"{cores_text()}, batches of {options['batch']}")
     try:
-        lines = measured(found)
+        rows = measured(options["geometry"])
     except MixedShapes:
         if options["geometry"]:
             raise
         options["geometry"] = PHOTOS
-        say(
-            f"pictures of several shapes, which make no batch: measured with --geometry '{PHOTOS}', as of packer advise"
-        )
-        lines = measured(chosen())
-    echo(*bench.text(lines), err=options["as_json"] or options["as_csv"])
+        say(f"pictures of several shapes make no batch: measured with --geometry '{PHOTOS}', as packer advise does")
+        rows = measured(PHOTOS)
     asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
-    document = bench.document(lines, asked)
-    figures = output.Figures(document, bench.CSV_HEAD, bench.csv_rows(lines))
-    figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
-    for path in options["outputs"]:
-        figures.write(path)
-    if options["plot"]:
-        plotting.draw_bench(lines, options["plot"])
+    deliver(bench.report(rows, asked), options)

@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from packer.cli._shared_options import (
-    FILE,
     Group,
     NamedPath,
+    deliver,
     examples,
     fields_option,
     geometry_option,
     json_option,
     output_option,
+    plot_option,
 )
-from packer.files.terminal_output import echo
 
 PLACE = (Group.READ_IT_FASTER, 2)
 
@@ -35,7 +35,7 @@ PLACE = (Group.READ_IT_FASTER, 2)
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
 @json_option
 @output_option(".json")
-@click.option("--plot", type=FILE, metavar="FILE", help="Nested bars as .png (needs matplotlib) or .html.")
+@plot_option
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.
 
@@ -43,12 +43,9 @@ def command(pack: Path, **options: Any) -> None:
     what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
     """
     from packer.system.parallel import usable_cores
-    from packer.tools import output, profile, stage_chart  # keeps `packer --help` light
-    from packer.tools.profile import profile_pack
+    from packer.tools import profile  # keeps `packer --help` light
 
-    if options["plot"]:
-        stage_chart.check(options["plot"])
-    found, left = profile_pack(
+    found, note = profile.profile_pack(
         pack,
         samples=options["samples"],
         batch_size=options["batch"],
@@ -57,14 +54,6 @@ def command(pack: Path, **options: Any) -> None:
         fields=options["fields"],
         transform=options["transform"],
     )
-    lines = profile.text(found, cores=usable_cores())
-    echo(*lines, *([left] if left else []), err=options["as_json"])
     asked = {name: options[name] for name in ("transform", "geometry", "fields", "samples", "batch", "cold")}
-    figures = output.Figures(profile.document(found, asked))
-    figures.hand_over(as_json=options["as_json"])
-    for path in options["outputs"]:
-        figures.write(path)
-    if options["plot"]:
-        title = f"{pack.resolve().name}: {found.samples} samples, one thread"
-        verdict = profile.verdict(found, usable_cores())
-        stage_chart.draw(found, options["plot"], title=title, verdict=verdict)
+    title = f"{pack.resolve().name}: {found.samples} samples, one thread"
+    deliver(profile.report(found, asked, title=title, note=note, cores=usable_cores()), options)

@@ -9,7 +9,9 @@ import click
 from packer.cli._shared_options import (
     Group,
     NamedPath,
+    check_output,
     csv_option,
+    deliver,
     examples,
     fields_option,
     follow_links_option,
@@ -69,20 +71,13 @@ def command(source: Path, **options: Any) -> None:
     Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
     turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
     """
-    if options["as_json"] and options["as_csv"]:
-        raise click.UsageError("--json and --csv: standard output holds one of them; write the other with --output")
-    from packer.conversion.source_spec import check_folder
-
-    check_folder(source)  # before torch is imported, which takes seconds
-    from packer.system.machine_description import cores_text
+    check_output((source,), options)
     from packer.system.parallel import usable_cores
-    from packer.tools import cold_files, output, tune  # keeps `packer --help` light
+    from packer.tools import tune  # keeps `packer --help` light
+    from packer.tools.report import cores_text
     from packer.tools.workload import settings, subjects
 
-    if options["plot"]:
-        from packer.tools import plotting
-
-        plotting.check(options["plot"])
+    say = partial(echo, err=True)
     (subject,) = subjects(
         (source,),
         options["geometry"],
@@ -91,7 +86,6 @@ def command(source: Path, **options: Any) -> None:
         follow_links=options["follow_links"],
         max_pixels=options["max_pixels"],
     )
-    echo(*subject.notes(), err=True)
     plan = tune.planned(
         subject,
         options["batch"],
@@ -103,16 +97,7 @@ def command(source: Path, **options: Any) -> None:
     )
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
-    echo(f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps", err=True)
-    drop = partial(cold_files.drop, subject.files()) if options["cold"] else None
-    tell = partial(echo, err=True)
-    rows = tune.sweep(subject.open, chosen, plan, rounds=options["rounds"], drop=drop, say=tell)
-    echo(*tune.text(rows, plan, cores=usable_cores()), err=options["as_json"] or options["as_csv"])
+    say(*subject.notes(), f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps")
+    rows = tune.tune(subject, chosen, plan, rounds=options["rounds"], cold=options["cold"], say=say)
     asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
-    document = tune.document(rows, plan, asked)
-    figures = output.Figures(document, tune.CSV_HEAD, tune.csv_rows(rows))
-    figures.hand_over(as_json=options["as_json"], as_csv=options["as_csv"])
-    for path in options["outputs"]:
-        figures.write(path)
-    if options["plot"]:
-        plotting.draw_tune(rows, plan, options["plot"])
+    deliver(tune.report(rows, plan, asked, cores=usable_cores()), options)

@@ -12,6 +12,7 @@ from pathlib import Path
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, StoreError, UnsafePath
 from packer.files.digest import entries, opened_folder
 from packer.files.fsync import sync_part
+from packer.files.page_cache import resident_bytes
 from packer.files.safe_paths import open_beneath, open_file
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
@@ -25,7 +26,6 @@ from packer.staging.staged_copies import StagedCopy, StagedFile, copies, parts_o
 from packer.staging.user_folder import UserFolder
 from packer.stores.url import URLPath
 from packer.system.machine_limits import Machine
-from packer.system.page_cache import resident_bytes
 from packer.system.parallel import ordered_map, usable_cores
 
 _BLOCK_BYTES = 1 << 20

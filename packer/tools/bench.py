@@ -1,4 +1,4 @@
-"""Bench: data sets through loaders, in turn; how many samples a second, with what CPU time and memory."""
+"""Bench: samples per second of data sets through loaders, with CPU time and memory."""
 
 import itertools
 import math
@@ -6,27 +6,25 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from torch.utils.data import Dataset
 
 from packer.errors import PackerError
+from packer.files.terminal_output import plot_label
+from packer.inspect import palette
 from packer.system.resource_usage import cpu_seconds
-from packer.tools import cold_files
-from packer.tools.cold_files import WARM_SHARE
-from packer.tools.output import table
-from packer.tools.runner_process import Answer, RunnerProcess
-from packer.tools.workload import STOCK, LoaderSetting, Subject, pictures, samples_in
+from packer.tools.report import ToolReport, new_figure, plain, table
+from packer.tools.sweep import Answer, Question, RunnerProcess, Say, SweepRow, cold_notes, sweep
+from packer.tools.workload import OUR_WORKERS, STOCK, LoaderSetting, Subject, pictures, samples_in
 
-_LEAST_S = 1.0  # that a turn lasts, in whole epochs
+_LEAST_S = 1.0  # duration of a turn, in complete epochs
 _MOST_PASSES = 50
-Say = Callable[[str], object]
 
 
 class Turn(TypedDict):
-    """One turn's figures, of whole epochs."""
+    """Figures of complete epochs."""
 
     samples: int
     seconds: float
@@ -35,126 +33,84 @@ class Turn(TypedDict):
 
 
 @dataclass
-class BenchRow:
-    """One subject through one setting. turns: the answers of `epochs`, one per round. memory_mb: its peak."""
+class BenchRow(SweepRow):
+    """One data set through one loader. Each turn is a `Turn`.
 
-    subject: Subject
-    setting: LoaderSetting
-    stored_bytes: int  # of the whole subject, and of how many samples that is
+    Attributes:
+        stored_bytes: Size of all files of the data set.
+        stored_samples: Number of samples in these files.
+        pictures: Number of picture fields of a sample, 0 if not known.
+    """
+
+    stored_bytes: int = 0
     stored_samples: int = 0
     pictures: int = 0
-    memory_mb: float = 0.0
-    turns: list[Turn] = field(default_factory=list)
-    warm_share: list[float | None] = field(default_factory=list)  # of its bytes in memory after dropping; --cold
 
     @property
     def rates(self) -> list[float]:
-        """Samples per second, round by round."""
+        """Samples per second of each round."""
         return [turn["samples"] / turn["seconds"] for turn in self.turns]
 
     @property
     def rate(self) -> float:
-        """Their median."""
+        """Median of the rates."""
         return statistics.median(self.rates)
 
     @property
+    def latest(self) -> str:
+        """Rate of the latest turn."""
+        return f"{self.rates[-1]:.0f} samples/s"
+
+    @property
     def mb_per_sample(self) -> float:
-        """Stored MB of a sample, all of its fields."""
+        """Stored MB of a sample, all fields together."""
         return self.stored_bytes / max(1, self.stored_samples) / 1e6
 
     @property
     def cpu_per_1000(self) -> float:
-        """CPU seconds of all its processes per 1000 samples."""
-        return statistics.median(turn["cpu_seconds"] / turn["samples"] * 1000 for turn in self.turns)
+        """CPU seconds of all processes per 1000 samples."""
+        return float(statistics.median(turn["cpu_seconds"] / turn["samples"] * 1000 for turn in self.turns))
 
     @property
     def first_batch_seconds(self) -> float:
-        """From `iter` to the first batch."""
-        return statistics.median(turn["first_batch_seconds"] for turn in self.turns)
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.subject.name} through {self.setting.short}"
+        """Seconds from `iter` to the first batch."""
+        return float(statistics.median(turn["first_batch_seconds"] for turn in self.turns))
 
 
 def run(
     subjects: Sequence[Subject], settings: Sequence[LoaderSetting], *, rounds: int, cold: bool, say: Say
 ) -> list[BenchRow]:
-    """Every subject through every setting: one turn that does not count, in which memory is watched, then `rounds`.
+    """Measure every subject with every setting: one turn that does not count, then `rounds`.
 
     cold: each turn is one epoch of a new process, after the subject's files were dropped from the page cache.
-    say: takes a line on what goes on. Raises what opening or decoding a subject raises.
+    say: called with progress messages. Raises the errors of opening and decoding a subject.
     """
     files = {subject: subject.files() for subject in subjects}
-    sizes = {subject: sum(path.stat().st_size for path in found) for subject, found in files.items()}
-    lines = [BenchRow(subject, setting, sizes[subject]) for subject in subjects for setting in settings]
-    with ExitStack() as stack:
-        players = []
-        for line in lines:
-            say(f"{line.name}: warming up")
-            player = stack.enter_context(RunnerProcess(line.name, prepare, line.subject.open, line.setting))
-            passes = _warm_up(player, line)
-            if cold:
-                player.close()
-            players.append((line, player, passes))
-        for number in range(rounds):
-            say(f"round {number + 1} of {rounds}")
-            for line, player, passes in players:
-                if cold:
-                    _cold_turn(line, cold_files.drop(files[line.subject]))
-                else:
-                    line.turns.append(_turn(player, passes))
-    return lines
+    sizes = {subject: sum(path.stat().st_size for path in paths) for subject, paths in files.items()}
+    rows = [BenchRow(subject, setting, stored_bytes=sizes[subject]) for subject in subjects for setting in settings]
+    sweep(rows, prepare, rounds=rounds, say=say, files=files if cold else None, warm_up=_warm_up)
+    return rows
 
 
-def _turn(player: RunnerProcess, passes: int) -> Turn:
-    answer = player.ask({"passes": passes})
-    return Turn(
-        samples=answer["samples"],
-        seconds=answer["seconds"],
-        cpu_seconds=answer["cpu_seconds"],
-        first_batch_seconds=answer["first_batch_seconds"],
-    )
-
-
-def _warm_up(player: RunnerProcess, line: BenchRow) -> int:
-    """A turn that does not count; returns how many epochs make one that does."""
-    found = player.ask({"passes": 1}, watch=True)
-    line.memory_mb = player.peak_mb
-    line.stored_samples, line.pictures = found["stored_samples"], found["pictures"]
-    again = _turn(player, 1)  # without the start of the workers
-    return min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))
-
-
-def _cold_turn(line: BenchRow, left: cold_files.Residency) -> None:
-    line.warm_share.append(left.share)
-    with RunnerProcess(line.name, prepare, line.subject.open, line.setting) as fresh:
-        line.turns.append(_turn(fresh, 1))
+def _warm_up(row: BenchRow, process: RunnerProcess) -> Question:
+    """Run a turn that does not count, and return how many epochs make one that does."""
+    found = process.ask({}, watch=True)
+    row.stored_samples, row.pictures = found["stored_samples"], found["pictures"]
+    again = process.ask({})  # without the start of the workers
+    return {"passes": min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))}
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """In the runner process: how it answers {"passes": n}."""
-    started = time.perf_counter()
+    """Open a data set in its process, and return the function that loads so many passes of it."""
     dataset: Any = open_dataset()
     setting.check(dataset)
     loader = setting.make(dataset)
-    opened = time.perf_counter() - started
-    inner = getattr(dataset, "dataset", dataset)
-
-    def answer(question: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **epochs(loader, question["passes"], len(dataset)),
-            "open_seconds": opened,
-            "stored_samples": len(inner),
-            "pictures": pictures(dataset),
-        }
-
-    return answer
+    about = {"stored_samples": len(getattr(dataset, "dataset", dataset)), "pictures": pictures(dataset)}
+    return lambda question: {**epochs(loader, question.get("passes", 1), len(dataset)), **about}
 
 
 def epochs(loader: Any, passes: int, expected: int) -> Turn:
-    """So many epochs: wall and CPU seconds, samples, seconds to the first batch; raises PackerError."""
+    """Run complete epochs of `expected` samples each, and return their figures; raises PackerError."""
     samples, first = 0, 0.0
     cpu, start = cpu_seconds(os.getpid()), time.perf_counter()
     for batch in itertools.chain.from_iterable(itertools.repeat(loader, passes)):
@@ -167,129 +123,167 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
     return {"samples": samples, "seconds": seconds, "cpu_seconds": used, "first_batch_seconds": first}
 
 
-# ---- the report: a table, the fastest in one sentence, JSON and CSV
-
-CSV_HEAD = (
-    "source",
-    "loader",
-    "workers",
-    "round",
-    "samples_per_second",
-    "mb_per_second",
-    "cpu_seconds_per_1000",
-    "first_batch_seconds",
-    "memory_mb",
-    "resident_share",
-)
+# ---- the report
 
 
-def text(lines: Sequence[BenchRow]) -> list[str]:
-    """The table and what is to be said of it; lines as `bench.run` gives them."""
-    unit = "images/s" if all(line.pictures == 1 for line in lines) else "samples/s"
-    head = ("", "workers", unit, "(lowest - highest)", "MB/s", "CPU s/1000", "first batch", "memory")
-    rows = [_row(line) for line in lines]
-    return [*table(head, rows), "", *_fastest(lines, unit), *_warm(lines)]
+def report(rows: Sequence[BenchRow], options: Mapping[str, object]) -> ToolReport:
+    """Return the report of `run`. options: the options of the command, for the JSON."""
+    document = {"title": "packer bench", "options": dict(options), "lines": [_figures(row) for row in rows]}
+    return ToolReport(text(rows), document, csv_rows(rows), lambda: figure(rows))
 
 
-def _row(line: BenchRow) -> tuple[str, ...]:
-    rates = line.rates
+def text(rows: Sequence[BenchRow]) -> list[str]:
+    """Return the table, and a sentence on the fastest row."""
+    head = ("", "workers", _unit(rows), "(lowest - highest)", "MB/s", "CPU s/1000", "first batch", "memory")
+    return [*table(head, [_cells(row) for row in rows]), "", *_fastest(rows), *cold_notes(rows)]
+
+
+def _unit(rows: Sequence[BenchRow]) -> str:
+    return "images/s" if all(row.pictures == 1 for row in rows) else "samples/s"
+
+
+def _cells(row: BenchRow) -> tuple[str, ...]:
+    rates = row.rates
     return (
-        f"{line.subject.name}, {line.setting.loader}",
-        str(line.setting.workers),
-        f"{line.rate:.0f}",
+        f"{row.subject.name}, {row.setting.loader}",
+        str(row.setting.workers),
+        f"{row.rate:.0f}",
         f"({min(rates):.0f} - {max(rates):.0f})",
-        f"{line.rate * line.mb_per_sample:.1f}",
-        f"{line.cpu_per_1000:.2f}",
-        f"{line.first_batch_seconds * 1e3:.0f} ms",
-        f"{line.memory_mb:.0f} MB",
+        f"{row.rate * row.mb_per_sample:.1f}",
+        f"{row.cpu_per_1000:.2f}",
+        f"{row.first_batch_seconds * 1e3:.0f} ms",
+        f"{row.memory_mb:.0f} MB",
     )
 
 
-def best(lines: Sequence[BenchRow]) -> BenchRow:
-    """The one with the highest median."""
-    return max(lines, key=lambda line: line.rate)
+def best(rows: Sequence[BenchRow]) -> BenchRow:
+    """Return the row with the highest median."""
+    return max(rows, key=lambda row: row.rate)
 
 
-def _fastest(lines: Sequence[BenchRow], unit: str) -> Iterator[str]:
-    """A sentence for all sources of one number of samples: they are taken for the same data."""
-    for count in dict.fromkeys(line.stored_samples for line in lines):
-        same = [line for line in lines if line.stored_samples == count]
-        first, other = best(same), _baseline(same)
-        sentence = f"Fastest: {first.name}: {first.rate:.0f} {unit}"
-        if other is not first:
-            sentence += f", {_factor(first, other):.1f} times {other.name} ({other.rate:.0f})"
+def _fastest(rows: Sequence[BenchRow]) -> Iterator[str]:
+    """One sentence for all sources with the same number of samples, which are assumed to contain the same data.
+
+    The fastest row is compared with the best of the first source, through DataLoader if that was measured. The factor
+    is that of the medians in the table.
+    """
+    for count in dict.fromkeys(row.stored_samples for row in rows):
+        same = [row for row in rows if row.stored_samples == count]
+        first_source = [row for row in same if row.subject == same[0].subject]
+        fastest, other = best(same), best([row for row in first_source if row.setting.loader == STOCK] or first_source)
+        sentence = f"Fastest: {fastest.name}: {fastest.rate:.0f} {_unit(rows)}"
+        if other is not fastest:
+            factor = round(fastest.rate) / max(1, round(other.rate))
+            sentence += f", {factor:.1f} times {other.name} ({other.rate:.0f})"
         yield sentence + "."
 
 
-def _baseline(lines: Sequence[BenchRow]) -> BenchRow:
-    """The best of the first source, through DataLoader if that took part."""
-    first = [line for line in lines if line.subject == lines[0].subject]
-    return best([line for line in first if line.setting.loader == STOCK] or first)
+def _figures(row: BenchRow) -> dict[str, Any]:
+    return {
+        "source": row.subject.name,
+        "is_pack": row.subject.is_pack,
+        "loader": row.setting.loader,
+        "workers": row.setting.workers,
+        "samples_per_second": {"median": row.rate, "all": row.rates},
+        "mb_per_second": row.rate * row.mb_per_sample,
+        "cpu_seconds_per_1000": row.cpu_per_1000,
+        "first_batch_seconds": row.first_batch_seconds,
+        "memory_mb": row.memory_mb,
+        "pictures_per_sample": row.pictures,
+        "resident_share": row.warm_shares,
+        "turns": [{name: turn[name] for name in Turn.__annotations__} for turn in row.turns],
+    }
 
 
-def _factor(one: BenchRow, other: BenchRow) -> float:
-    """Of the medians as the table shows them, so that a reader who divides them finds the same."""
-    return round(one.rate) / max(1, round(other.rate))
-
-
-def _warm(lines: Sequence[BenchRow]) -> Iterator[str]:
-    """Which subjects were not cold although that was asked for."""
-    shares: dict[str, list[float | None]] = {}
-    for line in lines:
-        shares.setdefault(line.subject.name, []).extend(line.warm_share)
-    for name, found in shares.items():
-        if None in found:
-            yield f"{name}: this system does not tell what is in the page cache (mincore): maybe it was not cold."
-        elif found and (most := max(share or 0.0 for share in found)) > WARM_SHARE:
-            yield (
-                f"{name}: NOT cold: up to {most:.0%} of it stayed in memory after it was dropped from the page cache: "
-                "it lies on a file system in memory, or another process has it mapped."
-            )
-        elif found:
-            yield f"{name}: cold before every turn (at most {max(share or 0.0 for share in found):.1%} left in memory)."
-
-
-def document(lines: Sequence[BenchRow], options: Mapping[str, object]) -> dict[str, Any]:
-    """Everything, for programs. options: what the user asked for."""
-    rows = [
+def csv_rows(rows: Sequence[BenchRow]) -> list[dict[str, Any]]:
+    """Return a row per data set, setting and round."""
+    return [
         {
-            "source": line.subject.name,
-            "is_pack": line.subject.is_pack,
-            "loader": line.setting.loader,
-            "workers": line.setting.workers,
-            "samples_per_second": {"median": line.rate, "all": line.rates},
-            "mb_per_second": line.rate * line.mb_per_sample,
-            "cpu_seconds_per_1000": line.cpu_per_1000,
-            "first_batch_seconds": line.first_batch_seconds,
-            "memory_mb": line.memory_mb,
-            "pictures_per_sample": line.pictures,
-            "resident_share": line.warm_share,
-            "turns": line.turns,
+            "source": row.subject.name,
+            "loader": row.setting.loader,
+            "workers": row.setting.workers,
+            "round": number + 1,
+            "samples_per_second": f"{rate:.2f}",
+            "mb_per_second": f"{rate * row.mb_per_sample:.3f}",
+            "cpu_seconds_per_1000": f"{turn['cpu_seconds'] / turn['samples'] * 1000:.3f}",
+            "first_batch_seconds": f"{turn['first_batch_seconds']:.4f}",
+            "memory_mb": f"{row.memory_mb:.1f}",
+            "resident_share": row.warm_shares[number] if row.warm_shares else "",
         }
-        for line in lines
+        for row in rows
+        for number, (rate, turn) in enumerate(zip(row.rates, row.turns, strict=True))
     ]
-    return {"title": "packer bench", "options": dict(options), "lines": rows}
 
 
-def csv_rows(lines: Sequence[BenchRow]) -> list[tuple[Any, ...]]:
-    """A row per line and round, as CSV_HEAD names them."""
-    rows: list[tuple[Any, ...]] = []
-    for line in lines:
-        for number, turn in enumerate(line.turns):
-            rate = turn["samples"] / turn["seconds"]
-            share = line.warm_share[number] if line.warm_share else ""
-            rows.append(
-                (
-                    line.subject.name,
-                    line.setting.loader,
-                    line.setting.workers,
-                    number + 1,
-                    f"{rate:.2f}",
-                    f"{rate * line.mb_per_sample:.3f}",
-                    f"{turn['cpu_seconds'] / turn['samples'] * 1000:.3f}",
-                    f"{turn['first_batch_seconds']:.4f}",
-                    f"{line.memory_mb:.1f}",
-                    share,
-                )
-            )
-    return rows
+# ---- the plot: the best row of each source and loader as bars, and all rows over workers
+
+_COLORS = tuple(
+    palette.as_hex(color)
+    for color in (
+        *(palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE),
+        *(palette.VERMILION, palette.SKY, palette.YELLOW, palette.BLACK),
+    )
+)
+
+
+def figure(rows: Sequence[BenchRow]) -> Any:
+    """Draw medians with lowest and highest; raises MissingPackage."""
+    names = list(dict.fromkeys(row.subject.name for row in rows))
+    colors = {name: _COLORS[at % len(_COLORS)] for at, name in enumerate(names)}
+    groups: dict[tuple[str, str], list[BenchRow]] = {}
+    for row in rows:
+        groups.setdefault((row.subject.name, row.setting.loader), []).append(row)
+    drawn = new_figure(10, 2.4 + 0.45 * len(groups))
+    bars, curves = drawn.subplots(1, 2, width_ratios=(1.15, 1))
+    _draw_bars(bars, [best(group) for group in groups.values()], colors)
+    for (name, loader), group in groups.items():
+        _draw_curve(curves, sorted(group, key=lambda row: row.setting.workers), colors[name], loader)
+    bars.set_xlabel(_unit(rows))
+    curves.set_ylabel(_unit(rows))
+    curves.set_xticks(sorted({row.setting.workers for row in rows}))
+    curves.set_xlabel("worker processes, or threads of Loader")
+    curves.set_ylim(bottom=0)
+    curves.set_title("over workers", loc="left", fontsize="medium")
+    curves.legend(loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2, fontsize="small", frameon=False)
+    plain(curves)
+    return drawn
+
+
+def _draw_bars(axes: Any, rows: Sequence[BenchRow], colors: Mapping[str, str]) -> None:
+    for at, row in enumerate(rows):
+        low, high = row.rate - min(row.rates), max(row.rates) - row.rate
+        color, is_stock = colors[row.subject.name], row.setting.loader == STOCK
+        axes.barh(
+            at,
+            row.rate,
+            xerr=([low], [high]),
+            color="white" if is_stock else color,
+            edgecolor=color,
+            hatch="///" if is_stock else None,
+            error_kw={"ecolor": "0.25", "capsize": 3, "linewidth": 1},
+        )
+        axes.annotate(
+            f"{row.rate:.0f}", (max(row.rates), at), (6, 0), textcoords="offset points", va="center", fontsize="small"
+        )
+    labels = [f"{plot_label(row.subject.name)}\n{row.setting.short}" for row in rows]
+    axes.set_yticks(range(len(labels)), labels, fontsize="small")
+    axes.invert_yaxis()
+    axes.margins(x=0.14)
+    axes.set_xlim(left=0)
+    axes.set_title("at its best", loc="left", fontsize="medium")
+    plain(axes, grid="x")
+
+
+def _draw_curve(axes: Any, rows: Sequence[BenchRow], color: str, loader: str) -> None:
+    workers = [row.setting.workers for row in rows]
+    axes.plot(
+        workers,
+        [row.rate for row in rows],
+        marker="o",
+        mfc="white" if loader == STOCK else color,
+        label=f"{plot_label(rows[0].subject.name)}, {loader}",
+        color=color,
+        linestyle={STOCK: "--", OUR_WORKERS: ":"}.get(loader, "-"),
+    )
+    lowest, highest = [min(row.rates) for row in rows], [max(row.rates) for row in rows]
+    axes.fill_between(workers, lowest, highest, color=color, alpha=0.12, linewidth=0)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,12 +28,13 @@ from packer.codecs.base import StoredPicture
 from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.files.page_cache import cold_sentence, drop
+from packer.files.terminal_output import plot_label
 from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
-from packer.tools import cold_files
-from packer.tools.output import table
+from packer.tools.report import ToolReport, new_figure, table
 from packer.tools.workload import subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
@@ -256,33 +257,25 @@ def profile_pack(
     fields: tuple[str, ...] | None = None,
     transform: str | None = None,
 ) -> tuple[Profile, str]:
-    """The profile of at most so many samples, drawn at random but always the same; and what to say of the page cache.
+    """Profile at most so many samples, drawn at random but always the same; returns a note on the page cache too.
 
-    geometry: as people write it. fields, transform: see Subject. Raises InvalidRequest for what is no pack.
+    geometry: as text. fields, transform: see Subject. Raises InvalidRequest if the folder is not a pack.
     """
     (chosen,) = subjects((pack,), geometry, fields=fields, transform=transform)
     if not chosen.is_pack:
         raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
-    told = _dropped(cold_files.drop(chosen.files())) if cold else ""
+    note = cold_sentence(chosen.name, [drop(chosen.files()).share]) if cold else ""
     dataset: Any = chosen.open()
     indices = np.random.default_rng(0).permutation(len(dataset))[:samples].tolist()
     device = "cuda" if torch.cuda.is_available() else None
     if not cold:
         profile(dataset, indices, batch_size=batch_size, device=device)
-    return profile(dataset, indices, batch_size=batch_size, device=device), told
+    return profile(dataset, indices, batch_size=batch_size, device=device), note
 
 
-def _dropped(left: cold_files.Residency) -> str:
-    if left.share is None:
-        return "The page cache was asked to drop the pack; this system does not tell whether it did (mincore)."
-    if left.share > cold_files.WARM_SHARE:
-        return f"NOT cold: {left.share:.0%} of the pack stayed in memory: a file system in memory, or another reader."
-    return f"Cold: {left.share:.1%} of the pack was in memory."
+# ---- the report
 
-
-# ---- the report: the stages, which of them limits and what helps, JSON
-
-NAMES = {"copy": "copy to device"}
+_NAMES = {"copy": "copy to device"}
 _HELPS = {
     "read": "keep the pack in memory (packer stage), or pack less: --resize, --fields",
     "decode": "store less to decode: packer convert --resize, or --codec FIELD=raw",
@@ -294,8 +287,15 @@ _HELPS = {
 _KEYS = 3
 
 
+def report(found: Profile, options: Mapping[str, object], *, title: str, note: str, cores: int) -> ToolReport:
+    """Return the report of a profile. options: the options of the command, for the JSON. note: ends the text."""
+    lines = [*text(found, cores=cores), *([note] if note else [])]
+    drawn_verdict = verdict(found, cores)
+    return ToolReport(lines, document(found, options), draw=lambda: figure(found, title=title, verdict=drawn_verdict))
+
+
 def text(found: Profile, *, cores: int) -> list[str]:
-    """The table, and what is to be said of it."""
+    """Return the table, the stage that limits, and notes."""
     fields = sorted({of for _, of in found.seconds if of})
     used = [name for name in fields if any(_shown(found, stage, name) for stage in STAGES)]
     head = ("stage", "ms/sample", "share", *used)
@@ -305,28 +305,28 @@ def text(found: Profile, *, cores: int) -> list[str]:
             continue
         share = f"{found.of(stage) / found.total:.0%}" if stage in LASTING else "1st epoch"
         cells = (_shown(found, stage, name) for name in used)
-        rows.append((NAMES.get(stage, stage), f"{found.of(stage):.3f}", share, *cells))
+        rows.append((_NAMES.get(stage, stage), f"{found.of(stage):.3f}", share, *cells))
     rows.append(("total", f"{found.total:.3f}", "", *("" for _ in used)))
     return [*table(head, rows), "", verdict(found, cores), *_notes(found)]
 
 
 def _shown(found: Profile, stage: str, name: str) -> str:
-    """Milliseconds of a field in a stage; nothing where they are too few to be seen."""
+    """Return the milliseconds of a field in a stage; "" for very few."""
     milliseconds = found.seconds.get((stage, name), 0.0) / found.samples * 1e3
     return f"{milliseconds:.3f}" if milliseconds >= 0.0005 * max(1.0, found.total) else ""
 
 
 def verdict(found: Profile, cores: int) -> str:
-    """Which stage limits, what that allows, and what helps."""
+    """Return the stage that limits, the rate that it allows, and what makes it faster."""
     rate = 1e3 / max(found.total, 1e-9)
     stage = found.limit
     of = f"{found.of(stage):.2f} of {found.total:.2f} ms per sample, {found.of(stage) / max(found.total, 1e-9):.0%}"
     allows = f"{rate:.0f} samples/s in one thread, at most {rate * cores:.0f} on {cores} cores"
-    return f"{NAMES.get(stage, stage).capitalize()} limits: {of}; {allows}. To go faster: {_help(found, stage)}."
+    return f"{_NAMES.get(stage, stage).capitalize()} limits: {of}; {allows}. To go faster: {_help(found, stage)}."
 
 
 def _help(found: Profile, stage: str) -> str:
-    """What helps, with the field that takes longest there."""
+    """Return what makes a stage faster, with the field that takes longest in it."""
     fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
     return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 
@@ -339,7 +339,7 @@ def _notes(found: Profile) -> Iterator[str]:
 
 
 def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
-    """Everything, for programs; milliseconds per sample. options: what the user asked for."""
+    """Return all figures for the JSON, in milliseconds per sample."""
     fields: dict[str, dict[str, float]] = {}
     for (stage, name), seconds in found.seconds.items():
         if name:
@@ -354,3 +354,64 @@ def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
         "limit": found.limit,
         "slowest": [{"key": key, "ms": seconds * 1e3} for seconds, key in found.worst],
     }
+
+
+# ---- the plot: nested bars, as wide as their time
+
+_COLORS = dict(zip(STAGES, ("#56b4e9", "#b0b0b0", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#0072b2"), strict=True))
+_LETTER = 0.0095  # width of a letter of a label, as a share of the plot
+
+
+class Bar(NamedTuple):
+    """One bar. level: 0 the sample, 1 its stages, 2 their fields. start, width: shares of the plot."""
+
+    level: int
+    start: float
+    width: float
+    label: str
+    milliseconds: float
+    color: str
+
+
+def bars(found: Profile) -> list[Bar]:
+    """Return the bars of the sample, of its stages in order, and below each stage of its fields."""
+    total = sum(map(found.of, STAGES))
+    made = [Bar(0, 0.0, 1.0, "one sample of the first epoch", total, "#e8e8e8")]
+    start = 0.0
+    for stage in filter(found.of, STAGES):
+        made.append(Bar(1, start, found.of(stage) / total, _NAMES.get(stage, stage), found.of(stage), _COLORS[stage]))
+        inner = start
+        fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
+        for of, seconds in sorted(fields.items(), key=lambda pair: -pair[1]):
+            milliseconds = seconds / found.samples * 1e3
+            made.append(Bar(2, inner, milliseconds / total, of, milliseconds, _COLORS[stage]))
+            inner += milliseconds / total
+        start += found.of(stage) / total
+    return made
+
+
+def figure(found: Profile, *, title: str, verdict: str) -> Any:
+    """Draw the bars; raises MissingPackage."""
+    drawn = new_figure(10, 2.6)
+    axes = drawn.add_subplot()
+    for bar in bars(found):
+        text = f"{bar.label}  {bar.milliseconds:.3f} ms"
+        axes.barh(
+            -bar.level,
+            bar.width,
+            left=bar.start,
+            label=text if bar.level == 1 else None,
+            color=bar.color,
+            alpha=0.55 if bar.level == 2 else 1.0,
+            edgecolor="white",
+            height=0.94,
+        )
+        fitting = next((label for label in (text, bar.label) if len(label) * _LETTER <= bar.width), "")
+        middle = bar.start + bar.width / 2
+        axes.text(middle, -bar.level, plot_label(fitting), ha="center", va="center", fontsize="small")
+    axes.set_xlim(0, 1)
+    axes.set_axis_off()
+    axes.set_title(plot_label(title), loc="left", fontsize="medium")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(STAGES), fontsize="small", frameon=False)
+    drawn.supxlabel(plot_label(verdict), fontsize="small", wrap=True)
+    return drawn

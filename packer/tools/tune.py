@@ -1,4 +1,4 @@
-"""Tune: a sweep over the number of workers, in five columns that add up to the wall time.
+"""Tune: a training loop with each number of workers, its time in five columns that add up to the wall time.
 
 | column  | from -> to                                                                              |
 |---------|-----------------------------------------------------------------------------------------|
@@ -8,39 +8,40 @@
 | wait    | end of a step -> next batch in hand                                                     |
 | total   | the sum of the four                                                                     |
 
-The table is that of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls), in which the gap between
-epochs and all first waits but one are counted twice; here nothing is.
+The table is that of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls), which counts the gap between
+epochs and all first waits but one twice. This one counts everything once.
 """
 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import zeros
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.errors import InvalidRequest
-from packer.tools import cold_files
-from packer.tools.output import table
-from packer.tools.runner_process import Answer, RunnerProcess
-from packer.tools.workload import LOADERS, STOCK, LoaderSetting, Subject, evenly, load_function
+from packer.inspect import palette
+from packer.tools.report import ToolReport, new_figure, plain, table
+from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
+from packer.tools.workload import LOADERS, OURS, STOCK, LoaderSetting, Subject, evenly, load_function
 
 COLUMNS = ("epoch", "first", "compute", "wait")
 TOLERANCE = 0.05  # how much slower than the best a setting with fewer workers may be
 _MOST_WORKERS = 1024
-_MOST_STEPS = 100  # of an epoch, where the user does not say
+_MOST_STEPS = 100  # of an epoch, by default
 Clock = Callable[[], float]
 Columns = dict[str, float]  # seconds
 
 
 @dataclass(frozen=True)
-class SweepPlan:
-    """What every setting does: `epochs` of `steps` batches, back to back.
+class LoopPlan:
+    """The training loop that every setting runs: `epochs` of `steps` batches.
 
-    step: `module:function`, called with each batch; or None, and the loop sleeps step_seconds, as one that waits for a
-    GPU. early_break: each pass is broken off after `steps` batches, as GG-CNN's training does; else it ends there.
+    Attributes:
+        step: `module:function`, called with each batch. None: the loop sleeps `step_seconds`, as if a GPU worked.
+        early_break: Leave each pass after `steps` batches, as GG-CNN's training does. Otherwise the pass ends there.
     """
 
     steps: int
@@ -50,7 +51,7 @@ class SweepPlan:
     early_break: bool = False
 
     def function(self) -> Callable[[Any], object]:
-        """What is done with a batch."""
+        """Return the function that is called with each batch."""
         if self.step is not None:
             return load_function(self.step, "--step")
         return lambda _: time.sleep(self.step_seconds)
@@ -65,10 +66,10 @@ def planned(
     step_ms: float | None,
     step: str | None,
     early_break: bool,
-) -> SweepPlan:
-    """The plan that a user asked for; raises InvalidRequest for what does not fit the subject.
+) -> LoopPlan:
+    """Return the plan for the options of a user; raises InvalidRequest if they do not fit the subject.
 
-    steps: batches of an epoch, None for all, at most 100. step_ms: milliseconds that a step takes; step: a function.
+    steps: batches of an epoch, None for all, at most 100. step_ms: milliseconds of a step. step: function of a step.
     """
     if step is not None and step_ms is not None:
         raise InvalidRequest("--step and --step-ms both say what a step computes; give one of them")
@@ -79,84 +80,71 @@ def planned(
         )
     if early_break and (steps is None or steps == there):
         raise InvalidRequest(f"--early-break: say with --steps after how many of the {there} batches of a pass")
-    settled = steps or min(there, _MOST_STEPS)
-    return SweepPlan(settled, epochs, (step_ms or 0) / 1e3, step, early_break)
+    return LoopPlan(steps or min(there, _MOST_STEPS), epochs, (step_ms or 0) / 1e3, step, early_break)
 
 
 @dataclass
-class TuneRow:
-    """One setting, in seconds of runs, all epochs of a run together.
+class TuneRow(SweepRow):
+    """One number of workers. Each turn is an answer of `measure`: the columns of a run, all epochs together."""
 
-    loaded: of each run, samples that were made for one that was used. memory_mb: the peak of its processes.
-    """
+    @property
+    def runs(self) -> list[Columns]:
+        """Columns of each run."""
+        return [turn["columns"] for turn in self.turns]
 
-    setting: LoaderSetting
-    runs: list[Columns] = field(default_factory=list)
-    loaded: list[float] = field(default_factory=list)
-    memory_mb: float = 0.0
+    @property
+    def loaded(self) -> list[float]:
+        """Samples that each run loaded for one that it used."""
+        return [turn["loaded"] for turn in self.turns]
 
     @property
     def columns(self) -> Columns:
-        """Of the run with the median total."""
-        return sorted(self.runs, key=total)[(len(self.runs) - 1) // 2]
+        """Columns of the run with the median total."""
+        return sorted(self.runs, key=total)[(len(self.turns) - 1) // 2]
 
     @property
     def total(self) -> float:
         """Seconds of that run."""
         return total(self.columns)
 
+    @property
+    def latest(self) -> str:
+        """Seconds of the latest run."""
+        return f"{total(self.runs[-1]):.2f} s"
+
 
 def total(columns: Columns) -> float:
-    """The sum of the columns: the wall time."""
+    """Return the sum of the columns: the wall time."""
     return sum(columns[name] for name in COLUMNS)
 
 
-def sweep(
-    open_dataset: Callable[[], Dataset[Any]],
-    settings: Sequence[LoaderSetting],
-    plan: SweepPlan,
-    *,
-    rounds: int,
-    drop: Callable[[], cold_files.Residency] | None = None,
-    say: Callable[[str], object],
+def tune(
+    subject: Subject, settings: Sequence[LoaderSetting], plan: LoopPlan, *, rounds: int, cold: bool, say: Say
 ) -> list[TuneRow]:
-    """Every setting once per round, in turn, each run in a new process; raises what goes wrong there.
+    """Run the loop once per setting and round, each run in a new process; raises the errors of opening and loading.
 
-    open_dataset: picklable. drop: called before each run, to have it cold.
+    cold: drop the subject's files from the page cache before each run. say: called with progress messages.
     """
-    rows = [TuneRow(setting) for setting in settings]
-    for number in range(rounds):
-        for row in rows:
-            left = drop() if drop is not None else None
-            with RunnerProcess(row.setting.short, prepare, open_dataset, row.setting, plan) as player:
-                found = player.ask({}, watch=True)
-                row.memory_mb = max(row.memory_mb, player.peak_mb)
-            row.runs.append(found["columns"])
-            row.loaded.append(found["loaded"])
-            warm = "" if left is None or left.share is None else f", {left.share:.0%} of SOURCE was in memory"
-            say(f"run {number + 1} of {rounds}: {row.setting.short}: {total(row.runs[-1]):.2f} s{warm}")
+    rows = [TuneRow(subject, setting) for setting in settings]
+    files = {subject: subject.files()} if cold else None
+    sweep(rows, prepare, plan, rounds=rounds, say=say, files=files)
     return rows
 
 
-def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting, plan: SweepPlan) -> Answer:
-    """In the run's process."""
+def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting, plan: LoopPlan) -> Answer:
+    """Open a data set in its process, and return the function that runs the loop over it."""
     dataset = open_dataset()
     setting.check(dataset)
     step = plan.function()
-
-    def answer(_: dict[str, Any]) -> dict[str, Any]:
-        return measure(dataset, setting, plan, step)
-
-    return answer
+    return lambda _: measure(dataset, setting, plan, step)
 
 
-def measure(dataset: Any, setting: LoaderSetting, plan: SweepPlan, step: Callable[[Any], object]) -> dict[str, Any]:
-    """One run: seconds per column, and how many samples were made for one that was used."""
+def measure(dataset: Any, setting: LoaderSetting, plan: LoopPlan, step: Callable[[Any], object]) -> dict[str, Any]:
+    """Run the loop, and return seconds per column, and samples that were loaded for one that was used."""
     steps = plan.steps if plan.early_break else 0
     wanted = dataset if plan.early_break else evenly(dataset, plan.steps * setting.batch_size)
     if setting.is_ours:
-        # what a Loader has for such loops: an endless stream, of which an epoch takes so many batches
-        loader = setting.make(wanted, steps_per_epoch=steps or None)
+        loader = setting.make(wanted, steps_per_epoch=steps or None)  # continues its pass in the next epoch
         columns = run(loader, step, epochs=plan.epochs)
         loader.close()
         return {"columns": columns, "loaded": 1.0}
@@ -174,9 +162,10 @@ def run(
     break_after: int = 0,
     clock: Clock = time.perf_counter,
 ) -> Columns:
-    """Epochs back to back, in the columns' seconds; their sum is the wall time.
+    """Run epochs back to back, and return the seconds of each column; their sum is the wall time.
 
-    break_after: leave each pass as loops that count in the body do: one more batch is fetched and dropped. 0: never.
+    break_after: leave each pass after so many steps, as loops that count in their body do. One more batch is fetched
+        and dropped. 0: never.
     """
     seconds = dict.fromkeys(COLUMNS, 0.0)
     last = clock()
@@ -204,22 +193,22 @@ def run(
 
 
 class Counted(Dataset[Any]):
-    """A data set that counts what is asked of it, in whatever process."""
+    """Data set that counts the samples that it returns, in all processes."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._counts = zeros(_MOST_WORKERS + 1).share_memory_()  # type: ignore[no-untyped-call]  # a place per worker
+        self._counts = zeros(_MOST_WORKERS + 1).share_memory_()  # type: ignore[no-untyped-call]  # one per worker
         self._offers_batches = hasattr(dataset, "__getitems__")
         self.schema = getattr(dataset, "schema", ())
 
     @property
     def count(self) -> int:
-        """Samples made so far."""
+        """Samples returned so far."""
         return int(self._counts.sum())
 
     @property
     def dataset(self) -> Any:
-        """What is counted, as a Subset has it."""
+        """The data set that is counted, as of a Subset."""
         return self._dataset
 
     def __len__(self) -> int:
@@ -240,48 +229,59 @@ class Counted(Dataset[Any]):
         self._counts[worker.id if worker is not None else _MOST_WORKERS] += samples
 
 
-# ---- what is to be learnt from it
+# ---- the recommendation
 
 
 def knee(totals: dict[int, float], tolerance: float = TOLERANCE) -> int:
-    """The smallest number of workers whose total is within `tolerance` of the lowest. totals: workers -> seconds."""
+    """Return the fewest workers with a total within `tolerance` of the lowest. totals: workers -> seconds."""
     lowest = min(totals.values())
     return min(workers for workers, seconds in totals.items() if seconds <= lowest * (1 + tolerance))
 
 
 def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
-    """The knee's row of one loader; None where it took no part."""
+    """Return the row of one loader at its knee; None if it was not measured."""
     found = {row.setting.workers: row for row in rows if row.setting.loader == loader}
     return found[knee({workers: row.total for workers, row in found.items()})] if found else None
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """The knee of the loader that is fastest at its own."""
+    """Return the row to use: the knee of the loader that is fastest at its knee."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 
 
-# ---- the report: columns, the recommendation in one sentence, JSON and CSV
+# ---- the report
 
-CSV_HEAD = ("loader", "workers", "run", "epoch", "first", "compute", "wait", "total", "loaded_per_used", "memory_mb")
 _MUCH_WAITING = 0.1
 _MUCH_DROPPED = 1.05
 
 
-def text(rows: Sequence[TuneRow], plan: SweepPlan, *, cores: int) -> list[str]:
-    """The table, seconds of all epochs of a run, and what is to be said of it."""
-    head = ("", "workers", *COLUMNS, "total", "waiting", "loaded/used", "memory")
+def report(rows: Sequence[TuneRow], plan: LoopPlan, options: Mapping[str, object], *, cores: int) -> ToolReport:
+    """Return the report of `tune`. options: the options of the command, for the JSON."""
+    best = recommended(rows)
+    document = {
+        "title": "packer tune",
+        "options": {**options, **vars(plan)},
+        "rows": [_figures(row) for row in rows],
+        "recommended": {"loader": best.setting.loader, "workers": best.setting.workers},
+        "sentence": sentence(rows, plan),
+    }
+    return ToolReport(text(rows, plan, cores=cores), document, csv_rows(rows), lambda: figure(rows, plan))
+
+
+def text(rows: Sequence[TuneRow], plan: LoopPlan, *, cores: int) -> list[str]:
+    """Return the table, seconds of all epochs of a run, the recommendation and notes."""
+    head = ("", "workers", *COLUMNS, "total", "waiting", "loaded/used", "memory", "")
     best = recommended(rows)
     cells = [_cells(row, "<-" if row is best else "") for row in rows]
-    return [*table((*head, ""), cells), "", sentence(rows, plan), *_notes(rows, plan, cores)]
+    return [*table(head, cells), "", sentence(rows, plan), *_notes(rows, plan, cores), *cold_notes(rows)]
 
 
 def _cells(row: TuneRow, mark: str) -> tuple[str, ...]:
-    columns = row.columns
     return (
         row.setting.loader,
         str(row.setting.workers),
-        *(f"{columns[name]:.2f}" for name in COLUMNS),
+        *(f"{row.columns[name]:.2f}" for name in COLUMNS),
         f"{row.total:.2f}",
         f"{waiting(row):.0%}",
         f"{max(row.loaded):.2f}",
@@ -291,82 +291,120 @@ def _cells(row: TuneRow, mark: str) -> tuple[str, ...]:
 
 
 def waiting(row: TuneRow) -> float:
-    """The share of the time that is not compute."""
+    """Return the share of the time that is not compute."""
     return 1 - row.columns["compute"] / max(row.total, 1e-9)
 
 
-def sentence(rows: Sequence[TuneRow], plan: SweepPlan) -> str:
-    """What to use, and why."""
+def sentence(rows: Sequence[TuneRow], plan: LoopPlan) -> str:
+    """Return the recommendation and its reason."""
     best = recommended(rows)
-    same = [row for row in rows if row.setting.loader == best.setting.loader]
-    fastest = min(same, key=lambda row: row.total)
+    fastest = min((row for row in rows if row.setting.loader == best.setting.loader), key=lambda row: row.total)
+    name = best.setting.text
+    if plan.early_break and best.setting.is_ours:
+        name = f"{name.removesuffix(')')}, steps_per_epoch={plan.steps})"
     per_epoch = best.total / plan.epochs
-    steps = f", steps_per_epoch={plan.steps})" if plan.early_break and best.setting.is_ours else ""
-    name = best.setting.text.removesuffix(")") + steps if steps else best.setting.text
-    told = f"Use {name}: {per_epoch:.2f} s an epoch of {plan.steps} steps, {waiting(best):.0%} of it waiting"
+    parts = [f"Use {name}: {per_epoch:.2f} s an epoch of {plan.steps} steps, {waiting(best):.0%} of it waiting"]
     if fastest is not best:
-        told += f"; {fastest.setting.workers} {best.setting.noun} are no more than {TOLERANCE:.0%} faster"
-    others = (chosen(rows, loader) for loader in LOADERS if loader != best.setting.loader)
-    for other in filter(None, others):
-        told += f"; {other.setting.text} takes {other.total / best.total:.2f} times as long"
-    return told + "."
+        parts.append(f"{fastest.setting.workers} {best.setting.noun} are no more than {TOLERANCE:.0%} faster")
+    for loader in LOADERS:
+        if loader != best.setting.loader and (other := chosen(rows, loader)):
+            parts.append(f"{other.setting.text} takes {other.total / best.total:.2f} times as long")
+    return "; ".join(parts) + "."
 
 
-def _notes(rows: Sequence[TuneRow], plan: SweepPlan, cores: int) -> Iterator[str]:
+def _notes(rows: Sequence[TuneRow], plan: LoopPlan, cores: int) -> Iterator[str]:
     best = recommended(rows)
     if plan.step is None and not plan.step_seconds:
-        yield "No step was given, so this is loading alone: --step-ms 20 stands for a GPU's work, --step for your own."
+        yield "Without a step, only loading was measured: --step-ms 20 simulates a GPU, --step calls your function."
     elif waiting(best) > _MUCH_WAITING:
         yield (
             f"Even so the loop waits: no number of workers feeds {best.columns['compute'] / plan.epochs:.2f} s of "
-            "compute an epoch without a pause; `packer profile` says what takes the time."
+            "compute an epoch without a pause; `packer profile` shows which stage takes the time."
         )
     dropped = max((max(row.loaded) for row in rows if row.setting.loader == STOCK), default=1.0)
     if plan.early_break and dropped > _MUCH_DROPPED:
         yield (
             f"Each early `break` throws loaded batches away, up to {dropped:.2f} samples for one that was used: "
-            f"packer.Loader(..., steps_per_epoch={plan.steps}) goes on where it was."
+            f"packer.Loader(..., steps_per_epoch={plan.steps}) continues the pass instead."
         )
     if any(row.setting.workers > cores for row in rows):
         more = f", although the machine has {there}" if (there := os.cpu_count() or cores) > cores else ""
         yield f"With more than {cores} workers some share a core{more}."
 
 
-def document(rows: Sequence[TuneRow], plan: SweepPlan, options: Mapping[str, object]) -> dict[str, Any]:
-    """Everything, for programs. options: what the user asked for."""
-    found = [
-        {
-            "loader": row.setting.loader,
-            "workers": row.setting.workers,
-            "seconds": {**row.columns, "total": row.total},
-            "runs": [{**run, "total": total(run)} for run in row.runs],
-            "loaded_per_used": row.loaded,
-            "memory_mb": row.memory_mb,
-        }
-        for row in rows
-    ]
-    best = recommended(rows)
+def _figures(row: TuneRow) -> dict[str, Any]:
     return {
-        "title": "packer tune",
-        "options": {**options, **vars(plan)},
-        "rows": found,
-        "recommended": {"loader": best.setting.loader, "workers": best.setting.workers},
-        "sentence": sentence(rows, plan),
+        "loader": row.setting.loader,
+        "workers": row.setting.workers,
+        "seconds": {**row.columns, "total": row.total},
+        "runs": [{**run, "total": total(run)} for run in row.runs],
+        "loaded_per_used": row.loaded,
+        "memory_mb": row.memory_mb,
     }
 
 
-def csv_rows(rows: Sequence[TuneRow]) -> list[tuple[Any, ...]]:
-    """A row per setting and run, in seconds, as CSV_HEAD names them."""
+def csv_rows(rows: Sequence[TuneRow]) -> list[dict[str, Any]]:
+    """Return a row per setting and run, in seconds."""
     return [
-        (
-            row.setting.loader,
-            row.setting.workers,
-            number + 1,
-            *(f"{run[name]:.4f}" for name in COLUMNS),
-            f"{total(run):.4f}",
-            f"{loaded:.3f}",
-            f"{row.memory_mb:.1f}",
-        )
+        {
+            "loader": row.setting.loader,
+            "workers": row.setting.workers,
+            "run": number + 1,
+            **{name: f"{run[name]:.4f}" for name in COLUMNS},
+            "total": f"{total(run):.4f}",
+            "loaded_per_used": f"{loaded:.3f}",
+            "memory_mb": f"{row.memory_mb:.1f}",
+        }
         for row in rows
         for number, (run, loaded) in enumerate(zip(row.runs, row.loaded, strict=True))
     ]
+
+
+# ---- the plot: the columns, stacked, over the number of workers
+
+_STACK = (  # column, color, label
+    ("compute", palette.GREEN, "compute"),
+    ("wait", palette.VERMILION, "waiting for a batch"),
+    ("first", palette.ORANGE, "until the first batch"),
+    ("epoch", palette.PURPLE, "between epochs"),
+)
+
+
+def figure(rows: Sequence[TuneRow], plan: LoopPlan) -> Any:
+    """Draw seconds per epoch; raises MissingPackage."""
+    groups = [(loader, group) for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
+    widths = [max(2, len(group)) for _, group in groups]
+    drawn = new_figure(max(6.0, 1.5 + 0.62 * sum(widths)), 4)
+    panels = drawn.subplots(1, len(groups), squeeze=False, sharey=True, width_ratios=widths)[0]
+    for axes, (loader, group) in zip(panels, groups, strict=True):
+        _draw_stacks(axes, group, plan, recommended(rows))
+        axes.set_title(loader if loader == STOCK else f"packer.{OURS}", loc="left", fontsize="medium")
+        axes.set_xlabel("threads" if loader == OURS else "worker processes")
+    panels[0].set_ylabel(f"seconds per epoch of {plan.steps} steps")
+    handles, labels = panels[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small", frameon=False)
+    return drawn
+
+
+def _draw_stacks(axes: Any, rows: Sequence[TuneRow], plan: LoopPlan, best: TuneRow) -> None:
+    positions = range(len(rows))
+    below = [0.0] * len(rows)
+    for name, color, label in _STACK:
+        heights = [row.columns[name] / plan.epochs for row in rows]
+        axes.bar(positions, heights, bottom=below, color=palette.as_hex(color), width=0.75, label=label)
+        below = [low + height for low, height in zip(below, heights, strict=True)]
+    axes.set_xticks(positions, [str(row.setting.workers) for row in rows])
+    for position, row in zip(positions, rows, strict=True):
+        if row is best:
+            axes.annotate(
+                "recommended",
+                (position, below[position]),
+                xytext=(position, 0.97),
+                textcoords=("data", "axes fraction"),
+                ha="center",
+                va="top",
+                fontsize="small",
+                arrowprops={"arrowstyle": "-|>", "color": "0.2"},
+            )
+    axes.margins(y=0.15)
+    plain(axes)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from packer.system.resource_usage import Nvml
-from packer.tools.repeated_runs import percentile
 
 DATA_BOUND = 0.1  # the share of time waited from which the data are what limits
 PERCENTILES = (50, 90, 99)
@@ -203,6 +202,17 @@ def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = Non
     key: where a batch that is a dict has the keys of its samples. out: where the report goes, sys.stderr by default.
     """
     return Monitor(loader, key=key, out=out)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Interpolate linearly between the two nearest of the sorted values, as numpy.percentile does; 0 without values."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    at = (len(ordered) - 1) * percent / 100
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -25,6 +25,7 @@ from packer.pack import manifest as manifests
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS, Field, Schema
 from packer.sources.base import Source
+from packer.system.parallel import usable_cores
 
 
 def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
@@ -240,6 +241,13 @@ class LoaderSetting:
             return f"packer.Loader(dataset, {self.batch_size}, {option}={self.workers})"
         persistent = ", persistent_workers=True" if self.persistent and self.workers else ""
         return f"DataLoader(dataset, {self.batch_size}, num_workers={self.workers}{persistent})"
+
+
+def worker_counts() -> tuple[int, ...]:
+    """Return 0, 1, 2, 4, ... up to the cores that this process may use."""
+    cores = usable_cores()
+    powers = (1 << at for at in range(cores.bit_length()))
+    return (0, *sorted({*powers, cores}))
 
 
 def settings(

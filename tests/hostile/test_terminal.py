@@ -426,8 +426,8 @@ def test_an_output_that_is_not_utf_8_gets_escapes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_row_of_a_table_is_one_line_on_a_terminal_and_csv_in_a_pipe(terminals: Terminals) -> None:
-    text = f"from packer.tools.output import Figures; f = Figures({{}}, ['a'], [[{EVIL!r}]])"
-    text += "; f.hand_over(as_json=False, as_csv=True)"
+    text = f"from packer.tools.report import ToolReport; r = ToolReport([], {{}}, [{{'a': {EVIL!r}}}])"
+    text += "; r.print(as_json=False, as_csv=True)"
     code, shown, _ = terminals.run((text,), python=True)
     assert (code, harm(shown), len(shown.splitlines())) == (0, [], 2)
     code, shown, _ = terminals.run((text,), python=True, piped=True)

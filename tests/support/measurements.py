@@ -3,22 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from packer.tools.bench import BenchRow, Turn
+from packer.tools.bench import BenchRow
 from packer.tools.tune import TuneRow
 from packer.tools.workload import LoaderSetting, Subject
 
 
 def row(loader: str, workers: int, compute: float, wait: float, *, loaded: float = 1.0) -> TuneRow:
     """A row of one run."""
-    return TuneRow(
-        LoaderSetting(loader, workers, persistent=False),
-        [{"epoch": 0.0, "first": 0.0, "compute": compute, "wait": wait}],
-        loaded=[loaded],
-    )
+    columns = {"epoch": 0.0, "first": 0.0, "compute": compute, "wait": wait}
+    setting = LoaderSetting(loader, workers, persistent=False)
+    return TuneRow(Subject(Path("photos")), setting, [{"columns": columns, "loaded": loaded}])
 
 
 def line(name: str, loader: str, workers: int, *rates: float, **more: Any) -> BenchRow:
-    """A line whose turns had those samples per second."""
-    turns = [Turn(samples=100, seconds=100 / rate, cpu_seconds=0.5, first_batch_seconds=0.02) for rate in rates]
-    given = {"stored_samples": 100, "pictures": 1, "memory_mb": 12.0} | more
-    return BenchRow(Subject(Path(name)), LoaderSetting(loader, workers), 50_000_000, turns=turns, **given)
+    """A row whose turns had those samples per second."""
+    turns = [{"samples": 100, "seconds": 100 / rate, "cpu_seconds": 0.5, "first_batch_seconds": 0.02} for rate in rates]
+    given = {"stored_bytes": 50_000_000, "stored_samples": 100, "pictures": 1, "memory_mb": 12.0} | more
+    return BenchRow(Subject(Path(name)), LoaderSetting(loader, workers), turns, **given)

@@ -11,6 +11,7 @@ import pytest
 
 from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
+from packer.files.page_cache import Residency
 from packer.geometry.parsing import parse
 from packer.sources.folder import Source
 from packer.tools.advise import prediction, recommendation
@@ -140,9 +141,7 @@ def test_files_that_stay_in_memory_have_no_cold_rate(tmp_path: Path, monkeypatch
         (tmp_path / str(number)).write_bytes(b"x" * 1000)
     files = sorted(tmp_path.iterdir())
     for share, cold in ((0, 6000.0), (3000, None), (None, None)):
-        monkeypatch.setattr(
-            prediction.cold_files, "drop", lambda _, share=share: prediction.cold_files.Residency(share, 3000)
-        )
+        monkeypatch.setattr(prediction, "drop", lambda _, share=share: Residency(share, 3000))
         assert measure_files(files, threads=2, clock=Ticking()) == FileReadSpeed(cold, 6000.0)
     assert measure_copying(clock=Ticking()) == (64 << 20) / 0.5
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
 from packer.tools import tune
-from packer.tools.tune import SweepPlan, TuneRow, chosen, knee, measure, planned, recommended, sweep, total
+from packer.tools.tune import COLUMNS, LoopPlan, TuneRow, chosen, knee, measure, planned, recommended, total
 from packer.tools.workload import LoaderSetting, Subject
 from tests.support import slow_datasets
 from tests.support.command_line import run_with_torch
@@ -22,6 +22,19 @@ from tests.support.measurements import row
 from tests.support.slow_datasets import Sleeping
 from tests.support.source_trees import photos
 from tests.support.step_clock import Clock
+
+
+class SleepingSubject:
+    """What a sweep uses of a subject."""
+
+    name = "sleeping"
+    open = staticmethod(partial(Sleeping, 64, 0.1))
+
+
+def tune_row(loader: str, workers: int, *runs: dict[str, float]) -> TuneRow:
+    """A row of these runs."""
+    turns = [{"columns": run, "loaded": 1.0} for run in runs]
+    return TuneRow(Subject(Path("photos")), LoaderSetting(loader, workers), turns)
 
 
 class Workers:
@@ -100,21 +113,22 @@ def test_the_knee_is_the_smallest_that_is_nearly_the_best(totals: dict[int, floa
 )
 def test_a_known_optimum_is_found(step: float, batch_seconds: float, cores: int, wanted: int) -> None:
     how = {"step": step, "batch_seconds": batch_seconds, "cores": cores, "batches": 200}
-    rows = [TuneRow(LoaderSetting("DataLoader", workers), [columns(workers, **how)]) for workers in range(9)]
+    rows = [tune_row("DataLoader", workers, columns(workers, **how)) for workers in range(9)]
     assert recommended(rows).setting.workers == wanted
 
 
 def test_a_sleeping_data_set_is_swept() -> None:
     """0.4 s of loading a batch, within steps of 0.2 s; what is asserted differs by far more than any noise."""
-    plan = SweepPlan(steps=4, epochs=1, step_seconds=0.2)
+    plan = LoopPlan(steps=4, epochs=1, step_seconds=0.2)
     said: list[str] = []
+    subject: Any = SleepingSubject()
     settings = [
         LoaderSetting("Loader", 1, 4),
         LoaderSetting("Loader", 4, 4),
         LoaderSetting("DataLoader", 0, 4),
         LoaderSetting("DataLoader", 2, 4),
     ]
-    rows = sweep(partial(Sleeping, 64, 0.1), settings, plan, rounds=1, say=said.append)
+    rows = tune.tune(subject, settings, plan, rounds=1, cold=False, say=said.append)
     assert [row.setting for row in rows] == settings
     one, four, alone, two = rows
     assert one.total > four.total + 0.3
@@ -126,12 +140,12 @@ def test_a_sleeping_data_set_is_swept() -> None:
 
 
 def test_early_breaks_are_counted_in_samples_made_for_nothing() -> None:
-    plan = SweepPlan(steps=2, epochs=2, early_break=True)
+    plan = LoopPlan(steps=2, epochs=2, early_break=True)
     stock = measure(Sleeping(100, 0), LoaderSetting("DataLoader", 0, 5), plan, lambda _: None)
     assert stock["loaded"] == 3 / 2  # one batch more in each epoch
     ours = measure(Sleeping(100, 0), LoaderSetting("Loader", 1, 5), plan, lambda _: None)
     assert ours["loaded"] == 1.0
-    whole = measure(Sleeping(100, 0), LoaderSetting("DataLoader", 0, 5), SweepPlan(steps=2, epochs=2), lambda _: None)
+    whole = measure(Sleeping(100, 0), LoaderSetting("DataLoader", 0, 5), LoopPlan(steps=2, epochs=2), lambda _: None)
     assert whole["loaded"] == 1.0
 
 
@@ -145,7 +159,7 @@ def test_the_sentence_says_what_to_use() -> None:
         row("DataLoader", 4, 2, 2),
         row("Loader", 2, 2, 0),
     ]
-    text = tune.text(rows, SweepPlan(steps=10, epochs=2, step_seconds=0.1), cores=4)
+    text = tune.text(rows, LoopPlan(steps=10, epochs=2, step_seconds=0.1), cores=4)
     assert text[-1] == (
         "Use packer.Loader(dataset, 32, threads=2): 1.00 s an epoch of 10 steps, 0% of it waiting; "
         "DataLoader(dataset, 32, num_workers=2) takes 2.02 times as long."
@@ -157,25 +171,25 @@ def test_the_sentence_says_what_to_use() -> None:
 
 def test_what_helps_is_said_where_waiting_and_dropping_remain() -> None:
     rows = [row("DataLoader", 8, 1, 3, loaded=2.5)]
-    text = "\n".join(tune.text(rows, SweepPlan(steps=10, epochs=2, step_seconds=0.1, early_break=True), cores=4))
+    text = "\n".join(tune.text(rows, LoopPlan(steps=10, epochs=2, step_seconds=0.1, early_break=True), cores=4))
     assert "Even so the loop waits" in text
     assert "up to 2.50 samples for one that was used: packer.Loader(..., steps_per_epoch=10)" in text
     assert "With more than 4 workers some share a core" in text
-    ours = tune.sentence([row("Loader", 1, 1, 0)], SweepPlan(steps=10, epochs=1, early_break=True))
+    ours = tune.sentence([row("Loader", 1, 1, 0)], LoopPlan(steps=10, epochs=1, early_break=True))
     assert ours.startswith("Use packer.Loader(dataset, 32, threads=1, steps_per_epoch=10): 1.00 s an epoch")
 
 
 def test_the_median_run_is_shown() -> None:
-    runs = [{"epoch": 0.0, "first": 0.0, "compute": value, "wait": 0.0} for value in (3.0, 1.0, 2.0)]
-    assert TuneRow(LoaderSetting("Loader", 1), runs).total == 2.0
+    runs = [dict.fromkeys(COLUMNS, value / 4) for value in (3.0, 1.0, 2.0)]
+    assert tune_row("Loader", 1, *runs).total == 2.0
 
 
 def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     subject = Subject(tmp_path / "photos.pack")
     plain: dict[str, Any] = {"steps": None, "epochs": 3, "early_break": False, "step": None, "step_ms": None}
-    assert planned(subject, 5, **plain) == SweepPlan(3, 3)
-    assert planned(subject, 5, **{**plain, "step_ms": 20.0, "steps": 2}) == SweepPlan(2, 3, 0.02)
+    assert planned(subject, 5, **plain) == LoopPlan(3, 3)
+    assert planned(subject, 5, **{**plain, "step_ms": 20.0, "steps": 2}) == LoopPlan(2, 3, 0.02)
     with pytest.raises(InvalidRequest, match="give one of them"):
         planned(subject, 5, **{**plain, "step_ms": 20.0, "step": "slow_datasets:step"})
     with pytest.raises(InvalidRequest, match="a pass over .* has 3 batches"):
@@ -202,9 +216,11 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
     ]
     for each in found["rows"]:
         assert each["seconds"]["compute"] >= 2 * 3 * 0.002
-        assert each["seconds"]["total"] == pytest.approx(sum(each["seconds"][name] for name in tune.COLUMNS))
+        assert each["seconds"]["total"] == pytest.approx(sum(each["seconds"][name] for name in COLUMNS))
     assert found["sentence"] in done.stdout
-    assert next(csv.reader(rows.read_text().splitlines())) == list(tune.CSV_HEAD)
+    assert next(csv.reader(rows.read_text().splitlines())) == [
+        *("loader", "workers", "run", *COLUMNS, "total", "loaded_per_used", "memory_mb")
+    ]
     assert len(rows.read_text().splitlines()) == 5
 
 

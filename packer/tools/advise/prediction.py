@@ -16,11 +16,10 @@ import numpy as np
 
 from packer.errors import StorageError
 from packer.files.fsync import sync
+from packer.files.page_cache import drop, expect_random_reads
 from packer.files.storage_errors import failing, free_bytes
 from packer.sources.base import read_file
-from packer.system.page_cache import expect_random_reads
 from packer.system.parallel import ordered_map
-from packer.tools import cold_files
 from packer.tools.advise.candidates import Candidate
 
 _EQUAL = 0.9  # of the best rate: what lies so near is as fast
@@ -165,7 +164,7 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
         file.flush()
         sync(Path(file.name))
         write = _PROBE_BYTES / _seconds(clock, begun)
-        left = cold_files.drop([Path(file.name)])
+        left = drop([Path(file.name)])
         expect_random_reads(file.fileno())
         places = np.random.default_rng(1).permutation(_PROBE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
         begun = clock()
@@ -174,19 +173,19 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
         ):
             pass
         read = _PROBE_BYTES / _seconds(clock, begun)
-    return DiskSpeed(write, read if _is_cold(left) else None, free)
+    return DiskSpeed(write, read if left.is_cold else None, free)
 
 
 def measure_files(files: Sequence[Path], *, threads: int, clock: Clock = time.perf_counter) -> FileReadSpeed:
     """Every file read twice, after it was dropped from the page cache; raises BadInput, StorageError."""
-    left = cold_files.drop(files)
+    left = drop(files)
     found = []
     for _ in range(2):
         begun = clock()
         size = sum(ordered_map(lambda path: len(read_file(path)), files, threads=threads))
         found.append(size / _seconds(clock, begun))
     cold, warm = found
-    return FileReadSpeed(cold if _is_cold(left) else None, warm)
+    return FileReadSpeed(cold if left.is_cold else None, warm)
 
 
 def measure_copying(*, clock: Clock = time.perf_counter) -> float:
@@ -203,7 +202,3 @@ def measure_copying(*, clock: Clock = time.perf_counter) -> float:
 
 def _seconds(clock: Clock, begun: float) -> float:
     return max(clock() - begun, 1e-9)
-
-
-def _is_cold(left: cold_files.Residency) -> bool:
-    return left.share is not None and left.share <= cold_files.WARM_SHARE

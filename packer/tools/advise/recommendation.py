@@ -15,7 +15,6 @@ from packer.files.terminal_output import shell_word
 from packer.geometry.parsing import parse
 from packer.sources.base import Source
 from packer.staging import capacity
-from packer.system.machine_description import cores_text
 from packer.system.machine_limits import Limit, Machine
 from packer.system.parallel import usable_cores
 from packer.tools.advise.candidates import Candidate, candidates
@@ -34,7 +33,7 @@ from packer.tools.advise.prediction import (
     thrifty,
 )
 from packer.tools.advise.trial import Loss, SourceSample, TrialRunner
-from packer.tools.output import table
+from packer.tools.report import ToolReport, cores_text, table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
 _SHARE_OF_TRIALS = 0.8  # of the time; the rest is for starting, and for what takes longer than planned
@@ -227,6 +226,11 @@ def _scratch(machine: Machine) -> Iterator[Path]:
 
 _WORTH = 1.1  # times the source as it is
 _HEAD_LAST = ("first epoch", "decode ms", "GB", "convert", "in memory")
+
+
+def report(advice: Advice) -> ToolReport:
+    """Return the report of `advise`."""
+    return ToolReport(text(advice), document(advice))
 
 
 def text(advice: Advice) -> list[str]:

@@ -1,14 +1,15 @@
-"""Medians, percentiles and tables."""
+"""Tables, the machine, and the figures of benchmarks."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.system.machine_description import cores_text, machine, worker_counts
+from benchmarks.base import interleaved, ratio, spread
 from packer.system.parallel import usable_cores
-from packer.tools.output import table
-from packer.tools.repeated_runs import interleaved, percentile, ratio, spread
+from packer.tools.report import cores_text, machine, table
+from packer.tools.wait_monitor import percentile
+from packer.tools.workload import worker_counts
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0, 100))
@@ -55,5 +56,5 @@ def test_a_quota_of_the_cgroup_is_named(tmp_path, monkeypatch: pytest.MonkeyPatc
     assert cores_text(tmp_path) == "8 usable cores of 64, limited by the CPU affinity"
     (tmp_path / "cpu.max").write_text("250000 100000\n")
     assert cores_text(tmp_path) == "3 usable cores of 64, limited by the cgroup's CPU quota"
-    monkeypatch.setattr("packer.system.machine_description.usable_cores", lambda *_: 6)
+    monkeypatch.setattr("packer.tools.workload.usable_cores", lambda: 6)
     assert worker_counts() == (0, 1, 2, 4, 6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import StorageError
-from packer.tools.cold_files import Residency, drop, residency
+from packer.files.page_cache import Residency, drop, residency
 
 PAGE = mmap.PAGESIZE
 

@@ -1,0 +1,147 @@
+"""ToolReport: the results of a tool as text, JSON, CSV and a plot, with the machine that they were measured on."""
+
+import csv
+import io
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from packer.errors import InvalidRequest
+from packer.files.atomic_save import save
+from packer.files.terminal_output import echo, hand_over
+from packer.registry import check_installed, import_or_explain
+from packer.system.parallel import usable_cores
+
+_PACKAGES = ("torch", "numpy", "lmdb", "opencv-python", "simplejpeg", "PyTurboJPEG")
+_PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+_DPI = 120
+
+
+@dataclass(frozen=True)
+class ToolReport:
+    """The results of one command.
+
+    Attributes:
+        text: Lines for the terminal.
+        document: All figures, as JSON.
+        csv_rows: One row per run, column -> value. All rows have the same columns.
+        draw: Returns the plot as a matplotlib Figure.
+    """
+
+    text: Sequence[str]
+    document: Mapping[str, Any]
+    csv_rows: Sequence[Mapping[str, Any]] = ()
+    draw: Callable[[], Any] | None = None
+
+    def print(self, *, as_json: bool, as_csv: bool = False) -> None:
+        """Print JSON or CSV to standard output and the text to standard error, or only the text, to standard output."""
+        echo(*self.text, err=as_json or as_csv)
+        if as_json:
+            hand_over([json.dumps(self._with_machine(), sort_keys=True)])
+        if as_csv:
+            hand_over(self._csv_lines())
+
+    def write(self, path: Path) -> None:
+        """Replace a file by the figures, as CSV or JSON by its suffix; raises as `files.atomic_save.save` does."""
+        is_csv = path.suffix.lower() == ".csv"
+        lines = self._csv_lines() if is_csv else json.dumps(self._with_machine(), indent=2).split("\n")
+        save(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+
+    def save_plot(self, path: Path) -> None:
+        """Replace a file by the plot; raises MissingPackage, InvalidRequest, and as `files.atomic_save.save` does."""
+        check_plot(path)
+        if self.draw is not None:
+            save_figure(self.draw(), path)
+
+    def _with_machine(self) -> dict[str, Any]:
+        return {"machine": machine(), **self.document}
+
+    def _csv_lines(self) -> list[str]:
+        """RFC 4180 with Unix line ends. A quoted value may contain line breaks."""
+        rows = [tuple(row.values()) for row in self.csv_rows]
+        return [_csv_line(row) for row in (tuple(self.csv_rows[0]), *rows)] if rows else []
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(values)  # quotes values that contain either character
+    return text.getvalue().removesuffix("\r\n")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: the first column is aligned to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        first, *rest = row
+        cells = [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+# ---- the machine
+
+
+def machine() -> dict[str, Any]:
+    """Return the CPU model, the usable cores, and the versions of Python and of the packages that do the work."""
+    found: dict[str, Any] = {"cpu": _model(), "cores": usable_cores(), "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # simplejpeg is optional
+            continue
+    return found
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())
+
+
+def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
+    """Return how many cores this process may use, and the limit if the machine has more."""
+    usable, there = usable_cores(cgroup), os.cpu_count() or 1
+    if usable >= there:
+        return f"{usable} usable cores"
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
+    why = "the cgroup's CPU quota" if usable < allowed else "the CPU affinity"
+    return f"{usable} usable cores of {there}, limited by {why}"
+
+
+# ---- plots; matplotlib is optional
+
+
+def check_plot(path: Path) -> None:
+    """Raise MissingPackage without matplotlib, InvalidRequest for a suffix that it cannot write."""
+    check_installed("matplotlib", "--plot")
+    if path.suffix.lower() not in _PLOT_SUFFIXES:
+        raise InvalidRequest(f"{path}: cannot draw into it; expected a name that ends in {', '.join(_PLOT_SUFFIXES)}")
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a matplotlib Figure of a size in inches, without a window or global state; raises MissingPackage."""
+    module: Any = import_or_explain("matplotlib.figure", "--plot")
+    return module.Figure(figsize=(width, height), layout="constrained")
+
+
+def plain(axes: Any, *, grid: str = "y") -> None:
+    """Give axes a light grid in the background and no frame."""
+    axes.grid(axis=grid, color="0.9", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Replace a file by the figure; raises as `files.atomic_save.save` does."""
+    data = io.BytesIO()
+    figure.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
+    save(path, data.getvalue())
