@@ -4,17 +4,19 @@
 values. Neither keeps a descriptor open: a part may have more files than a process may have open.
 """
 
+import ctypes
 import errno
+import mmap
 import os
 import stat
 import threading
+import weakref
 from pathlib import Path
 
 from packer.errors import CorruptPack, OutOfMemory, PackerError, StorageError
 from packer.files.safe_paths import open_beneath
 from packer.formats._columns import OF_THE_MACHINE
 from packer.system.buffer_pool import BufferPool, pageable
-from packer.system.file_mapping import mapped
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
 _MOST_FREE = 8  # pieces of memory that wait for the next file
@@ -66,7 +68,7 @@ class PartFolderReader:
         try:
             descriptor = self._opened(path, size_bytes)
             try:
-                return mapped(descriptor, size_bytes)
+                return map_file(descriptor, size_bytes)
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
@@ -120,3 +122,27 @@ class PartFolderReader:
         if self._root >= 0:
             os.close(self._root)
         self._root = -1
+
+
+# ---- mapping without a descriptor
+
+_C = ctypes.CDLL(None, use_errno=True)
+_C.mmap.restype = ctypes.c_void_p
+_C.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_ssize_t)
+_C.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+def map_file(descriptor: int, size_bytes: int) -> memoryview:
+    """Map the first bytes of an open file, at least one, read-only, until the last slice is gone; raises OSError.
+
+    Python's mmap keeps a descriptor of its own until 3.13, so a process could map no more files than it may open. The
+    file must contain that many bytes: reading beyond its end, also after it was cut, ends the process.
+    """
+    start = _C.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
+    if start == _FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    memory = (ctypes.c_ubyte * size_bytes).from_address(start)
+    weakref.finalize(memory, _C.munmap, start, size_bytes).atexit = False
+    return memoryview(memory).cast("B").toreadonly()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.system.file_mapping import mapped
+from packer.formats._part_folder_reader import map_file
 from tests.support.descriptors import open_files
 
 
@@ -17,7 +17,7 @@ def maps_of(path: Path) -> int:
 def opened(path: Path, size: int) -> memoryview:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return mapped(descriptor, size)
+        return map_file(descriptor, size)
     finally:
         os.close(descriptor)
 
@@ -56,6 +56,6 @@ def test_more_files_are_mapped_than_may_be_open(file: Path) -> None:
 
 def test_what_cannot_be_mapped_is_an_error(file: Path) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
-        mapped(-1, 100)
+        map_file(-1, 100)
     with pytest.raises(OSError, match="Invalid argument"):
         opened(file, 0)
