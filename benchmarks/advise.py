@@ -12,15 +12,14 @@ from packer.conversion.source_spec import SourceSpec
 from packer.geometry.parsing import parse
 from packer.system.parallel import usable_cores
 from packer.tools import bench
-from packer.tools.advise.candidates import candidates
-from packer.tools.advise.prediction import Rates, predict
-from packer.tools.advise.trial import SourceSample, TrialRunner
+from packer.tools.packing_candidates import DiskSpeed, Speeds, candidates, predict
+from packer.tools.packing_trial import SourceSample, TrialRunner
 from packer.tools.workload import LoaderSetting, subjects
 
 WITHIN = 1.3
 GEOMETRY = "Resize((224, 224))"
 # a set of this size is in memory: neither its disk nor its room there has a part in the figures
-IN_MEMORY = Rates(source_read=None, pack_read=None, pack_write=1e9, memory_bytes=1 << 50, disk_bytes=1 << 50)
+IN_MEMORY = Speeds(None, DiskSpeed(write=1e9, read=None, free_bytes=1 << 50), memory_bytes=1 << 50)
 
 
 def compared(root: Path, scratch: Path, *, rounds: int, seconds: float) -> Iterator[tuple[str, float]]:

@@ -589,9 +589,7 @@ SHARERS = {
     "loading/worker_processes.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
     "tools/tune.py": "counters of the workers",
-    **dict.fromkeys(
-        ("system/machine_limits.py", "tools/advise/recommendation.py", "tools/doctor.py"), "the folder /dev/shm"
-    ),
+    **dict.fromkeys(("system/machine_limits.py", "tools/advice.py", "tools/doctor.py"), "the folder /dev/shm"),
     **dict.fromkeys(
         (f"staging/{name}.py" for name in ("user_folder", "capacity", "stager", "staged_copies")), "as above"
     ),

@@ -60,7 +60,7 @@ def command(source: Path, **options: Any) -> None:
     from packer.conversion.source_spec import check_folder
 
     check_folder(source)  # before torch is imported, which takes seconds
-    from packer.tools.advise.recommendation import Question, advise, report  # keeps `packer --help` light
+    from packer.tools.advice import Question, advise, report  # keeps `packer --help` light
 
     how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
     deliver(report(advise(Question(source, *how), say=partial(echo, err=True))), options)

@@ -66,7 +66,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     """
     check_output(sources, options)
     from packer.tools import bench  # keeps `packer --help` light
-    from packer.tools.advise.trial import PHOTOS
+    from packer.tools.packing_trial import PHOTOS
     from packer.tools.report import cores_text
     from packer.tools.workload import settings, subjects, worker_counts
 

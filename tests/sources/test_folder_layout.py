@@ -15,7 +15,7 @@ from packer.pack import manifest as manifests
 from packer.pack.source_comparison import Comparison
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources.folder import Source
-from packer.tools.advise.recommendation import Question, advise
+from packer.tools.advice import Question, advise
 from packer.tools.workload import FolderDataset
 from tests.support.source_trees import cornell, picture, write
 

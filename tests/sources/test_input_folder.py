@@ -20,7 +20,7 @@ from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.source_comparison import Comparison
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
-from packer.tools.advise.candidates import Candidate, candidates
+from packer.tools.packing_candidates import Candidate, candidates
 from packer.tools.workload import FolderDataset, Subject
 from tests.support import source_trees
 from tests.support.command_line import run

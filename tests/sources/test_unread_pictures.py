@@ -21,7 +21,7 @@ from packer.pack.source_comparison import Comparison
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.unread_formats import unread_pictures
 from packer.sources.folder import Source
-from packer.tools.advise.recommendation import Question, advise
+from packer.tools.advice import Question, advise
 from tests.support.command_line import run_with_torch
 from tests.support.source_trees import picture, write
 

@@ -14,25 +14,23 @@ from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.page_cache import Residency
 from packer.geometry.parsing import parse
 from packer.sources.folder import Source
-from packer.tools.advise import prediction, recommendation
-from packer.tools.advise import trial as trials
-from packer.tools.advise.candidates import Candidate, candidates
-from packer.tools.advise.prediction import (
+from packer.tools import advice as advising
+from packer.tools import packing_trial as trials
+from packer.tools.advice import Advice, Question, advise, free_target
+from packer.tools.packing_candidates import (
+    Candidate,
     DiskSpeed,
     FileReadSpeed,
     Prediction,
-    Rates,
+    Speeds,
     Trial,
     WholeSet,
-    measure_copying,
-    measure_disk,
-    measure_files,
+    candidates,
     predict,
     recommended,
     thrifty,
 )
-from packer.tools.advise.recommendation import Advice, Question, advise, free_target
-from packer.tools.advise.trial import PHOTOS, Loss, SourceSample
+from packer.tools.packing_trial import PHOTOS, Loss, SourceSample, measure_copying, measure_disk, measure_files
 from tests.support import source_trees
 from tests.support.command_line import called, run, run_with_torch
 from tests.support.conversions import opened, packed
@@ -40,22 +38,21 @@ from tests.support.machine_files import made_up
 from tests.support.source_trees import photos
 
 WHOLE = WholeSet(samples=1000, bytes=200_000_000, extras_bytes=5_000)
-RATES = Rates(
-    source_read=100e6, pack_read=400e6, pack_write=300e6, memory_bytes=10_000_000_000, disk_bytes=20_000_000_000
-)
+DISK = DiskSpeed(write=300e6, read=400e6, free_bytes=20_000_000_000)
+SPEEDS = Speeds(FileReadSpeed(100e6, 900e6), DISK, memory_bytes=10_000_000_000)
 
 
 def trial(rate: float = 500.0, growth: float = 2.0, **candidate: Any) -> Trial:
     """A trial of samples of 200 kB each."""
     how = {"format": "lmdb", "codec": "raw"} | candidate
-    return Trial(Candidate(**how), rate, 200_000 * growth, growth, encode_seconds=0.001, decode_ms=1.5, samples=64)
+    return Trial(Candidate(**how), rate, growth, encode_seconds=0.001, decode_ms=1.5, samples=64)
 
 
 # ---- the arithmetic
 
 
 def test_what_fits_in_memory_is_as_fast_as_its_trial() -> None:
-    found = predict(trial(), WHOLE, RATES)
+    found = predict(trial(), WHOLE, SPEEDS)
     assert found.rate == 500.0
     assert found.pack_bytes == 400_005_000
     assert found.first_rate == 500.0  # 400 kB a sample: the disk gives 1000 of them a second
@@ -64,34 +61,34 @@ def test_what_fits_in_memory_is_as_fast_as_its_trial() -> None:
 
 def test_what_does_not_fit_waits_for_its_missing_share_in_every_epoch() -> None:
     whole = replace(WHOLE, extras_bytes=0)
-    rates = replace(RATES, memory_bytes=100_000_000, pack_read=40e6, disk_bytes=399_999_999)
-    found = predict(trial(), whole, rates)
+    slow = Speeds(None, replace(DISK, read=40e6, free_bytes=399_999_999), memory_bytes=100_000_000)
+    found = predict(trial(), whole, slow)
     assert found.rate == pytest.approx(1 / (0.75 * 400_000 / 40e6), rel=1e-12)  # three quarters of each come from disk
     assert found.first_rate == pytest.approx(100.0, rel=1e-12)
     assert (found.fits_memory, found.fits_disk) == (False, False)
 
 
 def test_a_disk_that_is_never_cold_costs_nothing_and_its_first_epoch_is_not_known() -> None:
-    found = predict(trial(), WHOLE, replace(RATES, pack_read=None, memory_bytes=1))
+    found = predict(trial(), WHOLE, Speeds(None, replace(DISK, read=None), memory_bytes=1))
     assert (found.rate, found.first_rate) == (500.0, None)
 
 
 @pytest.mark.parametrize(
-    ("rates", "seconds"),
+    ("speeds", "seconds"),
     [
-        (replace(RATES, source_read=None, pack_write=1e12), 1.0),  # encoding, 1 ms a sample
-        (replace(RATES, source_read=50e6), 4.0),  # 200 kB a sample arrive
-        (replace(RATES, pack_write=10e6), 40.0),  # 400 kB a sample leave
+        (replace(SPEEDS, reading=None, disk=replace(DISK, write=1e12)), 1.0),  # encoding, 1 ms a sample
+        (replace(SPEEDS, reading=FileReadSpeed(50e6, 900e6)), 4.0),  # 200 kB a sample arrive
+        (replace(SPEEDS, disk=replace(DISK, write=10e6)), 40.0),  # 400 kB a sample leave
     ],
 )
 def test_the_slowest_of_reading_encoding_and_writing_decides_how_long_packing_takes(
-    rates: Rates, seconds: float
+    speeds: Speeds, seconds: float
 ) -> None:
-    assert predict(trial(), WHOLE, rates).convert_seconds == pytest.approx(seconds, rel=1e-12)
+    assert predict(trial(), WHOLE, speeds).convert_seconds == pytest.approx(seconds, rel=1e-12)
 
 
 def predictions(*trials: Trial) -> list[Prediction]:
-    return [predict(one, WHOLE, RATES) for one in trials]
+    return [predict(one, WHOLE, SPEEDS) for one in trials]
 
 
 def test_of_those_nearly_as_fast_the_smallest_is_recommended_and_of_equals_the_first() -> None:
@@ -141,13 +138,13 @@ def test_files_that_stay_in_memory_have_no_cold_rate(tmp_path: Path, monkeypatch
         (tmp_path / str(number)).write_bytes(b"x" * 1000)
     files = sorted(tmp_path.iterdir())
     for share, cold in ((0, 6000.0), (3000, None), (None, None)):
-        monkeypatch.setattr(prediction, "drop", lambda _, share=share: Residency(share, 3000))
+        monkeypatch.setattr(trials, "drop", lambda _, share=share: Residency(share, 3000))
         assert measure_files(files, threads=2, clock=Ticking()) == FileReadSpeed(cold, 6000.0)
     assert measure_copying(clock=Ticking()) == (64 << 20) / 0.5
 
 
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "free_bytes", lambda _: 1000)
+    monkeypatch.setattr(trials, "free_bytes", lambda _: 1000)
     with pytest.raises(StorageError, match="1,000 bytes are free"):
         measure_disk(tmp_path, threads=1)
 
@@ -235,9 +232,9 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
 
 def test_large_pictures_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "photos", 20, height=10, width=10)
-    monkeypatch.setattr("packer.tools.advise.trial._PIXEL_BYTES", 2000)
+    monkeypatch.setattr("packer.tools.packing_trial._PIXEL_BYTES", 2000)
     assert len(SourceSample(opened(root)).few) == 6
-    monkeypatch.setattr("packer.tools.advise.trial._PIXEL_BYTES", 1)
+    monkeypatch.setattr("packer.tools.packing_trial._PIXEL_BYTES", 1)
     assert len(SourceSample(opened(root)).few) == 4
 
 
@@ -252,11 +249,9 @@ def advice(tmp_path: Path, *trials: Trial, **more: Any) -> Advice:
         "whole": WHOLE,
         "pictures": 1,
         "now": 100.0,
-        "reading": FileReadSpeed(100e6, 900e6),
+        "speeds": SPEEDS,
         "copying": 7e9,
         "shared": None,
-        "disk": DiskSpeed(300e6, 400e6, 20_000_000_000),
-        "rates": RATES,
         "target": Path("set.pack"),
         "predictions": found,
         "best": recommended(found, [None]),
@@ -266,7 +261,7 @@ def advice(tmp_path: Path, *trials: Trial, **more: Any) -> Advice:
 
 
 def test_the_table_and_the_sentence(tmp_path: Path) -> None:
-    text = recommendation.text(advice(tmp_path, trial(), trial(250, 0.5, codec="jpeg:95", loses=True)))
+    text = advising.text(advice(tmp_path, trial(), trial(250, 0.5, codec="jpeg:95", loses=True)))
     assert text[1:3] == [
         "Disk of set.pack: 20.0 GB free, writes 300 MB/s, reads 400 MB/s cold (blocks of 256 KiB)",
         "Source: 1000 samples, 0.200 GB; its files are read at 100 MB/s cold, 900 MB/s warm",
@@ -276,35 +271,23 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
         ["lmdb", "raw", "as", "it", "is", "500", "500", "1.50", "0.400", "2", "s", "yes", "<-"],
         ["lmdb", "jpeg:95*", "as", "it", "is", "250", "250", "1.50", "0.100", "2", "s", "yes"],
     ]
-    assert text[-4:] == [
+    assert text[-3:] == [
         "Recommended: lmdb, raw, size as it is: 500 images/s, 5.0 times the source as it is (100); 0.400 GB, "
         "fits in memory.",
-        "Not the smallest row (lmdb, jpeg:95, size as it is, 0.100 GB): it makes pictures worse (*).",
         "Paste:",
         f"  packer convert {tmp_path}/set set.pack --to lmdb",
     ]
 
 
-def test_it_says_why_the_fastest_and_the_smallest_row_are_passed_over(tmp_path: Path) -> None:
-    small = trial(900, 1.0, size="256")
-    text = recommendation.text(advice(tmp_path, trial(), small, trial(200, 0.2)))
-    assert (
-        "Not the fastest row (lmdb, raw, size 256, 900 images/s): at size 256 zooms and crops of "
-        f"{PHOTOS} have fewer pixels to show." in text
-    )
-    assert any(line.startswith("Not the smallest row") and line.endswith("it gives 200 images/s.") for line in text)
-    assert not any(line.startswith("Not the") for line in recommendation.text(advice(tmp_path, trial())))
-
-
 def test_the_usual_size_stands_beside_with_what_it_loses(tmp_path: Path) -> None:
     small = trial(900, 1.0, size="256")
-    text = recommendation.text(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
+    text = advising.text(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
     assert text[-2:] == [
         "The usual size, --resize 256: lmdb, raw, size 256: 900 images/s, 1.8 times the recommended row; 0.200 GB; "
         "60% of what training shows has fewer pixels than from the source, half of that less than 80% of each side:",
         f"  packer convert {tmp_path}/set set.pack --to lmdb --resize 256",
     ]
-    found = recommendation.document(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
+    found = advising.document(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
     assert found["losses"] == {"256": {"share": 0.6, "sides": 0.8}}
 
 
@@ -320,29 +303,27 @@ def test_what_a_size_loses_is_counted_over_crops(tmp_path: Path) -> None:
 
 
 def test_sets_with_grasps_are_told_of_the_presets(tmp_path: Path) -> None:
-    assert not any("--preset" in line for line in recommendation.text(advice(tmp_path, trial())))
-    text = recommendation.text(advice(tmp_path, trial(), has_grasps=True))
+    assert not any("--preset" in line for line in advising.text(advice(tmp_path, trial())))
+    text = advising.text(advice(tmp_path, trial(), has_grasps=True))
     assert text[-1] == f"  packer convert {tmp_path}/set set.pack --preset ggcnn"
 
 
 def test_what_was_not_possible_is_said(tmp_path: Path) -> None:
     bad = replace(trial(500, 200.0), skipped=("a.jpg: cannot decode",))
-    found = advice(tmp_path, bad, now=None, reading=None, left_out=("bmp, 64: no time left",))
+    found = advice(tmp_path, bad, now=None, speeds=replace(SPEEDS, reading=None), left_out=("bmp, 64: no time left",))
     assert found.best is None
-    text = recommendation.text(found)
+    text = advising.text(found)
     assert "1 of 65 samples cannot be packed, such as a.jpg: cannot decode; convert lists all of them" in "\n".join(
         text
     )
     assert "Not tried: bmp, 64: no time left" in text
     assert text[-1].startswith("No advice: ")
-    assert json.loads(json.dumps(recommendation.document(found)))["predictions"][0]["fits_disk"] is False
+    assert json.loads(json.dumps(advising.document(found)))["predictions"][0]["fits_disk"] is False
 
 
 def test_what_gains_nothing_is_said_to(tmp_path: Path) -> None:
-    assert "That is hardly faster than the source as it is." in recommendation.text(
-        advice(tmp_path, trial(), now=480.0)
-    )
-    assert recommendation.text(advice(tmp_path))[-1] == "No advice: nothing could be tried, as said above."
+    assert "That is hardly faster than the source as it is." in advising.text(advice(tmp_path, trial(), now=480.0))
+    assert advising.text(advice(tmp_path))[-1] == "No advice: no way could be tried, see above."
 
 
 # ---- the command
@@ -392,7 +373,7 @@ def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_wa
     assert list(found.left_out) == []
     assert found.best is not None
     assert {one.candidate.size for one in found.predictions} == {None, "48", "40x30"}
-    assert (found.reading is None) == (kind == "pack")
+    assert (found.speeds.reading is None) == (kind == "pack")
     for one in found.predictions:
         words = shlex.split(found.line(one))
         assert words[:4] == ["packer", "convert", str(root), "one-2.pack" if kind == "pack" else f"{root}.pack"]
@@ -452,7 +433,7 @@ def test_trials_lie_on_the_disk_where_shared_memory_has_no_room(tmp_path: Path) 
     told: list[str] = []
     found = advise(Question(tmp_path / "photos", sizes=(), seconds=1.0), say=told.append, machine=machine)
     assert {one.candidate.size for one in found.predictions} == {None}
-    assert found.rates.memory_bytes == 0
+    assert found.speeds.memory_bytes == 0
     assert not any(one.fits_memory for one in found.predictions)
     assert "trying kept, as it is" in told
 

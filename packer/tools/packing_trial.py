@@ -1,13 +1,14 @@
-"""Trial: a few samples of a source packed in several ways and loaded, the way that `packer bench` loads them.
+"""Packing trial: a few samples of a source, packed in several ways and loaded as `packer bench` loads them.
 
-The samples are drawn at random but always the same. Formats that hold the same values differ in nothing but how long
-reading them takes: the first one is loaded, and of the others that difference is measured, which shows in a moment what
-the noise of loading would hide.
+The samples are drawn at random but always the same. Formats that store the same values differ only in how long a read
+takes. So the first format is loaded, and only the reads of the others are measured: the noise of loading would hide the
+difference.
 """
 
 import math
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +26,20 @@ from packer.conversion.options import MOST_EXTRAS_BYTES
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
 from packer.datasets.pack_dataset import PackDataset
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.folder_handle import remove
+from packer.files.fsync import sync
+from packer.files.page_cache import drop, expect_random_reads
+from packer.files.storage_errors import failing, free_bytes
 from packer.geometry import Geometry, Resize, View
 from packer.images import sniff
 from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources._extend.source_wrapper import subset
-from packer.sources.base import Source
+from packer.sources.base import Source, read_file
 from packer.system.parallel import ordered_map
 from packer.tools import bench
-from packer.tools.advise.candidates import Candidate
-from packer.tools.advise.prediction import Trial, WholeSet
+from packer.tools.packing_candidates import Candidate, DiskSpeed, FileReadSpeed, Trial, WholeSet
 from packer.tools.profile import profile, touch
 from packer.tools.workload import LoaderSetting
 
@@ -53,7 +56,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """What all trials have in common. folder: where packs are made and removed again. setting: a Loader's."""
+    """Runs trials. folder: packs are made and removed there. setting: of a Loader with all cores."""
 
     folder: Path
     setting: LoaderSetting
@@ -61,7 +64,7 @@ class TrialRunner:
     clock: Clock = time.perf_counter
 
     def trials(self, source: Source, group: Sequence[Candidate], *, seconds: float) -> list[Trial]:
-        """One codec and size, in each format of the group; takes about so long. Raises what packing raises."""
+        """Try one codec and size in each format of the group, in about `seconds`; raises as packing does."""
         until = self.clock() + seconds
         encode_seconds, count = self._encode(make_plan(source, group[0].options), _PACKING_SHARE * seconds)
         few = subset(source, range(count)) if count < len(source) else source
@@ -78,7 +81,6 @@ class TrialRunner:
             Trial(
                 candidate=candidate,
                 rate=1 / (1 / rate + (read_seconds - reading[0]) / self.setting.workers),
-                sample_bytes=summary.bytes_out / summary.samples,
                 growth=summary.bytes_out / summaries[0].bytes_in,
                 encode_seconds=encode_seconds,
                 decode_ms=decode_ms,
@@ -89,7 +91,7 @@ class TrialRunner:
         ]
 
     def _encode(self, plan: Plan, most_seconds: float) -> tuple[float, int]:
-        """Seconds of a sample, and how many were encoded in the time that there is."""
+        """Return the seconds of a sample, and how many samples were encoded in the time."""
         begun, done, seconds = self.clock(), 0, 0.0
         encoder, count = encoder_of(plan), len(plan.source)
         for _ in islice(ordered_map(encoder, range(count), threads=self.setting.workers), count):
@@ -99,7 +101,7 @@ class TrialRunner:
         return seconds / done, done
 
     def _decode_ms(self, dataset: PackDataset, most_seconds: float) -> float:
-        """Of a sample on one core, with its warp: the best of some runs, of one where it takes long."""
+        """Return the time of a sample on one core, with its warp: the best of several runs."""
         indices = list(range(min(_PROFILED, len(dataset))))
         begun, best = self.clock(), float("inf")
         for _ in range(_PROFILES):
@@ -110,7 +112,7 @@ class TrialRunner:
         return best
 
     def _read_seconds(self, dataset: PackDataset) -> float:
-        """Of a sample in one thread, every page touched: the best of some runs."""
+        """Return the seconds that one thread reads a sample, every page touched: the best of several runs."""
         sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
             begun = self.clock()
@@ -121,7 +123,7 @@ class TrialRunner:
         return best / len(dataset)
 
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
-        """The first format from the source, the others from the first one's pack: their values are the same."""
+        """Pack the first format from the source, and the others, whose values are the same, from its pack."""
         packs = [self.folder / candidate.format for candidate in group]
         summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
@@ -130,10 +132,9 @@ class TrialRunner:
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:
-        """Samples per second: the median of turns, one at least.
+        """Return the samples per second: the median of at least one turn of several passes in one epoch.
 
-        The first pass does not count: it brings the pages into memory and compares the checksums. A turn is so many
-        passes in one epoch as make up its length.
+        The first pass does not count: it brings the pages into memory and compares the checksums.
         """
         begun = self.clock()
         bench.epochs(self.setting.make(dataset), 1, len(dataset))
@@ -147,7 +148,7 @@ class TrialRunner:
         return statistics.median(rates)
 
 
-# ---- the samples that trials take
+# ---- the samples of trials
 
 _SAMPLES = 64
 _PIXEL_BYTES = 192 << 20  # of all that are drawn
@@ -161,8 +162,10 @@ LABELLED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resiz
 
 @dataclass(frozen=True)
 class Loss:
-    """share: of the pictures that a geometry makes, those with fewer pixels than from the source. sides: the median of
-    these, pixels of a side to those from the source.
+    """Pixels that a smaller size loses of the pictures that a geometry makes.
+
+    share: of these pictures, those with fewer pixels than from the source. sides: of those, the median of a side's
+    pixels by those from the source.
     """
 
     share: float
@@ -171,20 +174,20 @@ class Loss:
 
 @dataclass(frozen=True)
 class SourceSample:
-    """One source, not empty. max_pixels: the most of one picture, None for the usual limit."""
+    """A source that is not empty. max_pixels: the most of one picture, None for the default limit."""
 
     source: Source
     max_pixels: int | None = None
 
     @cached_property
     def _order(self) -> list[int]:
-        """Rows in an order of chance: each beginning of it is a fair choice."""
+        """Rows in random order."""
         rows: list[int] = np.random.default_rng(0).permutation(len(self.source))[:_SIZED].tolist()
         return rows
 
     @cached_property
     def whole(self) -> WholeSet:
-        """The bytes of all files, judged from at most 2000 samples; raises BadInput for a file that vanished."""
+        """Size of the complete set, estimated from at most 2000 samples; raises BadInput for a file that vanished."""
         count = len(self.source)
         known = self.source.provenance()
         if known is not None:
@@ -201,7 +204,7 @@ class SourceSample:
 
     @cached_property
     def _shapes(self) -> list[dict[str, tuple[int, int]]]:
-        """Height and width of the pictures of a few samples; samples that cannot be read are passed over."""
+        """Height and width of the pictures of a few samples, without those that cannot be read."""
         found, reason = [], None
         for row in self._order[:_LOOKED_AT]:
             try:
@@ -215,7 +218,7 @@ class SourceSample:
 
     @cached_property
     def few(self) -> Source:
-        """The samples that trials take: at most 64, fewer where their pictures are large."""
+        """The samples of trials: at most 64, fewer if their pictures are large."""
         fields = (self.source.schema[name] for name in self.pictures)
         kinds = {
             field.name: (3 if field.kind == "image" else 1) * np.dtype(field.pixel_dtype).itemsize for field in fields
@@ -226,19 +229,19 @@ class SourceSample:
 
     @property
     def files(self) -> list[Path]:
-        """Of these samples; none of a pack, whose parts hold others too."""
+        """Files of these samples; none for a pack, whose parts contain others too."""
         return [] if self.source.is_encoded else self._files(self._order[: len(self.few)])
 
     def usual(self) -> str:
-        """A geometry as many use it, as people write it: for sets with labels in px, and for others."""
+        """Return a common geometry, as text: one for sets with labels in px, one for others."""
         kinds = {field.kind for field in self.source.schema}
         return LABELLED if kinds & {"points", "boxes"} else PHOTOS
 
     def sizes(self, geometry: Geometry, asked: Sequence[str] | None) -> tuple[list[str | None], list[str | None]]:
-        """Sizes to try, None for pictures as they are; and of these the ones that may be recommended.
+        """Return the sizes to try, None to keep the sizes, and those of them that may be recommended.
 
-        Unless asked for: twice the shorter side of what the geometry makes, so that a zoom by 2 finds all its pixels,
-        and 8/7 of it, which is only tried; each where the pictures are larger. Raises InvalidRequest for no size.
+        By default, for larger pictures: twice the shorter side of the geometry's output, so that a zoom by 2 finds all
+        its pixels, and 8/7 of it, which is only tried. Raises InvalidRequest for a text that is not a size.
         """
         if asked is not None:
             for size in asked:
@@ -252,8 +255,8 @@ class SourceSample:
         found = [str(size) for size in (2 * made, round(made * 8 / 7)) if size < shorter]
         return [None, *found], [None, *(size for size in found if int(size) >= 2 * made)]
 
-    def loss(self, geometry: Geometry, size: str) -> "Loss":
-        """What a size loses of what the geometry shows, over draws of chance for a few of the samples."""
+    def loss(self, geometry: Geometry, size: str) -> Loss:
+        """Return the loss of a size, over random draws of the geometry for a few samples."""
         resize, random = Resize.parse(size), np.random.default_rng(0)
         kept = []
         for shapes in self._shapes:
@@ -270,7 +273,7 @@ class SourceSample:
 
 
 def _scale(view: View) -> float:
-    """Output pixels per pixel of a side."""
+    """Return the output pixels per input pixel of a side."""
     return math.sqrt(abs(float(np.linalg.det(np.asarray(view.array)[:, :2]))))
 
 
@@ -287,3 +290,62 @@ def _shape(value: object, max_pixels: int | None) -> tuple[int, int]:
         return header.height, header.width
     shape = np.asarray(value).shape
     return int(shape[0]), int(shape[1])
+
+
+# ---- speeds of disk and memory, in bytes per second, with all cores
+
+_PROBE_BYTES = 64 << 20
+_BLOCK_BYTES = 256 << 10
+_ROUNDS = 3
+
+
+def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter) -> DiskSpeed:
+    """Measure with a temporary file of 64 MiB of random bytes; raises StorageError."""
+    free = free_bytes(folder)
+    if free < 2 * _PROBE_BYTES:
+        raise StorageError(f"{folder}: {free:,} bytes are free, {2 * _PROBE_BYTES:,} are needed; free some")
+    data = np.random.default_rng(0).bytes(_PROBE_BYTES)
+    with failing(folder, "write"), tempfile.NamedTemporaryFile(dir=folder, prefix=".packer-advise-") as file:
+        begun = clock()
+        file.write(data)
+        file.flush()
+        sync(Path(file.name))
+        write = _PROBE_BYTES / _seconds(clock, begun)
+        left = drop([Path(file.name)])
+        expect_random_reads(file.fileno())
+        places = np.random.default_rng(1).permutation(_PROBE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
+        begun = clock()
+        for _ in ordered_map(
+            lambda place: os.pread(file.fileno(), _BLOCK_BYTES, place), places.tolist(), threads=threads
+        ):
+            pass
+        read = _PROBE_BYTES / _seconds(clock, begun)
+    return DiskSpeed(write, read if left.is_cold else None, free)
+
+
+def measure_files(files: Sequence[Path], *, threads: int, clock: Clock = time.perf_counter) -> FileReadSpeed:
+    """Read every file twice, after it was dropped from the page cache; raises BadInput, StorageError."""
+    left = drop(files)
+    found = []
+    for _ in range(2):
+        begun = clock()
+        size = sum(ordered_map(lambda path: len(read_file(path)), files, threads=threads))
+        found.append(size / _seconds(clock, begun))
+    cold, warm = found
+    return FileReadSpeed(cold if left.is_cold else None, warm)
+
+
+def measure_copying(*, clock: Clock = time.perf_counter) -> float:
+    """Return the bytes per second that one core copies in memory, outside its caches."""
+    source = np.zeros(_PROBE_BYTES, np.uint8)
+    target = np.ones_like(source)
+    fastest = float("inf")
+    for _ in range(_ROUNDS):
+        begun = clock()
+        np.copyto(target, source)
+        fastest = min(fastest, _seconds(clock, begun))
+    return _PROBE_BYTES / fastest
+
+
+def _seconds(clock: Clock, begun: float) -> float:
+    return max(clock() - begun, 1e-9)

@@ -1,0 +1,230 @@
+"""Packing candidates: the ways to pack a source that are worth trying, and a prediction for each.
+
+| codec     | stored values                                                                            |
+|-----------|------------------------------------------------------------------------------------------|
+| kept      | the bytes of the files, in their size                                                    |
+| jpeg:95   | images as JPEG; depth and masks as `packer convert` stores them by default               |
+| png       | resized lossless images and masks as PNG; depth as by default                            |
+| raw       | the numbers of all pixels                                                                |
+| ycc420    | images as planes, half the bytes of raw, chroma at half the size; others as by default   |
+| a format  | the codecs of a format that has its own (bmp)                                            |
+
+A prediction scales a trial with a few samples to the complete set. If the pack fits in memory, the rate is that of the
+trial. Otherwise each epoch reads the share that does not fit from the disk while it decodes other samples, and the
+slower of the two decides. Packing also reads, encodes and writes at the same time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer import formats
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import make_plan
+from packer.files.terminal_output import shell_word
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources.base import Source
+
+KEPT = "kept"
+_JPEG = "jpeg:95"
+_PLANES = "ycc420"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to pack.
+
+    Attributes:
+        size: Size as --resize takes it, None to keep the sizes.
+        codecs: (field, codec) pairs that differ from the defaults.
+        loses: True if it makes pictures worse in a way that `packer convert` does only on request.
+        max_pixels: Most pixels of one picture, None for the default limit.
+    """
+
+    format: str
+    codec: str
+    size: str | None = None
+    codecs: tuple[tuple[str, str], ...] = ()
+    loses: bool = False
+    max_pixels: int | None = None
+
+    @property
+    def options(self) -> ConversionOptions:
+        """Options of a trial, which skips bad samples and copies no further files."""
+        more = {"on_error": "skip", "extras_bytes": 0, "max_pixels": self.max_pixels}
+        return ConversionOptions(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
+
+    def line(self, source: Path, target: Path, *, follow_links: bool = False) -> str:
+        """Return the command that packs this way, for a POSIX shell."""
+        paths = [f"./{path}" if str(path).startswith("-") else str(path) for path in (source, target)]  # not options
+        words = ["packer", "convert", *paths, "--to", self.format]
+        words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
+        words += ["--resize", self.size] if self.size else []
+        words += ["--max-pixels", str(self.max_pixels)] if self.max_pixels is not None else []
+        return " ".join(map(shell_word, [*words, *(["--follow-links"] if follow_links else [])]))
+
+
+def candidates(
+    source: Source, sizes: Sequence[str | None], good: Sequence[str | None], *, max_pixels: int | None = None
+) -> list[list[Candidate]]:
+    """Return groups of one codec and size in several formats, lossless ones of `good` sizes first.
+
+    max_pixels: as of `Candidate`. Raises the errors of `make_plan`.
+    """
+    ours = [name for name in formats.names() if not formats.load(name).Writer.slots]  # without formats for other tools
+    own = [name for name in ours if formats.load(name).Writer.codecs]
+    common = [name for name in ours if name not in own]
+    common.sort(key=lambda name: name != ConversionOptions().to)  # the default first
+    groups = []
+    for size in sizes:
+        plan = make_plan(source, ConversionOptions(to=common[0], resize=size, extras_bytes=0))
+        if plan.links:
+            raise plan.refusal(plan.links)
+        pictures = [field for field in plan.schema if field.kind in PIXEL_KINDS]
+        for codec, wanted, loses in _ways(pictures, is_resized=size is not None):
+            asked = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)
+            groups.append([Candidate(name, codec, size, asked, loses, max_pixels) for name in common])
+        groups += [[Candidate(name, name, size, max_pixels=max_pixels)] for name in own]
+    return sorted(groups, key=lambda group: (group[0].loses, group[0].size not in good))
+
+
+def _ways(pictures: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
+    """Yield name, (field, codec) pairs and `loses`. pictures: with the codecs of a conversion without --codec."""
+    images = [field for field in pictures if field.kind == "image"]
+    jpeg = [(field.name, _JPEG) for field in images]
+    is_default = all(field.codec == _JPEG for field in images)
+    if not is_resized:
+        yield KEPT, [], False
+    if images and (is_resized or not is_default):
+        yield _JPEG, jpeg, not (is_resized and is_default)
+    if is_resized and images and not is_default:
+        yield "png", [(field.name, "png") for field in pictures if field.kind != "depth"], False
+    if any(field.codec != "raw" for field in pictures) or is_resized:
+        yield "raw", [(field.name, "raw") for field in pictures], False
+    if images and any(field.codec != _PLANES for field in images):
+        yield _PLANES, [(field.name, _PLANES) for field in images], True
+
+
+# ---- predictions
+
+_EQUAL = 0.9  # of the best rate: considered as fast
+_LIKE = 1.1  # of the least size: considered as small
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Result of packing and loading a few samples in one way.
+
+    Attributes:
+        rate: Samples per second with all cores, the pack in memory.
+        growth: Bytes of the pack per byte of the files.
+        encode_seconds: Wall time per sample with all cores.
+        decode_ms: Time to decode and warp a sample on one core.
+        samples: Number of samples.
+        skipped: Key and reason of the samples that cannot be packed.
+    """
+
+    candidate: Candidate
+    rate: float
+    growth: float
+    encode_seconds: float
+    decode_ms: float
+    samples: int
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WholeSet:
+    """Size of the complete set: samples, bytes of their files, and bytes of the extra files that packs store."""
+
+    samples: int
+    bytes: int
+    extras_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class DiskSpeed:
+    """Bytes per second of the disk of a folder, and its free bytes.
+
+    read: blocks of 256 KiB at random positions, None if the file could not be dropped from memory.
+    """
+
+    write: float
+    read: float | None
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class FileReadSpeed:
+    """Bytes per second of complete files. cold: None if they stayed in memory, or the system does not report it."""
+
+    cold: float | None
+    warm: float
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speeds of this machine. reading: of the source's files, None for a pack. memory_bytes: room in the page cache."""
+
+    reading: FileReadSpeed | None
+    disk: DiskSpeed
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Prediction for the complete set. rate: samples/s. first_rate: with nothing in memory, None if not known."""
+
+    trial: Trial
+    rate: float
+    first_rate: float | None
+    pack_bytes: int
+    convert_seconds: float
+    fits_memory: bool
+    fits_disk: bool
+
+    @property
+    def candidate(self) -> Candidate:
+        """The way to pack."""
+        return self.trial.candidate
+
+
+def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
+    """Predict packing and loading the complete set in the way of a trial."""
+    source_bytes = whole.bytes / whole.samples
+    pack_bytes = round(trial.growth * whole.bytes) + whole.extras_bytes
+    missing = max(0.0, 1 - speeds.memory_bytes / max(1, pack_bytes))
+    reading = trial.growth * source_bytes / speeds.disk.read if speeds.disk.read else None
+    arriving = source_bytes / speeds.reading.cold if speeds.reading and speeds.reading.cold else 0.0
+    leaving = trial.growth * source_bytes / speeds.disk.write
+    return Prediction(
+        trial=trial,
+        rate=1 / max(1 / trial.rate, missing * (reading or 0.0)),
+        first_rate=None if reading is None else 1 / max(1 / trial.rate, reading),
+        pack_bytes=pack_bytes,
+        convert_seconds=whole.samples * max(trial.encode_seconds, arriving, leaving),
+        fits_memory=missing == 0,
+        fits_disk=pack_bytes <= speeds.disk.free_bytes,
+    )
+
+
+def recommended(predictions: Sequence[Prediction], sizes: Sequence[str | None]) -> Prediction | None:
+    """Return the fastest lossless prediction of these sizes that fits on the disk; None if no prediction does.
+
+    Among nearly equal rates, the smallest pack wins; among nearly equal sizes, the first.
+    """
+    good = [one for one in predictions if one.fits_disk and not one.candidate.loses and one.candidate.size in sizes]
+    if not good:
+        return None
+    most = max(one.rate for one in good)
+    fast = [one for one in good if one.rate >= _EQUAL * most]
+    least = min(one.pack_bytes for one in fast)
+    return next(one for one in fast if one.pack_bytes <= _LIKE * least)
+
+
+def thrifty(
+    predictions: Sequence[Prediction], best: Prediction, sizes: Sequence[str | None], *, now: float | None
+) -> Prediction | None:
+    """Return the best prediction with at most half the size of `best`; None if it is not faster than `now`."""
+    found = recommended([one for one in predictions if 2 * one.pack_bytes <= best.pack_bytes], sizes)
+    return found if found is not None and _EQUAL * found.rate > (now or 0.0) else None
