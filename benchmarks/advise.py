@@ -14,7 +14,7 @@ from packer.system.parallel import usable_cores
 from packer.tools import bench
 from packer.tools.packing_candidates import DiskSpeed, Speeds, candidates, predict
 from packer.tools.packing_trial import SourceSample, TrialRunner
-from packer.tools.workload import LoaderSetting, subjects
+from packer.tools.workload import LoaderSetting, Subject
 
 WITHIN = 1.3
 GEOMETRY = "Resize((224, 224))"
@@ -40,7 +40,9 @@ def compared(root: Path, scratch: Path, *, rounds: int, seconds: float) -> Itera
                 pack = scratch / f"{root.name}: {how.format}, {how.codec}, {how.size or 'size as it is'}"
                 if not pack.exists():
                     subprocess.run([*base.PACKER, *shlex.split(how.line(root, pack))[1:]], check=True)
-                (line,) = bench.run(subjects([pack], GEOMETRY), [through], rounds=1, cold=False, say=lambda _: None)
+                (line,) = bench.run(
+                    [Subject(pack, geometry=geometry)], [through], rounds=1, cold=False, say=lambda _: None
+                )
                 yield pack.name, predict(trial, sample.whole, IN_MEMORY).rate / line.rate
 
 

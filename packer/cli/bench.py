@@ -68,20 +68,21 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     from packer.tools import bench  # keeps `packer --help` light
     from packer.tools.packing_trial import PHOTOS
     from packer.tools.report import cores_text
-    from packer.tools.workload import settings, subjects, worker_counts
+    from packer.tools.workload import Subject, settings, subjects, worker_counts
 
     say = partial(echo, err=True)
     chosen = settings(options["loaders"], options["workers"] or worker_counts(), options["batch"])
 
+    like = Subject(
+        Path(),
+        options["fields"],
+        samples=options["samples"],
+        follow_links=options["follow_links"],
+        max_pixels=options["max_pixels"],
+    )
+
     def measured(geometry: str | None) -> "list[BenchRow]":
-        found = subjects(
-            sources,
-            geometry,
-            fields=options["fields"],
-            samples=options["samples"],
-            follow_links=options["follow_links"],
-            max_pixels=options["max_pixels"],
-        )
+        found = subjects(sources, geometry, like)
         say(*(note for subject in found for note in subject.notes()), f"{cores_text()}, batches of {options['batch']}")
         return bench.run(found, chosen, rounds=options["epochs"], cold=options["cold"], say=say)
 

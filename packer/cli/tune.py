@@ -75,17 +75,17 @@ def command(source: Path, **options: Any) -> None:
     from packer.system.parallel import usable_cores
     from packer.tools import tune  # keeps `packer --help` light
     from packer.tools.report import cores_text
-    from packer.tools.workload import settings, subjects
+    from packer.tools.workload import Subject, settings, subjects
 
     say = partial(echo, err=True)
-    (subject,) = subjects(
-        (source,),
-        options["geometry"],
-        fields=options["fields"],
+    like = Subject(
+        source,
+        options["fields"],
         transform=options["transform"],
         follow_links=options["follow_links"],
         max_pixels=options["max_pixels"],
     )
+    (subject,) = subjects((source,), options["geometry"], like)
     plan = tune.planned(
         subject,
         options["batch"],

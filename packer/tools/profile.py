@@ -35,7 +35,7 @@ from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
 from packer.tools.report import ToolReport, new_figure, table
-from packer.tools.workload import subjects
+from packer.tools.workload import Subject, subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
 LASTING = tuple(stage for stage in STAGES if stage != "crc")
@@ -261,7 +261,7 @@ def profile_pack(
 
     geometry: as text. fields, transform: see Subject. Raises InvalidRequest if the folder is not a pack.
     """
-    (chosen,) = subjects((pack,), geometry, fields=fields, transform=transform)
+    (chosen,) = subjects((pack,), geometry, Subject(pack, fields, transform=transform))
     if not chosen.is_pack:
         raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
     note = cold_sentence(chosen.name, [drop(chosen.files()).share]) if cold else ""

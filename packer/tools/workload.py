@@ -1,10 +1,10 @@
-"""Workload: what is measured: a pack or a folder, and the loader with its number of workers that reads it."""
+"""Workload: the pack or folder that a tool measures, and the loader that reads it."""
 
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,7 @@ from packer.system.parallel import usable_cores
 
 
 def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
-    """The function `module:function`, its module looked for in the current folder too; raises InvalidRequest,
-    MissingPackage.
+    """Import the function `module:function`, also from the current folder; raises InvalidRequest, MissingPackage.
 
     wanted_by: the option that names it, for messages.
     """
@@ -39,11 +38,13 @@ def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
         raise InvalidRequest(f"{wanted_by} {name!r}: expected module:function, such as train:step")
     here = os.getcwd()
     if here not in sys.path:
-        sys.path.insert(0, here)  # a console script looks beside itself, not where the user is
+        sys.path.insert(0, here)  # a console script looks in its own folder only
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise MissingPackage(f"{wanted_by} {name!r}: no module {error.name!r} here; run it from its folder") from error
+        raise MissingPackage(
+            f"{wanted_by} {name!r}: no module {error.name!r} here; run the command in its folder"
+        ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise InvalidRequest(f"{wanted_by} {name!r}: {module_name} has no {path!r}")
@@ -62,11 +63,14 @@ LOADERS = (STOCK, OURS, OUR_WORKERS)
 
 @dataclass(frozen=True)
 class Subject:
-    """A pack, or the folder of an original data set.
+    """A pack, or the folder of an original data set, and the samples that are loaded from it.
 
-    fields: names, None for all that are not bookkeeping. samples: only so many, spread evenly, None for all.
-    transform: a user's function, `module:function`, called with each sample. follow_links: of a folder, out of it.
-    max_pixels: of a folder, the most of one picture; None for the usual limit.
+    Attributes:
+        fields: Names of fields, None for all that are not bookkeeping.
+        samples: Number of samples, spread evenly; None for all.
+        transform: A user's function `module:function`, called with each sample.
+        follow_links: Follow links out of a folder.
+        max_pixels: Most pixels of one picture of a folder, None for the default limit.
     """
 
     path: Path
@@ -84,83 +88,61 @@ class Subject:
 
     @property
     def is_pack(self) -> bool:
-        """Whether the folder has a manifest; else it is an original data set."""
+        """True if the folder has a manifest."""
         return (self.path / manifests.NAME).is_file()
 
     def open(self) -> Dataset[Any]:
-        """The data set, maybe cut to `samples`; raises InvalidRequest, BadInput, CorruptPack, UnknownKey."""
+        """Open the data set; raises InvalidRequest, BadInput, CorruptPack, UnknownKey."""
         transform = load_function(self.transform, "--transform") if self.transform else None
         dataset: Any
         if self.is_pack:
             dataset = open_pack(self.path, self.fields, geometry=self.geometry, transform=transform)
         else:
-            dataset = FolderDataset(
-                self.path,
-                self.fields,
-                geometry=self.geometry,
-                transform=transform,
-                follow_links=self.follow_links,
-                max_pixels=self.max_pixels,
-            )
+            limit = USUAL_PIXELS if self.max_pixels is None else self.max_pixels
+            dataset = FolderDataset(self._source(), self.fields, self.geometry, transform, max_pixels=limit)
         if len(dataset) == 0:
-            raise InvalidRequest(f"{self.path}: there is no sample in it; nothing can be measured")
+            raise InvalidRequest(f"{self.path}: contains no sample; nothing can be measured")
         return dataset if self.samples is None else evenly(dataset, self.samples)
 
+    def _source(self) -> Source:
+        """Open the source of a folder."""
+        return SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_layout=False).open(self.path)[0]
+
     def count(self) -> int:
-        """How many samples it gives."""
+        """Return the number of samples that are loaded."""
         dataset: Any = self.open()
         return len(dataset)
 
     def notes(self) -> list[str]:
-        """What is not measured: of a folder, pictures in formats that packer does not read."""
+        """Return a note on pictures of a folder in formats that packer does not read."""
         if self.is_pack:
             return []
-        source = FolderDataset(self.path, follow_links=self.follow_links).source
+        source = self._source()
         return [f"{self.path}: not measured: {source.unread_message}"] if source.unread else []
 
     def files(self) -> list[Path]:
-        """Every file that loading may read; of a folder, those of the samples."""
+        """Return the files that loading may read: those of the pack, or of a folder's samples."""
         if self.is_pack:
             return sorted(path for path in self.path.rglob("*") if path.is_file())
-        source = FolderDataset(self.path, follow_links=self.follow_links).source
+        source = self._source()
         return sorted({file for index in range(len(source)) for file in source.files(index)})
 
 
-def subjects(
-    paths: Sequence[Path],
-    geometry: str | None,
-    *,
-    fields: tuple[str, ...] | None = None,
-    samples: int | None = None,
-    transform: str | None = None,
-    follow_links: bool = False,
-    max_pixels: int | None = None,
-) -> list[Subject]:
-    """A Subject of each path. geometry: as people write it. The others: see Subject.
+def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list[Subject]:
+    """Return a subject for each path, with the geometry, as text, and otherwise like another one.
 
-    Raises InvalidRequest where one is no folder or named twice.
+    Raises InvalidRequest if a path is not a folder or is named twice.
     """
     view = parse(geometry) if geometry else None
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidRequest(f"{paths[-1]}: one source is named twice; name each once")
     for path in paths:
         check_folder(path)
-    return [
-        Subject(
-            path,
-            fields,
-            view,
-            samples=samples,
-            transform=transform,
-            follow_links=follow_links,
-            max_pixels=max_pixels,
-        )
-        for path in paths
-    ]
+    return [replace(like, path=path, geometry=view) for path in paths]
 
 
 def evenly(dataset: Any, samples: int) -> Dataset[Any]:
-    """At most so many samples, spread evenly over the data set, all of it where it has no more."""
+    """Return at most so many samples, spread evenly over the data set."""
     if samples >= len(dataset):
         return dataset  # type: ignore[no-any-return]
     places = np.linspace(0, len(dataset) - 1, samples).round().astype(np.int64).tolist()
@@ -168,28 +150,29 @@ def evenly(dataset: Any, samples: int) -> Dataset[Any]:
 
 
 def unwrapped(dataset: Any) -> Any:
-    """What a Subset, or another data set around one, was made of."""
+    """Return the data set inside a Subset or another wrapper."""
     return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
 
 
 def pictures(dataset: Any) -> int:
-    """How many picture fields a sample has; 0 where nobody knows."""
+    """Return the number of picture fields of a sample; 0 if the data set has no schema."""
     return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
 
 
 @dataclass(frozen=True)
 class LoaderSetting:
-    """loader: DataLoader, Loader with threads, or Loader with processes (Loader-workers). workers: how many; 0 only of
-    a DataLoader.
+    """A loader with its number of workers.
+
+    loader: DataLoader, Loader (with threads) or Loader-workers (Loader with processes). workers: 0 only for DataLoader.
     """
 
     loader: str
     workers: int
     batch_size: int = 32
-    persistent: bool = True  # DataLoader: its processes live on from epoch to epoch
+    persistent: bool = True  # DataLoader: its processes live from epoch to epoch
 
     def make(self, dataset: Dataset[Any], *, steps_per_epoch: int | None = None) -> Any:
-        """Shuffled batches of the data set. steps_per_epoch: of a Loader alone."""
+        """Make the loader, which shuffles. steps_per_epoch: for a Loader only."""
         if self.is_ours:
             threads, workers = (None, self.workers) if self.loader == OUR_WORKERS else (max(1, self.workers), 0)
             return Loader(
@@ -211,7 +194,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Make one batch in this process, where an error is told plainly; raises what goes wrong."""
+        """Make one batch in this process, where errors have no traceback of a worker; raises them."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:
@@ -219,23 +202,23 @@ class LoaderSetting:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is packer's, with threads or with processes."""
+        """True for packer's Loader, with threads or with processes."""
         return self.loader != STOCK
 
     @property
     def noun(self) -> str:
-        """What `workers` counts."""
+        """Name of the workers."""
         return "threads" if self.loader == OURS else "workers"
 
     @property
     def short(self) -> str:
-        """In a few words."""
+        """Name of the setting."""
         noun = self.noun if self.workers != 1 else self.noun.removesuffix("s")
         return f"{OURS if self.is_ours else STOCK}, {self.workers} {noun}"
 
     @property
     def text(self) -> str:
-        """As one would write it in a program."""
+        """The call that makes the loader in a program."""
         if self.is_ours:
             option = "num_workers" if self.loader == OUR_WORKERS else "threads"
             return f"packer.Loader(dataset, {self.batch_size}, {option}={self.workers})"
@@ -253,7 +236,7 @@ def worker_counts() -> tuple[int, ...]:
 def settings(
     loaders: Sequence[str], workers: Sequence[int], batch_size: int, *, persistent: bool = True
 ) -> list[LoaderSetting]:
-    """Every loader with every number of workers, without a Loader of none; raises InvalidRequest where none is left."""
+    """Return every loader with every number of workers, but no Loader without workers; raises InvalidRequest."""
     found = [
         LoaderSetting(loader, count, batch_size, persistent)
         for loader in loaders
@@ -261,17 +244,17 @@ def settings(
         if loader == STOCK or count
     ]
     if not found:
-        raise InvalidRequest("--workers 0 is nothing for a Loader, which has at least one thread; say --workers 1")
+        raise InvalidRequest("--workers 0: a Loader has at least one thread; give --workers 1")
     return found
 
 
 def quiet(_: int) -> None:
-    """In a worker process: OpenCV's own threads would only fight with the other workers."""
+    """Turn off OpenCV's threads in a worker process, which would slow the other workers."""
     import_or_explain("cv2", "a data loader worker").setNumThreads(0)
 
 
 def _collate(dataset: Any) -> Any:
-    """torch's own where a pack gives whole batches; else ours, which takes grasps of varying number."""
+    """Return None, torch's default, if a pack returns batches, otherwise ours, which accepts grasps of any number."""
     inner = unwrapped(dataset)
     if isinstance(inner, FolderDataset) or getattr(inner, "transform", None) is not None:
         return Collator("list", schema=getattr(inner, "schema", None)).samples
@@ -279,14 +262,14 @@ def _collate(dataset: Any) -> Any:
 
 
 def samples_in(batch: Any) -> int:
-    """How many samples a batch holds."""
+    """Return the number of samples of a batch."""
     if isinstance(batch, dict):
         return samples_in(next(iter(batch.values())))
     return samples_in(batch[0]) if isinstance(batch, (tuple, list)) and _is_column(batch) else len(batch)
 
 
 def _is_column(batch: Any) -> bool:
-    """Whether a list or tuple holds a batched value per field, as with as_tuple, and not a value per sample."""
+    """True if a list or tuple contains a batched value per field, as with as_tuple, not a value per sample."""
     return bool(batch) and all(hasattr(value, "shape") and value.ndim > 0 for value in batch)
 
 
@@ -296,35 +279,27 @@ _DECODING = DecodeOptions(decoder="opencv", strict=False)
 
 
 class FolderDataset(Dataset[dict[str, Any]]):
-    """Samples of a source as dicts of tensors and plain values, as PackDataset gives them."""
+    """Samples of a source as dicts of tensors and plain values, as PackDataset returns them, decoded by OpenCV."""
 
     def __init__(
         self,
-        path: Path,
-        fields: Sequence[str] | None = None,
+        source: Source,
+        fields: Sequence[str] | None,
+        geometry: Geometry | None,
+        transform: Callable[[Any], Any] | None,
         *,
-        geometry: Geometry | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        follow_links: bool = False,
-        max_pixels: int | None = None,
+        max_pixels: int,
     ) -> None:
-        """fields: names, None for all that are not bookkeeping. follow_links: those that lead out of the folder.
-
-        max_pixels: the most of one picture, None for the usual limit.
-
-        Raises UnknownKey, and what making the source does.
-        """
-        self.source: Source = SourceSpec(options=parameters({"follow_links": follow_links}), checks_layout=False).open(
-            path
-        )[0]
-        whole = self.source.schema
-        if missing := sorted(set(fields or ()) - set(whole.names)):
-            raise UnknownKey(f"{path}: no field {missing[0]!r}; there are: {', '.join(whole.names)}")
-        names = fields if fields is not None else [field.name for field in whole if not field.hidden]
-        self.schema: Schema = whole.select(names)
+        """See Subject. Raises UnknownKey."""
+        if missing := sorted(set(fields or ()) - set(source.schema.names)):
+            names = ", ".join(source.schema.names)
+            raise UnknownKey(f"{source.root}: no field {missing[0]!r}; there are: {names}")
+        self.source = source
+        chosen = fields if fields is not None else [field.name for field in source.schema if not field.hidden]
+        self.schema: Schema = source.schema.select(chosen)
         self.geometry = geometry
         self.transform = transform
-        self._max_pixels = USUAL_PIXELS if max_pixels is None else max_pixels
+        self._max_pixels = max_pixels
 
     def __len__(self) -> int:
         return len(self.source)
@@ -334,7 +309,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         pictures = {
             field.name: _pixels(field, given[field.name], self._max_pixels)
             for field in self.source.schema
-            if field.name in self._pictures
+            if field.kind in PIXEL_KINDS and field.name in self.schema.names
         }
         views = self._views({name: pixels.shape[:2] for name, pixels in pictures.items()})
         main = next(iter(views.values()), None)
@@ -348,12 +323,8 @@ class FolderDataset(Dataset[dict[str, Any]]):
             sample[field.name] = as_torch(field, value)
         return self.transform(sample) if self.transform else sample
 
-    @property
-    def _pictures(self) -> set[str]:
-        return {field.name for field in self.schema if field.kind in PIXEL_KINDS}
-
     def _views(self, sizes: dict[str, tuple[int, ...]]) -> dict[str, View]:
-        """A view per picture: all show the same part of the scene."""
+        """Return a view per picture, all of the same part of the scene."""
         if self.geometry is None or not sizes:
             return {}
         height, width = next(iter(sizes.values()))
@@ -365,14 +336,14 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
 
 def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
-    """Decoded by OpenCV, unless the source has computed it."""
+    """Decode a picture by OpenCV, unless the source has computed it."""
     if isinstance(value, np.ndarray):
         return value
     return decode(value, field.kind, options=_DECODING, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:
-    """As the view shows it; depth as float32."""
+    """Warp a picture; depth becomes float32."""
     if view is not None:
         pixels = warp(pixels, view, field.kind, invalid=field.invalid)
     return pixels.astype(np.float32) if field.kind == "depth" else pixels

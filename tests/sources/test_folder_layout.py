@@ -16,7 +16,7 @@ from packer.pack.source_comparison import Comparison
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources.folder import Source
 from packer.tools.advice import Question, advise
-from packer.tools.workload import FolderDataset
+from packer.tools.workload import Subject
 from tests.support.source_trees import cornell, picture, write
 
 
@@ -68,7 +68,7 @@ def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path
     root = write(
         tmp_path / "data", {f"{split}/cat/{n}.png": picture(n) for split in ("train", "val") for n in range(2)}
     )
-    assert len(FolderDataset(root)) == 4
+    assert Subject(root).count() == 4
     convert_source(
         Source(root, layout="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
     )

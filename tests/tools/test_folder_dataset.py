@@ -10,9 +10,9 @@ import torch
 import packer
 from packer.errors import UnknownKey
 from packer.geometry import CenterCrop, RandomHorizontalFlip
-from packer.tools.workload import FolderDataset
+from packer.tools.workload import FolderDataset, Subject
 from tests.support import source_trees
-from tests.support.conversions import packed
+from tests.support.conversions import opened, packed
 
 
 def same(one: Any, other: Any) -> bool:
@@ -28,7 +28,8 @@ def same(one: Any, other: Any) -> bool:
 def test_it_gives_what_a_pack_of_it_gives(tmp_path: Path, kind: str, geometry: Any) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")
     packed(root, tmp_path / "out.pack")
-    folder, pack = FolderDataset(root, geometry=geometry), packer.open(tmp_path / "out.pack", geometry=geometry)
+    folder: Any = Subject(root, geometry=geometry).open()
+    pack = packer.open(tmp_path / "out.pack", geometry=geometry)
     assert len(folder) == len(pack)
     for index in range(len(pack)):
         ours, theirs = folder[index], pack[index]
@@ -39,7 +40,9 @@ def test_it_gives_what_a_pack_of_it_gives(tmp_path: Path, kind: str, geometry: A
 
 def test_fields_are_chosen_and_a_transform_is_called(tmp_path: Path) -> None:
     root = source_trees.cornell(tmp_path / "in")
-    assert list(FolderDataset(root, ("depth", "key"))[0]) == ["depth", "key"]
-    assert FolderDataset(root, ("key",), transform=lambda sample: sample["key"] + "!")[1] == "0101!"
+    chosen: Any = Subject(root, ("depth", "key")).open()
+    assert list(chosen[0]) == ["depth", "key"]
+    transformed = FolderDataset(opened(root), ("key",), None, lambda sample: sample["key"] + "!", max_pixels=1)
+    assert transformed[1] == "0101!"
     with pytest.raises(UnknownKey, match="no field 'nose'; there are: key, rgb"):
-        FolderDataset(root, ("nose",))
+        Subject(root, ("nose",)).open()
