@@ -1,4 +1,4 @@
-"""Doctor: what packer finds on this machine, and what should be changed there."""
+"""Doctor: findings about this machine, its packages and limits, with a fix for each problem."""
 
 import multiprocessing
 import os
@@ -29,12 +29,12 @@ PACKAGES = {
     "tqdm": ("tqdm", "4.66"),
     "PyYAML": ("yaml", "6.0.2"),
 }
-# they bring the same module, and overwrite each other's files
+# they contain the same module, and overwrite each other's files
 _OPENCVS = (
     *("opencv-python", "opencv-python-headless"),
     *("opencv-contrib-python", "opencv-contrib-python-headless"),
 )
-# the oldest without the holes that setup.cfg names; who builds h5py may give it another than its wheels have
+# the oldest without the vulnerabilities that setup.cfg names; h5py can be built with another one
 _LEAST_HDF5 = "2.0"
 _NO_GAIN = "with libturbojpeg0 it would take 1.00 to 1.03 of the time"  # docs/benchmarks.md, scripts/bench libraries
 _LEAST_SHARED_BYTES = 1 << 30  # 8 workers, 2 batches each, of 128 float32 images of 224x224 are 1.2 GB
@@ -43,7 +43,7 @@ _LEAST_FILES = 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what was found and, where it should be changed, why and how."""
+    """The state of one thing, and if it should be changed, the problem and its fix."""
 
     name: str
     found: str
@@ -52,7 +52,7 @@ class Finding:
 
 
 def findings(machine: Machine) -> Iterator[Finding]:
-    """Everything that is looked at, in order."""
+    """Yield all findings, in order."""
     yield Finding("packer", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     for name in PACKAGES:
         yield package(name)
@@ -73,11 +73,11 @@ def findings(machine: Machine) -> Iterator[Finding]:
 
 
 def package(name: str) -> Finding:
-    """One package that packer needs."""
+    """Return the version of a package that packer needs."""
     module, least = PACKAGES[name]
     try:
         loaded = import_or_explain(module, "packer")
-    except ImportError as error:  # also of a system library that the package needs, such as libGL
+    except ImportError as error:  # also for a missing system library, such as libGL
         fix = "" if isinstance(error, MissingPackage) else f"pip install --force-reinstall {name}, or the library named"
         return Finding(name, "not usable", str(error), fix)
     found = _version_of(name, loaded)
@@ -109,10 +109,10 @@ def _installed(names: tuple[str, ...]) -> list[str]:
 
 
 def hdf5() -> Iterator[Finding]:
-    """The HDF5 library that h5py calls: it parses files in this process, whoever wrote them."""
+    """Yield the version of the HDF5 library that h5py calls, which parses files from anywhere in this process."""
     try:
         found = import_or_explain("h5py", "packer").version.hdf5_version
-    except ImportError:  # said of h5py
+    except ImportError:  # the finding of h5py reports it
         return
     if _numbers(found) < _numbers(_LEAST_HDF5):
         problem = f"h5py calls HDF5 {found}, expected at least {_LEAST_HDF5}: a planted file can harm older ones"
@@ -123,28 +123,28 @@ def hdf5() -> Iterator[Finding]:
 
 
 def opencvs(names: list[str]) -> Iterator[Finding]:
-    """A finding where several packages bring OpenCV."""
+    """Yield a problem if several packages contain OpenCV."""
     if len(names) > 1:
-        problem = f"{len(names)} packages bring the module cv2 and overwrite each other's files: {', '.join(names)}"
+        problem = f"{len(names)} packages contain the module cv2 and overwrite each other's files: {', '.join(names)}"
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
 
 
 def gpu(devices: Path) -> Finding:
-    """What torch sees of GPUs; devices: /dev."""
+    """Return the GPUs that torch finds. devices: /dev."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:
-        return Finding("GPU", "not asked for: torch is not usable")
+        return Finding("GPU", "not checked: torch is not usable")
     if cuda.is_available():
         return Finding("GPU", f"{cuda.device_count()} x {cuda.get_device_name(0)}")
     if (devices / "nvidiactl").exists():
-        problem = "the machine has one, torch does not see it"
+        problem = "the machine has one, torch does not find it"
         return Finding("GPU", "none", problem, "install a torch with CUDA that fits the driver (nvidia-smi shows it)")
     return Finding("GPU", "none")
 
 
 def decoder() -> Finding:
-    """Which library decodes JPEG, and why not the one before it."""
+    """Return the library that decodes JPEG, with the reason if it is not the first choice."""
     reasons = []
     try:
         libjpeg = import_or_explain("packer.images.backends.strict_jpeg", "decoding JPEG")
@@ -163,7 +163,7 @@ def decoder() -> Finding:
 
 
 def cores(machine: Machine) -> Finding:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     of_machine = os.cpu_count() or 1
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else of_machine
     quota = machine.cpu_quota()
@@ -176,46 +176,46 @@ def cores(machine: Machine) -> Finding:
 
 
 def memory(machine: Machine) -> Finding:
-    """Memory of the machine and of the process's cgroups."""
+    """Return the free memory of the machine and of the process's cgroups."""
     limits = machine.memory_limits()
     text = "; ".join(f"{limit.name}: {_gb(limit.free_bytes)} of {_gb(limit.total_bytes)} GB free" for limit in limits)
     tight = [limit for limit in limits if limit.free_bytes < limit.total_bytes // 20]
     if tight:
-        fix = "end what takes it, release staged packs (packer stage --list), or ask for more"
+        fix = "end other processes, release staged packs (packer stage --list), or ask for more"
         return Finding("memory", text, f"{tight[0].name}: less than 5 % is free", fix)
-    return Finding("memory", text or "not told by the system")
+    return Finding("memory", text or "not reported by the system")
 
 
 def shared_memory(machine: Machine) -> Finding:
-    """Where DataLoader's workers hand over their batches."""
+    """Return the free shared memory, which passes batches from the workers of a DataLoader."""
     folder = machine.shared_memory
     mount = machine.mount(folder) if folder.is_dir() else None
     if mount is None or not mount.in_memory:
-        problem = f"{folder} is not in memory: workers of a DataLoader hand over their batches there"
+        problem = f"{folder} is not in memory: workers of a DataLoader pass their batches through it"
         return Finding("shared memory", "none", problem, f"mount -t tmpfs tmpfs {folder}")
     found = os.statvfs(folder)
     total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     text = f"{folder}: {_gb(free)} of {_gb(total)} GB free"
     if found.f_blocks and free < _LEAST_SHARED_BYTES:
-        problem = f"{_gb(free)} GB are free in {folder}: workers of a DataLoader end with 'Bus error' where it is full"
-        fix = "docker run --shm-size=8g; Kubernetes: an emptyDir of medium Memory; or remove what lies there"
+        problem = f"{_gb(free)} GB are free in {folder}: workers of a DataLoader end with 'Bus error' when it is full"
+        fix = "docker run --shm-size=8g; Kubernetes: an emptyDir of medium Memory; or remove files there"
         return Finding("shared memory", text, problem, fix)
     return Finding("shared memory", text + (", may be swapped" if machine.has_swap() else ""))
 
 
 def open_files() -> Finding:
-    """How many files this process may open."""
+    """Return how many files this process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
-    text = f"at most {shown[0]} (ulimit -n), which may be raised to {shown[1]}"
+    text = f"at most {shown[0]} (ulimit -n), can be raised to {shown[1]}"
     if soft != resource.RLIM_INFINITY and soft < _LEAST_FILES:
-        problem = f"{soft} at once are few: each batch of a worker takes one per tensor, each part one"
+        problem = f"{soft} at once are few: each batch of a worker needs one per tensor, each part one"
         return Finding("open files", text, problem, f"ulimit -n {_LEAST_FILES}, up to {shown[1]} without root")
     return Finding("open files", text)
 
 
 def start_method() -> Finding:
-    """How workers are started where a script does not say."""
+    """Return the default start method of workers."""
     known = multiprocessing.get_all_start_methods()
     chosen = multiprocessing.get_start_method(allow_none=True) or known[0]
     note = "" if chosen == "fork" else "; a script then needs if __name__ == '__main__'"
@@ -223,12 +223,12 @@ def start_method() -> Finding:
 
 
 def staged(machine: Machine) -> Finding:
-    """Copies that `packer stage` made."""
+    """Return the number of copies that `packer stage` made."""
     try:
         place = UserFolder(machine.shared_memory)
         count = len(place.copies())
     except InvalidRequest as error:
-        return Finding("staged", "cannot be looked at", str(error))
+        return Finding("staged", "cannot be read", str(error))
     return Finding(
         "staged", f"{count} pack{'s' * (count != 1)} in {place.folder} (packer stage --list)" if count else "nothing"
     )

@@ -1,17 +1,17 @@
-"""Profile: how long a sample of a pack takes in each stage of loading, in one thread.
+"""Profile: the time of a sample of a pack in each stage of loading, in one thread.
 
-The stages are those of a batch in the making, one after the other, done by the code that loaders use: what is fused
-there (a JPEG decoded no further than the view shows, straight into the batch) is fused here, too.
+The stages are run one after the other by the code that loaders use. A stage that loaders fuse with another, such as
+decoding a JPEG straight into the batch and no further than the view shows, is fused here too.
 
-| stage     | what                                                                                     |
+| stage     | content                                                                                  |
 |-----------|------------------------------------------------------------------------------------------|
-| read      | the record's bytes from the pack, every page of them touched                             |
-| crc       | their crc32, which loaders compare the first time that they read a value                 |
-| decode    | headers, pixels, labels; straight into the batch where there is no transform             |
-| warp      | the geometry: resizing, cutting, turning                                                 |
+| read      | the record's bytes from the pack, every page touched                                     |
+| crc       | the crc32, which loaders compare when they read a value for the first time               |
+| decode    | headers, pixels, labels; straight into the batch if there is no transform                |
+| warp      | the geometry: resizing, cropping, rotating                                               |
 | transform | the user's function                                                                      |
-| collate   | samples into a batch; only what is not decoded into it                                   |
-| copy      | the batch to the device, awaited; only with a GPU                                        |
+| collate   | samples into a batch; only fields that are not decoded into it                           |
+| copy      | the batch to the device, until it is there; only with a GPU                              |
 """
 
 import heapq
@@ -46,10 +46,12 @@ Clock = Callable[[], float]
 
 @dataclass
 class Profile:
-    """seconds: of all samples, by (stage, field), the field "" where a stage is not of one field.
+    """Times of one pass.
 
-    worst: seconds and keys of the samples that took longest until they were put together. device: None where nothing
-    was copied.
+    Attributes:
+        seconds: (stage, field) -> seconds of all samples. The field is "" for stages of the complete sample.
+        worst: Seconds and keys of the slowest samples, without collating and copying.
+        device: The device, None if nothing was copied.
     """
 
     samples: int
@@ -58,22 +60,22 @@ class Profile:
     device: str | None = None
 
     def of(self, stage: str) -> float:
-        """Milliseconds per sample in a stage."""
+        """Return the milliseconds per sample in a stage."""
         return sum(seconds for (name, _), seconds in self.seconds.items() if name == stage) / self.samples * 1e3
 
     @property
     def total(self) -> float:
-        """Milliseconds per sample of all stages but crc, which is gone after the first epoch."""
+        """Milliseconds per sample of all stages except crc, which only the first epoch has."""
         return sum(map(self.of, LASTING))
 
     @property
     def limit(self) -> str:
-        """The stage that takes longest, in all epochs but the first."""
+        """The stage that takes longest, without crc."""
         return max(LASTING, key=self.of)
 
 
 class Stopwatch:
-    """Adds the time since the last lap to a stage, and a field."""
+    """Adds the time since the last lap to a stage and a field."""
 
     def __init__(self, clock: Clock) -> None:
         self.seconds: dict[tuple[str, str], float] = {}
@@ -81,13 +83,13 @@ class Stopwatch:
         self.last = clock()
 
     def lap(self, stage: str, of: str = "") -> None:
-        """What was done since the last lap was this."""
+        """Count the time since the last lap for this stage and field."""
         now = self._clock()
         self.seconds[stage, of] = self.seconds.get((stage, of), 0.0) + now - self.last
         self.last = now
 
     def skip(self) -> None:
-        """What was done since the last lap is of no stage."""
+        """Count the time since the last lap for no stage."""
         self.last = self._clock()
 
 
@@ -99,9 +101,10 @@ def profile(
     device: str | None = None,
     clock: Clock = time.perf_counter,
 ) -> Profile:
-    """Load these samples, stage by stage. dataset: its geometry and transform count, its `output` must be "torch".
+    """Load these samples, stage by stage.
 
-    device: such as "cuda"; None copies nowhere. Raises what loading raises, and InvalidRequest without a sample.
+    dataset: with output="torch"; its geometry and transform are included. device: such as "cuda", None to copy nothing.
+    Raises InvalidRequest without samples, and the errors of loading.
     """
     if not len(indices) or dataset.output != "torch":
         raise InvalidRequest(f"{dataset!r}: a profile needs at least one sample, and output='torch'")
@@ -175,7 +178,7 @@ class _ProfiledPass:
         return stored
 
     def _slot(self, each: Field, stored: StoredPicture, view: View | None, *, position: int, count: int) -> Any:
-        """The sample's place in the batch, whose memory is used again; None for a picture of another shape."""
+        """Return the sample's slot in the batch, whose memory is reused; None for a picture of another shape."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
@@ -185,7 +188,7 @@ class _ProfiledPass:
     def _decoded(
         self, index: int, each: Field, record: Record, *, out: Any, stored: StoredPicture | None, view: View | None
     ) -> Any:
-        """One value, what is decoding and what is warping told apart."""
+        """Decode one value, with separate laps for decoding and warping."""
         sample_decoder, watch, buffer = self._sample_decoder, self.watch, record[each.name]
         if each.kind not in PIXEL_KINDS or view is None:
             return sample_decoder.decode(index, each, buffer, out, stored=stored, view=view)
@@ -214,7 +217,7 @@ class _ProfiledPass:
         return pixels
 
     def _collated(self, samples: list[Any], count: int) -> Any:
-        """The batch; what lies in its slots is there already."""
+        """Return the batch; pictures are in its slots already."""
         if self._dataset.transform is not None or not samples:
             return self._collator.samples(samples)
         batched = {
@@ -227,13 +230,13 @@ class _ProfiledPass:
 
 
 def touch(record: Record) -> None:
-    """Every page of a record's values, so that they are read from wherever they are."""
+    """Touch every page of a record's values, so that they are read from the disk or the page cache."""
     for value in record.values():
         bytes(memoryview(value)[::_PAGE])
 
 
 def _copy(batch: Any, device: str) -> None:
-    """Every tensor of a batch to the device, awaited."""
+    """Copy every tensor of a batch to the device, and wait for it."""
     values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else [batch]
     for value in values:
         if isinstance(value, torch.Tensor):
@@ -244,7 +247,7 @@ def _copy(batch: Any, device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-# ---- a pack as the user names it
+# ---- the command
 
 
 def profile_pack(
@@ -263,7 +266,7 @@ def profile_pack(
     """
     (chosen,) = subjects((pack,), geometry, Subject(pack, fields, transform=transform))
     if not chosen.is_pack:
-        raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders, too")
+        raise InvalidRequest(f"{pack}: not a pack; packer convert makes one, packer bench measures folders too")
     note = cold_sentence(chosen.name, [drop(chosen.files()).share]) if cold else ""
     dataset: Any = chosen.open()
     indices = np.random.default_rng(0).permutation(len(dataset))[:samples].tolist()
@@ -277,10 +280,10 @@ def profile_pack(
 
 _NAMES = {"copy": "copy to device"}
 _HELPS = {
-    "read": "keep the pack in memory (packer stage), or pack less: --resize, --fields",
+    "read": "keep the pack in memory (packer stage), or store less: --resize, --fields",
     "decode": "store less to decode: packer convert --resize, or --codec FIELD=raw",
-    "warp": "store the pictures nearer to the size that training needs: packer convert --resize",
-    "transform": "do it on the GPU, or as a geometry (packer.geometry) that is fused with decoding",
+    "warp": "store the pictures closer to the size that training needs: packer convert --resize",
+    "transform": "move it to the GPU, or into a geometry (packer.geometry), which is fused with decoding",
     "collate": "give all samples one shape, and leave out fields that training does not use (fields=)",
     "copy": "copy uint8 and make floats on the GPU; leave out fields that training does not use (fields=)",
 }

@@ -1,4 +1,4 @@
-"""Wait monitor: how long a training loop waits for its batches, told when it is over."""
+"""Wait monitor: how long a training loop waits for its batches, reported at its end."""
 
 import heapq
 import sys
@@ -23,12 +23,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Report:
-    """Of all steps so far, in seconds.
+    """Figures of all steps so far, in seconds.
 
-    wait_seconds: in `iter` and `next`, of that first_seconds until the first batches of the epochs; compute_seconds: in
-    the loop's body. The time between two epochs is in neither. waits: each batch's. worst: the longest of them, at most
-    a twentieth and no first batch, with the number of the step and the keys of the batch, none where batches carry no
-    keys. gpu_busy: percent per GPU, None where NVML is absent or did not tell.
+    Attributes:
+        wait_seconds: Time in `iter` and `next`.
+        first_seconds: The part of it until the first batches of the epochs.
+        compute_seconds: Time in the body of the loop. The time between two epochs is in neither.
+        waits: The wait for each batch.
+        worst: The longest twentieth of the waits, without first batches: seconds, number of the step, keys of the batch
+            if it has any.
+        gpu_busy: Percent per GPU, None if NVML is absent or reports nothing.
     """
 
     epochs: int
@@ -42,7 +46,7 @@ class Report:
 
     @property
     def share(self) -> float:
-        """Of the loop's time that was waited, 0 to 1."""
+        """Share of the loop's time that was waited, 0 to 1."""
         return self.wait_seconds / max(self.wait_seconds + self.compute_seconds, 1e-12)
 
     @property
@@ -53,7 +57,7 @@ class Report:
 
     @property
     def suspects(self) -> list[tuple[str, int]]:
-        """Keys that are in more than one of the worst batches, and in how many: a slow sample slows each of its."""
+        """Keys in several of the worst batches, and the number of these: a slow sample slows each of its batches."""
         counts = Counter(key for _, _, keys in self.worst for key in set(keys))
         return [(key, count) for key, count in counts.most_common() if count > 1]
 
@@ -82,13 +86,15 @@ class Report:
         if self.gpu_busy is None:
             yield "GPU: left out, no libnvidia-ml.so.1 that shows one"
             return
-        told = (f"{'unknown' if busy is None else f'{busy:.0f} %'} (GPU {at})" for at, busy in enumerate(self.gpu_busy))
-        yield f"GPU busy: {', '.join(told)}"
+        shares = (
+            f"{'unknown' if busy is None else f'{busy:.0f} %'} (GPU {at})" for at, busy in enumerate(self.gpu_busy)
+        )
+        yield f"GPU busy: {', '.join(shares)}"
 
 
 @dataclass
 class _Record:
-    """What is noted while the loop runs."""
+    """Figures while the loop runs."""
 
     epochs: int = 0
     first_seconds: float = 0.0
@@ -96,10 +102,10 @@ class _Record:
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     worst: list[tuple[float, int, tuple[str, ...]]] = field(default_factory=list)
     gpus: list[tuple[int, int]] | None = None  # sum of percents and their number, per GPU
-    told: int = 0  # steps that a report has told of
+    reported: int = 0  # steps of the latest report
 
     def report(self) -> Report:
-        self.told = len(self.waits)
+        self.reported = len(self.waits)
         busy = None if self.gpus is None else [total / count if count else None for total, count in self.gpus]
         return Report(
             epochs=self.epochs,
@@ -114,10 +120,10 @@ class _Record:
 
 
 class Monitor:
-    """An iterable of batches that passes on those of another, and notes how long each was awaited.
+    """Iterable over the batches of a loader that measures the wait for each.
 
-    Everything else that is asked of it (`len`, `sampler`, `set_epoch`, ...) is asked of the loader. When the last one
-    lets go of it, or the program ends, the report is written, unless `report` has told it all before.
+    All other attributes (`sampler`, `set_epoch`, ...) are those of the loader. The report is written when the monitor
+    is deleted and when the program ends, unless `report` has returned the same figures before.
     """
 
     def __init__(
@@ -129,7 +135,7 @@ class Monitor:
         clock: Clock = time.perf_counter,
         gpu: Callable[[], Nvml | None] = Nvml.open,
     ) -> None:
-        """key: where a batch that is a dict has the keys of its samples. out: sys.stderr where none is given."""
+        """See `monitor`. clock, gpu: for tests."""
         self.loader = loader
         self._key = key
         self._clock = clock
@@ -153,8 +159,8 @@ class Monitor:
             self._note(now - began, batch[0], is_first=is_first)
             is_first = False
             try:
-                yield batch.pop()  # nothing here holds a batch that the loop lets go of
-            finally:  # also when the loop breaks
+                yield batch.pop()  # no reference keeps the batch alive
+            finally:  # also after a break
                 began = clock()
                 record.compute_seconds += began - now
             if self._nvml is not None and began >= self._next_look:
@@ -180,7 +186,7 @@ class Monitor:
             ]
 
     def report(self) -> Report:
-        """What was found so far; `str` of it is the text."""
+        """Return the figures so far; `str` of them is the text."""
         return self._record.report()
 
     def __len__(self) -> int:
@@ -188,7 +194,7 @@ class Monitor:
         return len(loader)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # while it is copied or unpickled there is none yet
+        if name == "loader":  # a copy has none before it is complete
             raise AttributeError(name)
         return getattr(self.loader, name)
 
@@ -197,9 +203,15 @@ class Monitor:
 
 
 def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = None) -> Monitor:
-    """The batches of `loader`, and at the end of the program a report on how long the loop waited for them.
+    """Measure how long a training loop waits for the batches of a loader, and write a report at its end.
 
-    key: where a batch that is a dict has the keys of its samples. out: where the report goes, sys.stderr by default.
+    Args:
+        loader: The loader, or another iterable of batches.
+        key: The field of the keys of the samples, if batches are dicts.
+        out: File of the report, sys.stderr by default.
+
+    Returns:
+        An iterable over the same batches, with the attributes of the loader.
     """
     return Monitor(loader, key=key, out=out)
 
@@ -220,5 +232,5 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _tell(record: _Record, out: TextIO) -> None:
-    if len(record.waits) > record.told:
+    if len(record.waits) > record.reported:
         out.write(f"{record.report()}\n")
