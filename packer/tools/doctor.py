@@ -134,7 +134,7 @@ def gpu(devices: Path) -> Finding:
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:
-        return Finding("GPU", "not checked: torch is not usable")
+        return Finding("GPU", "not asked for: torch is not usable")
     if cuda.is_available():
         return Finding("GPU", f"{cuda.device_count()} x {cuda.get_device_name(0)}")
     if (devices / "nvidiactl").exists():
@@ -183,7 +183,7 @@ def memory(machine: Machine) -> Finding:
     if tight:
         fix = "end other processes, release staged packs (packer stage --list), or ask for more"
         return Finding("memory", text, f"{tight[0].name}: less than 5 % is free", fix)
-    return Finding("memory", text or "not reported by the system")
+    return Finding("memory", text or "not told by the system")
 
 
 def shared_memory(machine: Machine) -> Finding:
@@ -207,7 +207,7 @@ def open_files() -> Finding:
     """Return how many files this process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
-    text = f"at most {shown[0]} (ulimit -n), can be raised to {shown[1]}"
+    text = f"at most {shown[0]} (ulimit -n), which may be raised to {shown[1]}"
     if soft != resource.RLIM_INFINITY and soft < _LEAST_FILES:
         problem = f"{soft} at once are few: each batch of a worker needs one per tensor, each part one"
         return Finding("open files", text, problem, f"ulimit -n {_LEAST_FILES}, up to {shown[1]} without root")
@@ -228,7 +228,7 @@ def staged(machine: Machine) -> Finding:
         place = UserFolder(machine.shared_memory)
         count = len(place.copies())
     except InvalidRequest as error:
-        return Finding("staged", "cannot be read", str(error))
+        return Finding("staged", "cannot be looked at", str(error))
     return Finding(
         "staged", f"{count} pack{'s' * (count != 1)} in {place.folder} (packer stage --list)" if count else "nothing"
     )

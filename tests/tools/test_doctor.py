@@ -170,7 +170,7 @@ def test_little_memory_is_a_problem(tmp_path: Path) -> None:
     assert "less than 5 %" in doctor.memory(made_up(tmp_path / "b", total=8 * GB, available=GB // 4)).problem
     files = {"memory.max": "1000", "memory.current": "999"}
     assert "cgroup" in doctor.memory(made_up(tmp_path / "c", files=files)).problem
-    assert doctor.memory(Machine(tmp_path, tmp_path, tmp_path)).found == "not reported by the system"
+    assert doctor.memory(Machine(tmp_path, tmp_path, tmp_path)).found == "not told by the system"
 
 
 def test_small_shared_memory_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
