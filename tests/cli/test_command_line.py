@@ -17,12 +17,14 @@ from typing import Any
 import click
 import pytest
 
+import packer
 from packer.cli import main, registry
 from packer.cli._shared_options import parse_size, size_text
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
+from packer.sources._options import OPTIONS
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
@@ -300,6 +302,13 @@ def test_shell_completion_is_what_the_docs_say(shell: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "_PACKER_COMPLETE=" in done.stdout
     assert f"{shell}_source" in (Path(__file__).parents[2] / "docs/commands.md").read_text()
+
+
+def test_options_of_sources_are_declared_in_their_table_alone() -> None:
+    for module in ("cli/convert.py", "conversion/options.py", "conversion/convert.py"):
+        text = (Path(packer.__file__).parent / module).read_text()
+        for option in OPTIONS.values():
+            assert f'"{option.flag}"' not in text and f"    {option.name}: " not in text, (module, option.name)
 
 
 def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
