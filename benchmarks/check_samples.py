@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import printable
-from packer.sources import base, detect, load
+from packer.sources import base, load
+from packer.sources._detection import detect
 from packer.sources.folder import SUFFIXES
 from packer.sources.grasp._label_files import corners
 

@@ -106,7 +106,8 @@ class Subject:
 
     def _source(self) -> Source:
         """Open the source of a folder."""
-        return SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_layout=False).open(self.path)[0]
+        spec = SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_layout=False)
+        return spec.open(self.path)[0]
 
     def count(self) -> int:
         """Return the number of samples that are loaded."""

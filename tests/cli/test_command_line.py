@@ -328,7 +328,7 @@ def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
         assert text in str(result.exception)
     done = called("convert", photos(tmp_path / "in", 3), tmp_path / "out.pack", "--from", "cornell")
     assert isinstance(done.exception, InvalidRequest)  # exit code 2: nothing is damaged
-    assert "no Cornell scenes" in str(done.exception)
+    assert "Cornell grasps" in str(done.exception)
 
 
 def test_the_format_follows_from_the_name_of_the_pack(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def stored(pack: Path) -> dict[str, str]:
 def test_jacquard_is_stored_at_twice_the_output_lossless_and_labelled(preset: str, tmp_path: Path) -> None:
     root = grasp_folders.jacquard(tmp_path / "set")
     next(root.rglob("1_aa01_grasps.txt")).unlink()
-    assert convert(root, tmp_path / "pack", "--preset", preset)["skipped"] == [["1_aa01", "no grasps.txt"]]
+    assert convert(root, tmp_path / "pack", "--preset", preset)["skipped"] == [["1_aa01", "no _grasps.txt"]]
     schema = manifests.read(tmp_path / "pack").schema
     assert schema["rgb"].shape == (600, 600, 3)
     assert schema["depth"].shape == (600, 600)
