@@ -1,7 +1,6 @@
-"""packer view: a contact sheet of samples, as one picture or one page."""
+"""packer view: a contact sheet of samples, as one image or one page."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -40,23 +39,34 @@ PLACE = (Group.LOOK_AT_IT, 1)
 @click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of a picture, px.")
 @click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
 @scratch_option
-def command(pack: Path, *, output: Path, scratch: Path | None, **wanted: Any) -> None:
+def command(
+    pack: Path,
+    *,
+    output: Path,
+    samples: int,
+    keys: tuple[str, ...],
+    fields: tuple[str, ...] | None,
+    seed: int | None,
+    grasps: int,
+    size: int,
+    zoom: bool,
+    scratch: Path | None,
+) -> None:
     """Draw samples of PACK with their labels into FILE, a .png or a .html.
 
-    PACK may be a URL, such as s3://bucket/photos.pack: the parts that hold these samples are fetched, whole.
+    PACK may be a URL, such as s3://bucket/photos.pack: the command downloads the parts that contain these samples.
     """
-    from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # keeps `packer --help` light
+    from packer.inspect.contact_sheet import SheetRequest, make_sheet  # keeps `packer --help` light
 
     check_savable(output)
-    names = {"samples": "count", "grasps": "most", "size": "width"}
-    chosen = SheetRequest(**{names.get(name, name): value for name, value in wanted.items()})
-    sheet = make_sheet(pack, chosen, scratch=scratch, threads=usable_cores())
+    request = SheetRequest(samples, keys, fields, seed, width=size, most=grasps, zoom=zoom)
+    sheet = make_sheet(pack, request, scratch=scratch, threads=usable_cores())
     if output.suffix.lower() == ".png":
-        from packer.inspect.contact_sheet.png_sheet import draw_png  # as above
+        from packer.inspect.png_sheet import draw_png  # as above
 
         data = draw_png(sheet)
     else:
-        from packer.inspect.contact_sheet.html_sheet import draw_html  # as above
+        from packer.inspect.html_sheet import draw_html  # as above
 
         data = draw_html(sheet)
     save(output, data)

@@ -1,4 +1,4 @@
-"""Inspect: what is in a pack, for people: contact sheets and statistics.
+"""Inspect: contact sheets, statistics and the original files of a pack.
 
-contact_sheet/sheet.py and statistics/scan.py have the calls.
+contact_sheet.py, statistics/scan.py and extraction.py contain the functions that commands call.
 """

@@ -1,4 +1,4 @@
-"""notebook: samples of a pack as a notebook shows them, a picture that displays itself and a table of fields."""
+"""Notebook: samples of a pack as an image that displays itself, and a table of fields in HTML."""
 
 import base64
 import html
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from packer.errors import printable
 from packer.files.storage_errors import failing
-from packer.inspect.contact_sheet.png_sheet import draw_png
-from packer.inspect.contact_sheet.sheet import Sheet, SheetRequest, make_sheet, sheet_of
+from packer.inspect.contact_sheet import Sheet, SheetRequest, make_sheet, sheet_of
+from packer.inspect.png_sheet import draw_png
 from packer.pack.reader import Pack
 
 _WIDTH_PX = 480
@@ -16,7 +16,7 @@ _SMALL_PX = 160
 
 
 class Drawing:
-    """A PNG picture of samples with their labels. Jupyter displays it; `save` writes it to a file."""
+    """A PNG image of samples with their labels. Jupyter displays it; `save` writes it to a file."""
 
     def __init__(self, title: str, png: bytes) -> None:
         self.title = title
@@ -35,12 +35,12 @@ class Drawing:
 
 
 def draw_samples(folder: Path, keys: Sequence[str], *, width_px: int = _WIDTH_PX) -> Drawing:
-    """The samples of the pack with these keys, as they are stored; raises UnknownKey, CorruptPack."""
+    """Draw the samples with these keys, as they are stored; raises UnknownKey, CorruptPack."""
     return _drawn(make_sheet(folder, SheetRequest(keys=tuple(keys), width=width_px)))
 
 
 def draw_open_samples(pack: Pack, name: str, keys: Sequence[str]) -> Drawing:
-    """As `draw_samples`, of an open pack: of one at a URL the parts with these samples come into its cache."""
+    """Draw samples of an open pack, as `draw_samples`; a pack at a URL downloads their parts into its cache."""
     return _drawn(sheet_of(pack, name, SheetRequest(keys=tuple(keys), width=_WIDTH_PX)))
 
 
@@ -49,7 +49,7 @@ def _drawn(sheet: Sheet) -> Drawing:
 
 
 def html_table(title: str, rows: Sequence[tuple[str, ...]], folder: Path, keys: Sequence[str]) -> str:
-    """A title, a table of fields and the samples with these keys, as a piece of HTML; all text is escaped."""
+    """Return a title, a table of fields and the samples with these keys as HTML; all text is escaped."""
     lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{line}</tr>" for line in lines)
     picture = ""

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from packer.inspect import palette
-from packer.inspect.contact_sheet.picture import mask_colours
-from packer.inspect.contact_sheet.shape_overlay import ShapeCounts, draw
-from packer.inspect.contact_sheet.tile import Tile, ZoomBox, around
+from packer.inspect.tile import Tile, ZoomBox, zoom_box
+from packer.inspect.value_drawing import ShapeCounts, draw_shapes, mask_colors
 from packer.schema import Field
 from tests.support.array_packs import (
     BOXES,
@@ -29,7 +28,7 @@ from tests.support.array_packs import (
 )
 
 ORANGE, BLUE = palette.GRASPS[0]
-GREEN = palette.class_colour(1)
+GREEN = palette.class_color(1)
 
 
 def only_tile(folder: Path, *args: Any, **wanted: Any) -> Tile:
@@ -46,7 +45,7 @@ NAMES = {
     "box": palette.BOXES[0],
     "dot": palette.POINTS[0],
 }
-NAMES |= {"opening 2": palette.GRASPS[1][0], "jaw 2": palette.GRASPS[1][1], "class 2": palette.class_colour(2)}
+NAMES |= {"opening 2": palette.GRASPS[1][0], "jaw 2": palette.GRASPS[1][1], "class 2": palette.class_color(2)}
 
 
 def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
@@ -54,36 +53,36 @@ def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
     return tuple(tile.panels[0].pixels[y, x].tolist())
 
 
-def colour_at(tile: Tile, x: int, y: int) -> str:
-    """What is drawn there: a line has its colour but for what antialiasing takes, 6 % for the thinnest."""
-    found = {name for name, colour in NAMES.items() if np.abs(np.subtract(pixel(tile, x, y), colour)).max() <= 16}
+def color_at(tile: Tile, x: int, y: int) -> str:
+    """What is drawn there: a line has its color but for what antialiasing takes, 6 % for the thinnest."""
+    found = {name for name, color in NAMES.items() if np.abs(np.subtract(pixel(tile, x, y), color)).max() <= 16}
     return " or ".join(sorted(found)) or f"none of them: {pixel(tile, x, y)}"
 
 
-def test_opening_and_jaw_sides_have_their_colours(tmp_path: Path) -> None:
+def test_opening_and_jaw_sides_have_their_colors(tmp_path: Path) -> None:
     sample = {"image": plain(60, 80), "grasps": np.float32([RECTANGLE])}
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [sample])
-    assert colour_at(tile, 40, 10) == colour_at(tile, 40, 30) == "opening"  # p0 to p1 and p2 to p3
-    assert colour_at(tile, 60, 20) == colour_at(tile, 20, 20) == "jaw"  # p1 to p2 and p3 to p0
-    assert colour_at(tile, 40, 20) == "image"
+    assert color_at(tile, 40, 10) == color_at(tile, 40, 30) == "opening"  # p0 to p1 and p2 to p3
+    assert color_at(tile, 60, 20) == color_at(tile, 20, 20) == "jaw"  # p1 to p2 and p3 to p0
+    assert color_at(tile, 40, 20) == "image"
     assert [mark.text for mark in tile.marks] == ["grasps: opening", "grasps: jaw"]
-    assert [mark.colour for mark in tile.marks] == [ORANGE, BLUE]
+    assert [mark.color for mark in tile.marks] == [ORANGE, BLUE]
 
 
 def test_the_order_of_corners_tells_the_sides_whatever_the_winding(tmp_path: Path) -> None:
     turned = [RECTANGLE[number] for number in (0, 3, 2, 1)]  # the opening is now along y
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": np.float32([turned])}])
-    assert colour_at(tile, 40, 10) == colour_at(tile, 40, 30) == "jaw"
-    assert colour_at(tile, 60, 20) == colour_at(tile, 20, 20) == "opening"
+    assert color_at(tile, 40, 10) == color_at(tile, 40, 30) == "jaw"
+    assert color_at(tile, 60, 20) == color_at(tile, 20, 20) == "opening"
 
 
-def test_grasps_that_do_not_hold_have_other_colours_and_lie_below(tmp_path: Path) -> None:
+def test_grasps_that_do_not_hold_have_other_colors_and_lie_below(tmp_path: Path) -> None:
     below = np.float32([RECTANGLE]) + np.float32([0, 20])
     sample = {"image": plain(60, 80), "grasps": np.float32([RECTANGLE]), "negatives": below}
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS, NEGATIVES], [sample])
-    assert colour_at(tile, 40, 50) == "opening 2"
-    assert colour_at(tile, 60, 40) == "jaw 2"
-    assert colour_at(tile, 40, 30) == "opening"  # a side of both
+    assert color_at(tile, 40, 50) == "opening 2"
+    assert color_at(tile, 60, 40) == "jaw 2"
+    assert color_at(tile, 40, 30) == "opening"  # a side of both
     assert tile.items == (("grasps", "1"), ("negatives", "1"))
 
 
@@ -91,17 +90,17 @@ def test_labels_move_with_a_picture_that_is_made_to_fit(tmp_path: Path) -> None:
     sample = {"image": plain(120, 160), "grasps": 2 * np.float32([RECTANGLE]) + 0.5}  # pixel centres of a half
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [sample])
     assert tile.panels[0].pixels.shape == (60, 80, 3)
-    assert colour_at(tile, 40, 10) == "opening"
-    assert colour_at(tile, 60, 20) == "jaw"
+    assert color_at(tile, 40, 10) == "opening"
+    assert color_at(tile, 60, 20) == "jaw"
 
 
 def test_boxes_and_points(tmp_path: Path) -> None:
     sample = {"image": plain(60, 80), "boxes": np.float32([[10, 5, 50, 45]]), "dots": np.float32([[65, 50]])}
     tile = only_tile(tmp_path / "pack", [IMAGE, BOXES, DOTS], [sample])
     for x, y in ((10, 25), (50, 25), (30, 5), (30, 45)):
-        assert colour_at(tile, x, y) == "box or class 2"
-    assert colour_at(tile, 65, 50) == "dot"
-    assert colour_at(tile, 30, 25) == "image"
+        assert color_at(tile, x, y) == "box or class 2"
+    assert color_at(tile, 65, 50) == "dot"
+    assert color_at(tile, 30, 25) == "image"
 
 
 def test_a_mask_lies_over_the_image_with_an_outline(tmp_path: Path) -> None:
@@ -113,21 +112,21 @@ def test_a_mask_lies_over_the_image_with_an_outline(tmp_path: Path) -> None:
         round(0.7 * gray + 0.3 * green) for gray, green in zip(GRAY, GREEN, strict=True)
     )
     assert pixel(tile, 30, 25) == GREEN  # a border pixel
-    assert colour_at(tile, 5, 5) == "image"
-    assert [(mark.text, mark.colour) for mark in tile.marks] == [("mask", GREEN)]
+    assert color_at(tile, 5, 5) == "image"
+    assert [(mark.text, mark.color) for mark in tile.marks] == [("mask", GREEN)]
 
 
-def test_values_of_a_mask_have_distinct_colours_and_255_beside_others_is_void() -> None:
+def test_values_of_a_mask_have_distinct_colors_and_255_beside_others_is_void() -> None:
     values = np.arange(32, dtype=np.uint8)
     values[-1] = 255
-    painted, opacity = mask_colours(values.reshape(4, 8))
+    painted, opacity = mask_colors(values.reshape(4, 8))
     assert len(np.unique(painted.reshape(-1, 3)[1:], axis=0)) == 31
     assert tuple(painted[3, 7]) == palette.VOID
     assert opacity.ravel().tolist() == [0.0] + [1.0] * 31
 
 
-def test_a_soft_mask_is_one_colour_of_growing_opacity() -> None:
-    painted, opacity = mask_colours(np.arange(256, dtype=np.uint8).reshape(16, 16))
+def test_a_soft_mask_is_one_color_of_growing_opacity() -> None:
+    painted, opacity = mask_colors(np.arange(256, dtype=np.uint8).reshape(16, 16))
     assert np.unique(painted.reshape(-1, 3), axis=0).tolist() == [list(GREEN)]
     assert np.array_equal(opacity.ravel(), np.arange(256) / 255)
 
@@ -136,7 +135,7 @@ def test_a_mask_without_an_image_stands_alone(tmp_path: Path) -> None:
     mask = np.zeros((60, 80), np.uint8)
     mask[20:40, 30:60] = 2
     tile = only_tile(tmp_path / "pack", [MASK], [{"mask": mask}])
-    assert pixel(tile, 45, 30) == palette.class_colour(2)
+    assert pixel(tile, 45, 30) == palette.class_color(2)
     assert pixel(tile, 5, 5) == (0, 0, 0)
     assert [mark.text for mark in tile.marks] == ["mask 2"]
 
@@ -149,20 +148,20 @@ def test_points_are_measured_in_the_first_picture_whatever_its_size(tmp_path: Pa
     tile = tile._replace(panels=tile.panels[1:])
     # px x of the depth is centred at 2 x + 0.5 of the image: its lines lie over two px
     for x, y in ((40, 10), (40, 11), (60, 20), (61, 20)):
-        assert colour_at(tile, x, y) != "image"
+        assert color_at(tile, x, y) != "image"
     for x, y in ((40, 8), (40, 13), (57, 20), (64, 20)):
-        assert colour_at(tile, x, y) == "image"
+        assert color_at(tile, x, y) == "image"
 
 
 def test_of_many_shapes_some_are_drawn_evenly_and_the_caption_says_so(tmp_path: Path) -> None:
     many = np.float32([RECTANGLE]) + np.arange(10, dtype=np.float32)[:, None, None]
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": many}], most=5)
     assert tile.items == (("grasps", "5 of 10"),)
-    assert colour_at(tile, 40, 10) == "opening"  # the first
-    assert colour_at(tile, 40, 18) == "opening"  # the ninth
+    assert color_at(tile, 40, 10) == "opening"  # the first
+    assert color_at(tile, 40, 18) == "opening"  # the ninth
     every = only_tile(tmp_path / "all", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": many}], most=0)
     assert every.items == (("grasps", "10"),)
-    assert colour_at(every, 40, 19) == "opening"
+    assert color_at(every, 40, 19) == "opening"
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 3e38, 1e6])
@@ -172,12 +171,12 @@ def test_what_cannot_be_drawn_is_counted(tmp_path: Path, wrong: float) -> None:
     both = np.concatenate([bad, np.float32([RECTANGLE])])
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": both}])
     assert tile.items == (("grasps", "1 of 2, 1 not drawable"),)
-    assert colour_at(tile, 40, 10) == "opening"
+    assert color_at(tile, 40, 10) == "opening"
 
 
 def test_labels_outside_the_picture_leave_it_alone() -> None:
     pixels = plain(60, 80)
-    found = draw(pixels, np.float32([RECTANGLE]) + 500, kind="grasps", rank=0, most=0)
+    found = draw_shapes(pixels, list(np.float32([RECTANGLE]) + 500), form="grasps", rank=0, most=0)
     assert found == ShapeCounts(1, 1, 0)
     assert (pixels == GRAY).all()
 
@@ -208,18 +207,17 @@ def test_a_close_up_shows_the_labels_with_something_around_them(tmp_path: Path) 
 
 
 def test_a_part_has_the_shape_of_its_place_and_stays_inside() -> None:
-    part = around([np.float32([RECTANGLE])], (480, 640), (180, 240))
+    part = zoom_box([np.float32([RECTANGLE])], (480, 640), (180, 240))
     assert part is not None
-    cut = part.cut(np.zeros((480, 640)))
-    assert cut.shape == (48, 64)  # 40 px and 0.3 of it on both sides; 3 : 4
-    assert part.corner(480, 640) == (8, 0)  # 20 - 12; the top would be above the picture
-    assert around([np.float32([RECTANGLE])], (40, 62), (180, 240)) == ZoomBox(0.0, 0.0, 1.0, 1.0)
+    # 40 px and 0.3 of it on both sides; 3 : 4; from 20 - 12 on; the top would be above the image
+    assert part.slices(480, 640) == (slice(0, 48), slice(8, 72))
+    assert zoom_box([np.float32([RECTANGLE])], (40, 62), (180, 240)) == ZoomBox(0.0, 0.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("shape", [np.nan, np.inf, 900, -5])
 def test_labels_that_lie_nowhere_make_no_part(shape: float) -> None:
-    assert around([np.full((1, 4, 2), shape, np.float32)], (480, 640), (180, 240)) is None
-    assert around([], (480, 640), (180, 240)) is None
+    assert zoom_box([np.full((1, 4, 2), shape, np.float32)], (480, 640), (180, 240)) is None
+    assert zoom_box([], (480, 640), (180, 240)) is None
 
 
 # ---- what belongs to boxes
@@ -264,7 +262,7 @@ def test_oriented_boxes_are_outlines_and_no_grasps(tmp_path: Path) -> None:
     tile = only_tile(
         tmp_path / "pack", [IMAGE, turned], [{"image": plain(60, 80), "oriented_boxes": np.float32([RECTANGLE])}]
     )
-    assert [(mark.text, mark.colour) for mark in tile.marks] == [("oriented_boxes", palette.OUTLINES[0])]
+    assert [(mark.text, mark.color) for mark in tile.marks] == [("oriented_boxes", palette.OUTLINES[0])]
 
 
 def test_the_classes_of_boxes_are_named(tmp_path: Path) -> None:
@@ -274,7 +272,7 @@ def test_the_classes_of_boxes_are_named(tmp_path: Path) -> None:
         "box_labels": np.int64([1, 0, 1, 7]),
     }
     tile = only_tile(tmp_path / "pack", [IMAGE, BOXES, BOX_LABELS], [sample])
-    assert dict(tile.items) == {"boxes": "4", "box_labels": "cat, dog 2, 7, which is no class"}
+    assert dict(tile.items) == {"boxes": "4", "box_labels": "cat, dog 2, 7, not a class"}
 
 
 def test_polygons_of_a_damaged_pack_end_nothing(tmp_path: Path) -> None:
@@ -290,24 +288,24 @@ def test_polygons_of_a_damaged_pack_end_nothing(tmp_path: Path) -> None:
 # ---- masks of 16 bit
 
 
-def test_every_id_has_its_colour_and_none_is_void_or_soft(tmp_path: Path) -> None:
+def test_every_id_has_its_color_and_none_is_void_or_soft(tmp_path: Path) -> None:
     values = np.arange(48, dtype=np.int32) + 26_001
     values[:2] = 0, 255
-    painted, opacity = mask_colours(values.reshape(6, 8))
+    painted, opacity = mask_colors(values.reshape(6, 8))
     assert len(np.unique(painted.reshape(-1, 3)[1:], axis=0)) == 47
-    assert tuple(painted[0, 1]) == palette.class_colour(255) != palette.VOID
+    assert tuple(painted[0, 1]) == palette.class_color(255) != palette.VOID
     assert opacity.ravel().tolist() == [0.0] + [1.0] * 47
     mask = np.zeros((60, 80), np.uint16)
     mask[20:40, 30:60] = 26_001
     tile = only_tile(tmp_path / "over", [IMAGE, IDS], [{"image": plain(60, 80), "ids": mask}])
-    assert pixel(tile, 30, 25) == palette.class_colour(26_001)  # its outline
-    assert [(mark.text, mark.colour) for mark in tile.marks] == [("ids 26001", palette.class_colour(26_001))]
+    assert pixel(tile, 30, 25) == palette.class_color(26_001)  # its outline
+    assert [(mark.text, mark.color) for mark in tile.marks] == [("ids 26001", palette.class_color(26_001))]
     alone = only_tile(tmp_path / "alone", [IDS], [{"ids": mask}])
-    assert pixel(alone, 45, 30) == palette.class_colour(26_001)
+    assert pixel(alone, 45, 30) == palette.class_color(26_001)
     assert pixel(alone, 5, 5) == (0, 0, 0)
 
 
 def test_many_ids_are_one_entry_of_the_legend(tmp_path: Path) -> None:
     mask = np.arange(60 * 80, dtype=np.uint16).reshape(60, 80)
     tile = only_tile(tmp_path / "pack", [IDS], [{"ids": mask}])
-    assert [mark.text for mark in tile.marks] == ["ids: a colour per value"]
+    assert [mark.text for mark in tile.marks] == ["ids: a color per value"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.inspect.contact_sheet.sheet import Sheet, SheetRequest, make_sheet
+from packer.inspect.contact_sheet import Sheet, SheetRequest, make_sheet
 from packer.schema import Field, Schema
 from tests.support import built_packs
 

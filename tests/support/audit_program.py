@@ -23,10 +23,10 @@ from packer.conversion.options import ConversionOptions  # noqa: E402
 from packer.conversion.source_spec import SourceSpec  # noqa: E402
 from packer.datasets.pack_dataset import PackDataset  # noqa: E402
 from packer.errors import PackerError  # noqa: E402
-from packer.inspect.contact_sheet.html_sheet import draw_html  # noqa: E402
-from packer.inspect.contact_sheet.png_sheet import draw_png  # noqa: E402
-from packer.inspect.contact_sheet.sheet import SheetRequest, make_sheet  # noqa: E402
+from packer.inspect.contact_sheet import SheetRequest, make_sheet  # noqa: E402
 from packer.inspect.extraction import extract  # noqa: E402
+from packer.inspect.html_sheet import draw_html  # noqa: E402
+from packer.inspect.png_sheet import draw_png  # noqa: E402
 from packer.inspect.statistics.scan import StatisticsScan  # noqa: E402
 from packer.inspect.statistics.statistics_text import lines  # noqa: E402
 from packer.pack import manifest as manifests  # noqa: E402

@@ -35,10 +35,10 @@ for _registry in (cli.registry, codecs, formats, sources):
         _registry.load(_name)
 import packer.conversion.convert  # noqa: E402
 import packer.images.backends.opencv  # noqa: E402
-import packer.inspect.contact_sheet.html_sheet  # noqa: E402
-import packer.inspect.contact_sheet.png_sheet  # noqa: E402
-import packer.inspect.contact_sheet.sheet  # noqa: E402
+import packer.inspect.contact_sheet  # noqa: E402
 import packer.inspect.extraction  # noqa: E402
+import packer.inspect.html_sheet  # noqa: E402
+import packer.inspect.png_sheet  # noqa: E402
 import packer.inspect.statistics.scan  # noqa: E402,F401
 import packer.inspect.statistics.statistics_text  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402

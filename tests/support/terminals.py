@@ -21,7 +21,7 @@ _ALREADY = (  # what the commands import when they are called
     *("packer.cli", "packer.pack.verification", "packer.inspect.extraction", "packer.pack.index_rebuild"),
     *(
         "packer.conversion.convert",
-        "packer.inspect.contact_sheet.html_sheet",
+        "packer.inspect.html_sheet",
         "packer.inspect.statistics.scan",
         "packer.staging.stager",
     ),

@@ -1,0 +1,207 @@
+"""PNG sheet: a contact sheet as one image, drawn with OpenCV. Texts are in ASCII, other characters as escapes."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from packer.errors import InvalidRequest
+from packer.inspect.contact_sheet import Image, Item, Row, Sheet, Stack, Style, Text, layout
+from packer.inspect.palette import INK, MUTED, PAPER, Color, Pixels
+from packer.inspect.value_drawing import png_bytes
+
+MARGIN_PX = 24
+GAP_PX = 20  # between tiles
+_LEAST_WIDTH_PX = 520
+_MOST_WIDTH_PX = 1640
+_MOST_PIXELS = 100_000_000
+_WANTED_RATIO = 1.5  # width to height
+
+
+class _Font(NamedTuple):
+    """A face of OpenCV at one size; line_px: from one line to the next."""
+
+    face: int
+    scale: float
+    line_px: int
+    color: Color
+
+    def width(self, text: str) -> int:
+        return int(cv2.getTextSize(text, self.face, self.scale, 1)[0][0])
+
+
+_FONTS: dict[Style, _Font] = {
+    "title": _Font(cv2.FONT_HERSHEY_DUPLEX, 0.6, 28, INK),
+    "key": _Font(cv2.FONT_HERSHEY_DUPLEX, 0.42, 18, INK),
+    "label": _Font(cv2.FONT_HERSHEY_SIMPLEX, 0.38, 16, MUTED),
+    "value": _Font(cv2.FONT_HERSHEY_SIMPLEX, 0.38, 16, INK),
+}
+
+
+def draw_png(sheet: Sheet) -> bytes:
+    """Return the sheet as a PNG file; raises InvalidRequest if it would be too large."""
+    page = layout(sheet)
+    tiles = [_drawn(tile, page.tile_width_px) for tile in page.tiles]
+    across = _across(len(tiles), page.tile_width_px, max(map(len, tiles)))
+    rows = [tiles[first : first + across] for first in range(0, len(tiles), across)]
+    width = max(_LEAST_WIDTH_PX - 2 * MARGIN_PX, across * (page.tile_width_px + GAP_PX) - GAP_PX)
+    head = _drawn(Stack((page.title, page.legend), width), width)
+    height = len(head) + sum(GAP_PX + max(map(len, row)) for row in rows)
+    canvas_size = height + 2 * MARGIN_PX, width + 2 * MARGIN_PX
+    if math.prod(canvas_size) > _MOST_PIXELS:
+        raise InvalidRequest(
+            f"a sheet of {canvas_size[1]}x{canvas_size[0]} px is too large for a PNG; "
+            "show fewer samples with -n, or use .html"
+        )
+    canvas = _blank(*canvas_size)
+    _paste(canvas, head, MARGIN_PX, MARGIN_PX)
+    y = MARGIN_PX + len(head)
+    for row in rows:
+        y += GAP_PX
+        for column, tile in enumerate(row):
+            _paste(canvas, tile, y, MARGIN_PX + column * (page.tile_width_px + GAP_PX))
+        y += max(map(len, row))
+    return png_bytes(canvas)
+
+
+def _across(count: int, width: int, height: int) -> int:
+    """Return how many tiles are side by side: a sheet of about 3:2, with few empty positions."""
+
+    def badness(across: int) -> float:
+        rows = -(-count // across)
+        ratio = (across * (width + GAP_PX)) / (rows * (height + GAP_PX))
+        return abs(math.log(ratio / _WANTED_RATIO)) + (rows * across - count) / count
+
+    most = max(1, (_MOST_WIDTH_PX - 2 * MARGIN_PX + GAP_PX) // (width + GAP_PX))
+    return min(range(1, min(most, count) + 1), key=badness)
+
+
+# ---- items
+
+
+def _drawn(item: Item, room: int) -> Pixels:
+    """Draw an item at most `room` px wide."""
+    match item:
+        case Image():
+            return item.pixels
+        case Text():
+            return _written(item, room)
+        case Stack():
+            return _stacked([_drawn(part, item.width_px) for part in item.items], item.width_px)
+        case Row(wraps=True):
+            return _stacked([_line(item, line, room) for line in _lines(item, room)], room)
+        case Row():
+            return _line(item, item.items, room)
+
+
+def _width(item: Item) -> int:
+    """Return the width of an item that has all the room it needs, in px."""
+    match item:
+        case Image():
+            return int(item.pixels.shape[1])
+        case Text():
+            return _FONTS[item.style].width(_ascii(item.text))
+        case Stack():
+            return item.width_px
+        case Row():
+            return sum(map(_width, item.items)) + item.gap_px * (len(item.items) - 1)
+
+
+def _lines(row: Row, room: int) -> list[list[Item]]:
+    lines: list[list[Item]] = []
+    left = 0
+    for item in row.items:
+        needed = row.gap_px + min(_width(item), room)
+        if not lines or needed > left:
+            lines.append([])
+            left = room + row.gap_px
+        lines[-1].append(item)
+        left -= needed
+    return lines
+
+
+def _line(row: Row, items: Sequence[Item], room: int) -> Pixels:
+    """Draw items side by side: stacks at the top, texts and images centered vertically."""
+    widths = [_width(item) for item in items]
+    most = _shared(widths, room - row.gap_px * (len(items) - 1))
+    parts = [_drawn(item, min(width, most)) for item, width in zip(items, widths, strict=True)]
+    needed = sum(part.shape[1] + row.gap_px for part in parts) - row.gap_px
+    canvas = _blank(max(map(len, parts)), room if row.spread else min(needed, room))
+    x = 0
+    for number, part in enumerate(parts):
+        if row.spread and number and number == len(parts) - 1:
+            x = max(0, room - part.shape[1])
+        _paste(canvas, part, 0 if isinstance(items[number], Stack) else (len(canvas) - len(part)) // 2, x)
+        x += part.shape[1] + row.gap_px
+    return canvas
+
+
+def _shared(widths: Sequence[int], room: int) -> int:
+    """Return the width that no item may exceed, so that all fit into `room`; narrow items keep theirs."""
+    for number, width in enumerate(sorted(widths)):
+        share = room // (len(widths) - number)
+        if width > share:
+            return share
+        room -= width
+    return max(widths)
+
+
+def _stacked(parts: Sequence[Pixels], width: int) -> Pixels:
+    canvas = _blank(sum(map(len, parts)), width)
+    y = 0
+    for part in parts:
+        _paste(canvas, part, y, 0)
+        y += len(part)
+    return canvas
+
+
+def _blank(height: int, width: int) -> Pixels:
+    return np.full((height, width, 3), PAPER, np.uint8)
+
+
+def _paste(canvas: Pixels, part: Pixels, y: int, x: int) -> None:
+    height, width = min(len(part), len(canvas) - y), min(part.shape[1], canvas.shape[1] - x)
+    canvas[y : y + height, x : x + width] = part[:height, :width]
+
+
+# ---- text
+
+_ELLIPSIS = "..."
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _written(text: Text, room: int) -> Pixels:
+    font = _FONTS[text.style]
+    lines = broken(_ascii(text.text), room, font.width, most=text.lines)
+    canvas = _blank(len(lines) * font.line_px, min(room, max(map(font.width, lines))))
+    target: Any = canvas
+    for number, line in enumerate(lines):
+        baseline = number * font.line_px + font.line_px * 7 // 10
+        cv2.putText(target, line, (0, baseline), font.face, font.scale, font.color, 1, cv2.LINE_AA)
+    return canvas
+
+
+def broken(text: str, room: int, width: Callable[[str], int], *, most: int) -> list[str]:
+    """Break a text into at most `most` lines, after a slash or a blank if possible; shorten the middle of the last."""
+    lines: list[str] = []
+    while len(lines) < most - 1 and width(text) > room:
+        count = max(1, bisect_right(range(len(text)), room, key=lambda end: width(text[:end])) - 1)
+        after_break = 1 + max(text.rfind(mark, 0, count) for mark in "/ _-")
+        count = after_break if after_break > count // 2 else count
+        lines.append(text[:count])
+        text = text[count:]
+    if width(text) > room:
+        kept = bisect_right(range(len(text)), room, key=lambda kept: width(_without_middle(text, kept))) - 1
+        text = _without_middle(text, max(0, kept))
+    return [*lines, text]
+
+
+def _without_middle(text: str, kept: int) -> str:
+    tail = kept // 2
+    return text[: kept - tail] + _ELLIPSIS + (text[-tail:] if tail else "")

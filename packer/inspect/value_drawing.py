@@ -1,0 +1,276 @@
+"""Value drawing: an image, a depth, a mask and labels of a sample as RGB arrays, and the legend entries for them.
+
+Depth has the colors of viridis, whose lightness grows evenly with the value (S. van der Walt, N. Smith, "A better
+default colormap for matplotlib", SciPy 2015). They span the 1st to the 99th percentile of the valid pixels, so that one
+wrong pixel does not remove the contrast. Pixels without depth are hatched.
+
+A grasp rectangle has the corners p0 ... p3 in order: p0 to p1 and p2 to p3 are the opening of the gripper, p1 to p2 and
+p3 to p0 its jaws. Both have a color, and long jaws are thick. Later fields of grasps have thin lines.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import InvalidRequest
+from packer.geometry import View, resized_crop
+from packer.geometry.warp import warp
+from packer.geometry.warp.depth import is_valid
+from packer.inspect.palette import (
+    BOXES,
+    GRASPS,
+    GROUND,
+    HATCH,
+    HATCH_PX,
+    OUTLINES,
+    POINTS,
+    VOID,
+    Color,
+    Pixels,
+    class_color,
+    viridis,
+)
+
+_OPACITY = 0.3  # of a mask over an image; its outline is opaque
+_SLACK = 0.015  # of a box may be filled by stretching, so that no gap of one px remains
+_TINY = 4  # an image that fits this often is enlarged by a whole factor
+_SOFT_VALUES = 32  # a mask with more distinct values is soft: its values are opacities
+
+Mask = npt.NDArray[np.uint8] | npt.NDArray[np.int32]  # of 8 or of 16 bit, as decoded
+
+
+class Mark(NamedTuple):
+    """One entry of a legend. thickness: of a line, in px."""
+
+    text: str
+    form: Literal["line", "fill", "hatch", ""] = ""
+    color: Color = GROUND
+    thickness: int = 0
+
+
+def png_bytes(pixels: Pixels) -> bytes:
+    """Encode uint8 (H, W, 3), RGB, as a PNG file; raises InvalidRequest if OpenCV cannot encode the size."""
+    return _encoded(
+        pixels, ".png", (cv2.IMWRITE_PNG_COMPRESSION, 9, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED)
+    )
+
+
+def jpeg_bytes(pixels: Pixels) -> bytes:
+    """Encode uint8 (H, W, 3), RGB, as a JPEG file of quality 92; raises InvalidRequest as `png_bytes`."""
+    return _encoded(pixels, ".jpg", (cv2.IMWRITE_JPEG_QUALITY, 92))
+
+
+def _encoded(pixels: Pixels, suffix: str, options: Sequence[int]) -> bytes:
+    done, data = cv2.imencode(suffix, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    if not done:
+        raise InvalidRequest(
+            f"OpenCV cannot encode {pixels.shape[1]}x{pixels.shape[0]} px as {suffix}; choose another --size"
+        )
+    return data.tobytes()
+
+
+# ---- fitting
+
+
+def placing(height: int, width: int, box: tuple[int, int]) -> View:
+    """Return the view that fits an image into `box` (height, width); a tiny one is enlarged by a whole factor."""
+    factor = min(box[0] / height, box[1] / width)
+    if factor >= _TINY:
+        return resized_crop(0, 0, height, width, size=(height * int(factor), width * int(factor)))
+    size = min(box[0], max(1, round(height * factor))), min(box[1], max(1, round(width * factor)))
+    if max(box[0] - size[0], box[1] - size[1]) <= _SLACK * min(box):
+        size = box
+    return resized_crop(0, 0, height, width, size=size)
+
+
+def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None = None) -> npt.NDArray[Any]:
+    """Return the array through a view of `placing`, dtype kept; the pixels of a tiny image stay squares."""
+    height, width = array.shape[:2]
+    factor = view.size[0] // height
+    if factor >= _TINY and view.size == (height * factor, width * factor):
+        return np.repeat(np.repeat(array, factor, axis=0), factor, axis=1)
+    return warp(array, view, kind, invalid=invalid)
+
+
+# ---- depth
+
+
+class Scale(NamedTuple):
+    """Depths of the first and the last color; None if no pixel is valid. unit: "m", or "" if unknown."""
+
+    low: float | None
+    high: float | None
+    unit: str = ""
+
+
+def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> Scale:
+    """Return the scale for the colors of a depth (H, W), as stored."""
+    values = depth[is_valid(depth, invalid)]
+    if not values.size:
+        return Scale(None, None, unit)
+    low, high = np.percentile(values.astype(np.float64), (1, 99))
+    return Scale(float(low), float(high), unit)
+
+
+def colored_depth(depth: npt.NDArray[Any], scale: Scale, *, invalid: float | None) -> Pixels:
+    """Draw a depth (H, W) as uint8 (H, W, 3): viridis, and hatched where there is no depth."""
+    made = hatch(*depth.shape)
+    if scale.low is None or scale.high is None:
+        return made
+    valid = is_valid(depth, invalid)
+    span = scale.high - scale.low
+    share = (np.where(valid, depth, scale.low).astype(np.float64) - scale.low) / span if span > 0 else 0.5
+    levels = np.rint(np.clip(np.broadcast_to(share, depth.shape), 0, 1) * 255).astype(np.uint8)
+    made[valid] = viridis()[levels[valid]]
+    return made
+
+
+def hatch(height: int, width: int) -> Pixels:
+    """Draw the stripes that mean "no depth here", uint8 (height, width, 3)."""
+    rows, columns = np.ogrid[:height, :width]
+    colors: Any = np.asarray(HATCH, np.uint8)
+    made: Pixels = colors[(rows + columns) // HATCH_PX % 2]
+    return made
+
+
+# ---- masks
+
+
+def overlaid(pixels: Pixels, mask: Mask) -> Pixels:
+    """Draw a mask over an image of its size: 0 is clear, each value has a color and an outline."""
+    colors, opacity = mask_colors(mask)
+    weight = np.where(_outline(mask) & (opacity == 1), 1.0, _OPACITY * opacity)[..., None]
+    mixed: npt.NDArray[np.float64] = np.rint(pixels * (1 - weight) + colors * weight)
+    return mixed.astype(np.uint8)
+
+
+def colored_mask(mask: Mask) -> Pixels:
+    """Draw a mask (H, W) on black, uint8 (H, W, 3)."""
+    colors, opacity = mask_colors(mask)
+    return np.rint(colors * opacity[..., None]).astype(np.uint8)
+
+
+def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
+    """Return the pixels that have a neighbor above, below, left or right with another value."""
+    found = np.zeros(mask.shape, bool)
+    down, right = mask[1:] != mask[:-1], mask[:, 1:] != mask[:, :-1]
+    found[1:] |= down
+    found[:-1] |= down
+    found[:, 1:] |= right
+    found[:, :-1] |= right
+    return found
+
+
+def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
+    """Return the color of each pixel of a mask, uint8 (H, W, 3), and its opacity, 0-1 (H, W).
+
+    A mask of 16 bit contains ids: each has its color, and none is soft or void.
+    """
+    values, positions = np.unique(mask, return_inverse=True)
+    is_soft = mask.dtype == np.uint8 and len(values) > _SOFT_VALUES
+    present = values.tolist()
+    colors = np.asarray([_value_color(mask, value, present, is_soft) for value in present], np.uint8)
+    opacity = values.astype(np.float64) / 255 if is_soft else (values != 0).astype(np.float64)
+    return colors.reshape(-1, 3)[positions].reshape(*mask.shape, 3), opacity[positions].reshape(mask.shape)
+
+
+def _value_color(mask: Mask, value: int, present: list[int], is_soft: bool) -> Color:
+    """Return the color of a value of a mask of 8 bit: 255 is the object if it is the only one, else void as in VOC."""
+    if is_soft:
+        return class_color(1)
+    if value == 255 and mask.dtype == np.uint8:
+        return VOID if any(0 < other < 255 for other in present) else class_color(1)
+    return class_color(value) if value else (0, 0, 0)
+
+
+_MARKED_VALUES = 6  # of one mask
+
+
+def mask_marks(name: str, mask: Mask) -> list[Mark]:
+    """Return an entry per value of a mask, or one entry for an object mask, a soft mask and many values."""
+    present = [value for value in np.unique(mask).tolist() if value]
+    if len(present) > _MARKED_VALUES:
+        is_wide = mask.dtype != np.uint8
+        return [Mark(f"{name}: a color per value") if is_wide else Mark(name, "fill", class_color(1))]
+    if mask.dtype == np.uint8 and present == [255]:
+        return [Mark(name, "fill", class_color(1))]
+    return [Mark(f"{name} {value}", "fill", _value_color(mask, value, present, False)) for value in present]
+
+
+# ---- labels
+
+Form = Literal["grasps", "boxes", "outlines", "points"]
+
+_SHIFT = 4  # OpenCV's coordinates are whole sixteenths of a px
+_FARTHEST_PX = 100_000.0  # a label beyond it would overflow
+_OPENING_PX, _JAW_PX = 1, 2
+_ROOM_PX = 14.0  # a jaw as long as this is drawn thick
+_DOT_PX = 2
+_COLORS: dict[Form, tuple[Color, ...]] = {"boxes": BOXES, "outlines": OUTLINES, "points": POINTS}
+
+
+class ShapeCounts(NamedTuple):
+    """How many shapes of one field a sample has, how many were drawn, and how many are not finite or far outside."""
+
+    total: int
+    drawn: int
+    impossible: int
+
+
+def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: Form, rank: int, most: int) -> ShapeCounts:
+    """Draw the shapes of one field into uint8 (H, W, 3).
+
+    Args:
+        shapes: the corners of each, (P, 2) in px of the array: 4 of a grasp or a box, 1 of a point.
+        rank: the position of this field among those of its form, which gives the colors.
+        most: how many to draw, spread evenly; 0 for all.
+    """
+    kept = [shape for shape in shapes if len(shape) and np.abs(shape).max() <= _FARTHEST_PX]  # false for NaN
+    count = min(most, len(kept)) if most else len(kept)
+    for number in range(count):
+        corners = kept[number * len(kept) // count]
+        if form == "grasps":
+            _draw_grasp(pixels, corners, rank)
+        elif form == "points":
+            _draw_dot(pixels, corners[0], _color(form, rank))
+        else:
+            _draw_line(pixels, [*corners, corners[0]], _color(form, rank), _JAW_PX if form == "boxes" else _OPENING_PX)
+    return ShapeCounts(len(shapes), count, len(shapes) - len(kept))
+
+
+def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
+    """Return the legend entries of a field of shapes; rank: as of `draw_shapes`."""
+    if form == "grasps":
+        opening, jaw = GRASPS[rank % len(GRASPS)]
+        return [Mark(f"{name}: opening", "line", opening, _OPENING_PX), Mark(f"{name}: jaw", "line", jaw, _JAW_PX)]
+    if form == "points":
+        return [Mark(name, "fill", _color(form, rank))]
+    return [Mark(name, "line", _color(form, rank), _JAW_PX if form == "boxes" else _OPENING_PX)]
+
+
+def _color(form: Form, rank: int) -> Color:
+    return _COLORS[form][rank % len(_COLORS[form])]
+
+
+def _draw_grasp(pixels: Pixels, corners: npt.NDArray[Any], rank: int) -> None:
+    opening, jaw = GRASPS[rank % len(GRASPS)]
+    is_thick = not rank and np.linalg.norm(corners[2] - corners[1]) >= _ROOM_PX
+    for first in (0, 2):
+        _draw_line(pixels, [corners[first], corners[first + 1]], opening, _OPENING_PX)
+    for first in (1, 3):
+        _draw_line(pixels, [corners[first], corners[(first + 1) % 4]], jaw, _JAW_PX if is_thick else _OPENING_PX)
+
+
+def _draw_line(pixels: Pixels, points: Any, color: Color, thickness: int) -> None:
+    fixed = np.rint(np.asarray(points, np.float64) * (1 << _SHIFT)).astype(np.int32)
+    target: Any = pixels
+    cv2.polylines(target, [fixed.reshape(-1, 1, 2)], False, color, thickness, cv2.LINE_AA, _SHIFT)
+
+
+def _draw_dot(pixels: Pixels, point: npt.NDArray[Any], color: Color) -> None:
+    x, y = (round(float(value) * (1 << _SHIFT)) for value in point)
+    target: Any = pixels
+    cv2.circle(target, (x, y), _DOT_PX << _SHIFT, color, -1, cv2.LINE_AA, _SHIFT)
