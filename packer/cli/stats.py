@@ -37,10 +37,10 @@ def command(
 ) -> None:
     """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once.
 
-    PACK may be a URL, such as s3://bucket/photos.pack: all of it is fetched, part after part.
+    PACK may be a URL, such as s3://bucket/photos.pack: the command downloads all of it, part after part.
     """
-    from packer.inspect.statistics.scan import StatisticsScan  # keeps `packer --help` light
-    from packer.inspect.statistics.statistics_text import lines  # as above
+    from packer.inspect.statistics_report import draw_charts, lines  # keeps `packer --help` light
+    from packer.inspect.statistics_scan import StatisticsScan  # as above
     from packer.pack.source_comparison import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
@@ -48,15 +48,13 @@ def command(
         _check_plot(plot)  # before minutes of reading
         check_savable(plot)
     with ProgressBar() as bar:
-        survey = StatisticsScan(pack, subset=chosen, scratch=scratch, threads=threads or usable_cores(), progress=bar)
-    data = json.dumps(survey.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
+        scan = StatisticsScan(pack, subset=chosen, scratch=scratch, threads=threads or usable_cores(), progress=bar)
+    data = json.dumps(scan.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
     if plot is not None:
-        from packer.inspect.statistics.statistics_plot import draw_plot  # as above
-
-        save(plot, draw_plot(survey))
+        save(plot, draw_charts(scan))
     for path in outputs:
         save(path, data.encode() + b"\n")
-    echo(*lines(survey.result), err=as_json)
+    echo(*lines(scan.result), err=as_json)
     if as_json:
         echo(data)
 

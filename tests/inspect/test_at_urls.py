@@ -9,7 +9,7 @@ import packer
 from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StoreError
 from packer.inspect.contact_sheet import SheetRequest, make_sheet
 from packer.inspect.png_sheet import draw_png
-from packer.inspect.statistics.scan import StatisticsScan
+from packer.inspect.statistics_scan import StatisticsScan
 from packer.remote.read_once import read_once
 from packer.stores.url import path_or_url
 from tests.support import source_trees

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 import packer
 from packer import formats
 from packer.errors import CorruptRecord
-from packer.inspect.statistics import field_collectors
-from packer.inspect.statistics.accumulators import Lengths, Moments
-from packer.inspect.statistics.field_collectors import DepthCollector, histogram
-from packer.inspect.statistics.scan import StatisticsScan, duplicates
-from packer.inspect.statistics.statistics_text import lines
+from packer.inspect import field_statistics
+from packer.inspect.field_statistics import DepthCollector, Lengths, Moments, histogram
+from packer.inspect.statistics_report import lines
+from packer.inspect.statistics_scan import StatisticsScan, duplicates
 from packer.pack.source_comparison import Subset
 from packer.schema import Field
 from packer.system.progress_callback import Progress
@@ -81,7 +80,7 @@ def test_values_of_a_mask_of_16_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     random = np.random.default_rng(1)
     masks = [random.integers(26_000, 26_400, (20, 30)).astype(np.uint16), np.full((20, 30), 65_535, np.uint16)]
     pack = displayed(tmp_path / "pack", [IDS], [{"ids": mask} for mask in masks])
-    monkeypatch.setattr(field_collectors, "_MOST_BLOCK", 251)  # masks of more pixels are counted in pieces
+    monkeypatch.setattr(field_statistics, "_MOST_BLOCK", 251)  # masks of more pixels are counted in pieces
     result = StatisticsScan(pack).result
     found = result["fields"]["ids"]
     values, counts = np.unique(np.stack(masks), return_counts=True)
@@ -93,7 +92,7 @@ def test_values_of_a_mask_of_16_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     listed = list(found["values"].values())
     assert listed == sorted(every.values(), reverse=True)[:256] and next(iter(found["values"])) == "65535"
     assert found["others"] == 1200 - sum(listed)
-    assert any(f"{len(every)} distinct, the commonest: 65535: 50.00%, " in line for line in lines(result))
+    assert any(f"{len(every)} distinct, the most frequent: 65535: 50.00%, " in line for line in lines(result))
 
 
 def test_sizes_and_modes(result: dict[str, Any]) -> None:
@@ -240,7 +239,7 @@ def test_an_invalid_value_that_the_dtype_cannot_hold(tmp_path: Path, invalid: fl
 
 
 def test_texts_beyond_a_number_or_very_long_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field_collectors, "_MOST_TEXTS", 2)
+    monkeypatch.setattr(field_statistics, "_MOST_TEXTS", 2)
     samples = [{"note": text} for text in ("x" * 5000, "a", "b", "c", "a", "d", "b")]
     found = StatisticsScan(displayed(tmp_path / "pack", [NOTE], samples)).result["fields"]["note"]
     assert (found["values"], found["others"]) == ({"a": 2, "b": 2}, 3)
@@ -294,7 +293,7 @@ def test_moments_of_numbers_far_from_zero_do_not_cancel() -> None:
 def test_lengths_are_those_of_the_sorted_list(numbers: list[int]) -> None:
     lengths = Lengths()
     for number in numbers:
-        lengths.add(number)
+        lengths.counts[number] += 1
     ordered = sorted(numbers)
     assert lengths.result() == {
         "min": ordered[0],
@@ -308,7 +307,7 @@ def test_a_histogram_is_exact_beyond_what_float32_counts(monkeypatch: pytest.Mon
     picture = np.random.default_rng(3).integers(0, 256, (37, 41, 3), np.uint8)
     wanted = [np.bincount(picture[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
     assert histogram(picture).tolist() == wanted
-    monkeypatch.setattr(field_collectors, "_MOST_BLOCK", 100)
+    monkeypatch.setattr(field_statistics, "_MOST_BLOCK", 100)
     assert histogram(picture).tolist() == wanted
     assert histogram(np.empty((0, 5, 3), np.uint8)).sum() == 0
 

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from packer.errors import InvalidRequest, MissingPackage
-from packer.inspect.statistics import statistics_plot
-from packer.inspect.statistics.scan import StatisticsScan
-from packer.inspect.statistics.statistics_plot import draw_plot
-from packer.inspect.statistics.statistics_text import lines
+from packer.inspect.statistics_report import draw_charts, draw_depths, lines
+from packer.inspect.statistics_scan import StatisticsScan
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
 from tests.support.command_line import called, run
@@ -50,8 +48,8 @@ def test_the_report_says_it_all(pack: Path) -> None:
         "values 0: 25.00%, 255: 75.00%",
         "per sample 0 to 1, mean 0.50, median 0",
         "in all 2, 2 samples have none",
-        "opening 40 to 40, mean 40, std 0 px of the stored picture",
-        "jaw 20 to 20, mean 20, std 0 px of the stored picture",
+        "opening 40 to 40, mean 40, std 0 px of the stored image",
+        "jaw 20 to 20, mean 20, std 0 px of the stored image",
         "classes 2, 0 of them without a sample",
         "balance 1 to 3 samples, 3.00 to 1",
         "largest cat (3), dog (1)",
@@ -100,7 +98,7 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     said = list(lines(StatisticsScan(displayed(tmp_path / "pack", [IMAGE, label], samples)).result))
     assert any("class 9 (2), and 20 more" in line for line in said)
     assert "duplicates in image: 30" in said
-    assert said[-1] == "  and 20 more groups; --json has all"
+    assert said[-1] == "  and 20 more groups; --json lists all"
 
 
 # ---- charts
@@ -130,7 +128,7 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(figures, "Figure", Figure)
     survey = StatisticsScan(displayed(tmp_path / "pack", FIELDS, SAMPLES))
-    picture = cv2.imdecode(np.frombuffer(draw_plot(survey), np.uint8), cv2.IMREAD_COLOR)
+    picture = cv2.imdecode(np.frombuffer(draw_charts(survey), np.uint8), cv2.IMREAD_COLOR)
     assert picture.shape[2] == 3
     (figure,) = made
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
@@ -158,7 +156,7 @@ def test_few_distinct_depths_are_all_drawn(tmp_path: Path) -> None:
     survey = StatisticsScan(displayed(tmp_path / "pack", [DEPTH], [{"depth": np.float32([[1.0, 1.0, 1.0, 2.0]])}]))
     axes = figures.Figure().subplots()
     (collector,) = survey.collectors.values()
-    statistics_plot._draw_depth(axes, collector=collector)
+    draw_depths(axes, collector)
     shares, edges, _ = axes.patches[0].get_data()
     assert shares[0] == pytest.approx(0.75)
     assert shares[-2:].sum() == pytest.approx(0.25)  # a step at 2 is wider than a bar
@@ -171,13 +169,13 @@ def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
     names = (r"$\nosuch{$", "$", "a\nb\x00"[:3], "\u202eevil", "\\", "x" * 5000)
     label = Field("label", "number", "number", "int64", (), classes=names)
     pack = displayed(tmp_path / "p$a$", [label], [{"label": number} for number in range(len(names))])
-    assert draw_plot(StatisticsScan(pack)).startswith(b"\x89PNG")
+    assert draw_charts(StatisticsScan(pack)).startswith(b"\x89PNG")
 
 
 def test_nothing_measured_is_nothing_to_draw(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib.figure")
     with pytest.raises(InvalidRequest, match="nothing to plot"):
-        draw_plot(StatisticsScan(displayed(tmp_path / "pack", FIELDS, [])))
+        draw_charts(StatisticsScan(displayed(tmp_path / "pack", FIELDS, [])))
 
 
 def test_the_command_writes_the_charts(pack: Path, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from packer.inspect.contact_sheet import SheetRequest, make_sheet  # noqa: E402
 from packer.inspect.extraction import extract  # noqa: E402
 from packer.inspect.html_sheet import draw_html  # noqa: E402
 from packer.inspect.png_sheet import draw_png  # noqa: E402
-from packer.inspect.statistics.scan import StatisticsScan  # noqa: E402
-from packer.inspect.statistics.statistics_text import lines  # noqa: E402
+from packer.inspect.statistics_report import lines  # noqa: E402
+from packer.inspect.statistics_scan import StatisticsScan  # noqa: E402
 from packer.pack import manifest as manifests  # noqa: E402
 from packer.pack.index_rebuild import reindex  # noqa: E402
 from packer.pack.source_comparison import Comparison  # noqa: E402

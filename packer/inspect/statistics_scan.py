@@ -1,7 +1,7 @@
-"""Scan: reads the samples of a pack once, has every field measured, and finds duplicates.
+"""Statistics scan: reads every sample of a pack once, measures its fields, and finds duplicates.
 
-The index holds a crc32 of every value: only those that share one are read, and told apart by sha256. The same picture
-in another file form, or with other metadata, is no duplicate here.
+The index contains a crc32 of every value. Only values with equal crc32 are read again and compared by sha256. The same
+image in another format or with other metadata is not a duplicate.
 """
 
 import hashlib
@@ -11,18 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer.inspect.statistics.accumulators import Totals
-from packer.inspect.statistics.field_collectors import (
-    Collector,
-    DepthCollector,
-    ImageCollector,
-    MaskCollector,
-    RowClassCollector,
-    ShapeCollector,
-    TextCollector,
-    WideMaskCollector,
-    number_statistics,
-)
+from packer.inspect.field_statistics import JSON, Totals, collector_of, number_statistics
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.pack.source_comparison import EVERYTHING, Subset
@@ -33,7 +22,7 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 
 def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Groups of indices, each in order, whose values of that field are the same bytes; raises CorruptRecord."""
+    """Return groups of indices whose values of that field are the same bytes; raises CorruptRecord."""
     sums = np.fromiter((pack.index.crc32(index, name) for index in indices.tolist()), np.uint32, len(indices))
     _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
     groups: dict[bytes, list[int]] = {}
@@ -45,19 +34,11 @@ def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[li
 
 # ---- the scan
 
-_COLLECTORS: dict[str, type[Collector]] = {
-    "image": ImageCollector,
-    "depth": DepthCollector,
-    "mask": MaskCollector,
-    "points": ShapeCollector,
-    "boxes": ShapeCollector,
-    "text": TextCollector,
-}
-_HASHED = ("image", "depth")  # equal masks, empty ones say, are no news
+_HASHED = ("image", "depth")  # equal masks are common
 
 
 class StatisticsScan:
-    """The statistics of a pack. collectors: by field, for plots; result: all that was found, as JSON has it."""
+    """The statistics of a pack. collectors: by field, for charts; result: all statistics as JSON."""
 
     def __init__(
         self,
@@ -68,16 +49,22 @@ class StatisticsScan:
         threads: int = 1,
         progress: ProgressCallback | None = None,
     ) -> None:
-        """Read everything once; raises InvalidRequest where `pack` is none, CorruptPack where it is damaged.
+        """Read a pack.
 
-        pack: its folder, or a URL; scratch: of one at a URL, see packer.remote.read_once. progress: called after each
-        sample; its bytes are the stored ones.
+        Args:
+            pack: its folder or URL.
+            scratch: for a pack at a URL, see packer.remote.read_once.
+            progress: called after each sample; its bytes are the stored ones.
+
+        Raises:
+            InvalidRequest: if `pack` is not a pack.
+            CorruptPack: if it is damaged.
         """
         with read_once(pack, scratch=scratch, in_order=subset == EVERYTHING) as opened:
             self._pack = opened
             self._sample_decoder = SampleDecoder(opened, None)
-            fields = [field for field in self._sample_decoder.schema if field.name != "key"]
-            self.collectors = {field.name: made(field) for field in fields if (made := _collector(field)) is not None}
+            made = {field.name: collector_of(field) for field in self._sample_decoder.schema if field.name != "key"}
+            self.collectors = {name: collector for name, collector in made.items() if collector is not None}
             self.sizes = {field.name: Totals() for field in opened.schema}
             self.indices = np.arange(subset.number - 1, len(opened), subset.of, dtype=np.int64)
             counter = ProgressCounter(len(self.indices), progress)
@@ -90,24 +77,18 @@ class StatisticsScan:
             self.result = self._result(pack)
 
     def _measure(self, index: int) -> tuple[dict[str, int], dict[str, Any]]:
-        """Stored bytes of each field of a sample, and what the collectors measured."""
-        sample_decoder = self._sample_decoder
+        """Return the stored bytes of each field of a sample, and the values of the collectors."""
+        decoder = self._sample_decoder
         with self._pack.record(index, self._pack.schema.names) as record:
             sizes = {name: len(value) for name, value in record.items()}
             measured = {}
             for name, collector in self.collectors.items():
-                field = collector.field
-                stored = (
-                    sample_decoder.stored_picture(index, name, record[name])
-                    if name in sample_decoder.pictures
-                    else None
-                )
-                measured[name] = collector.measure(
-                    sample_decoder.decode(index, field, record[name], stored=stored), stored
-                )
+                stored = decoder.stored_picture(index, name, record[name]) if name in decoder.pictures else None
+                value = decoder.decode(index, collector.field, record[name], stored=stored)
+                measured[name] = collector.measure(value, stored)
         return sizes, measured
 
-    def _result(self, folder: Path) -> dict[str, Any]:
+    def _result(self, folder: Path) -> JSON:
         return {
             "pack": str(folder),
             "format": self._pack.manifest.format,
@@ -115,12 +96,12 @@ class StatisticsScan:
             "measured": len(self.indices),
             "fields": {field.name: self._field(field) for field in self._pack.schema},
             "duplicates": {
-                field.name: self._groups(field.name) for field in self._sample_decoder.schema if _is_hashed(field)
+                field.name: self._groups(field.name) for field in self._sample_decoder.schema if field.kind in _HASHED
             },
         }
 
-    def _field(self, field: Field) -> dict[str, Any]:
-        found: dict[str, Any] = {"kind": field.kind, "codec": field.codec, "bytes": self.sizes[field.name].result()}
+    def _field(self, field: Field) -> JSON:
+        found: JSON = {"kind": field.kind, "codec": field.codec, "bytes": self.sizes[field.name].result()}
         if field.hidden:
             return {**found, "hidden": True}
         if field.name in self.collectors:
@@ -133,16 +114,3 @@ class StatisticsScan:
     def _groups(self, name: str) -> list[list[str]]:
         found = duplicates(self._pack, name, self.indices)
         return [[self._pack.index.key(index) for index in group] for group in found]
-
-
-def _collector(field: Field) -> type[Collector] | None:
-    """What measures a field, None where nothing does: numbers are in the index, but for rows of them."""
-    if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
-        return RowClassCollector
-    if field.is_wide_mask:
-        return WideMaskCollector
-    return _COLLECTORS.get(field.kind)
-
-
-def _is_hashed(field: Field) -> bool:
-    return field.kind in _HASHED

@@ -1,0 +1,436 @@
+"""Field statistics: one collector per kind of field, and the exact sums that collectors share.
+
+`measure` runs in many threads, changes nothing and returns a small value. `add` receives these values in the order of
+the samples, in one thread. So the result is the same for any number of threads, and memory does not grow with images.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from packer.codecs.base import StoredPicture
+from packer.geometry.warp.depth import is_valid
+from packer.images import Header
+from packer.schema import Field
+
+Counts = npt.NDArray[np.int64]
+JSON = dict[str, Any]
+
+# ---- sums
+
+
+class Lengths:
+    """Counts of whole numbers: min, max, mean and median are exact."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def result(self) -> JSON:
+        """Return min, median (the lower of two middle ones), mean and max, or nothing if nothing was counted."""
+        total = self.counts.total()
+        if not total:
+            return {}
+        ordered = sorted(self.counts)
+        passed, median = 0, ordered[0]
+        for number in ordered:
+            passed += self.counts[number]
+            if 2 * passed >= total:
+                median = number
+                break
+        mean = Fraction(sum(number * count for number, count in self.counts.items()), total)
+        return {"min": ordered[0], "median": median, "mean": float(mean), "max": ordered[-1]}
+
+
+class Totals:
+    """Sum, min, max and mean of whole numbers, exact, in memory that does not grow."""
+
+    def __init__(self) -> None:
+        self.count = self.total = self._most = 0
+        self._least: int | None = None
+
+    def add(self, number: int) -> None:
+        """Add one number."""
+        self.count += 1
+        self.total += number
+        self._most = max(self._most, number)
+        self._least = number if self._least is None else min(self._least, number)
+
+    def result(self) -> JSON:
+        """Return total, and min, mean and max if a number was added."""
+        if not self.count:
+            return {"total": 0}
+        mean = float(Fraction(self.total, self.count))
+        return {"total": self.total, "min": self._least, "mean": mean, "max": self._most}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean, sum of squared distances from the mean, min and max of float64 numbers.
+
+    Two of them are joined without cancellation: T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise
+    algorithm for computing sample variances", 1979.
+    """
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> "Moments":
+        """Compute the moments of an array of finite numbers."""
+        if not values.size:
+            return cls()
+        given = values.astype(np.float64)
+        mean = float(given.mean())
+        squares = float(np.square(given - mean).sum())
+        return cls(given.size, mean, squares, float(given.min()), float(given.max()))
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Return the moments of the numbers of both."""
+        count = self.count + other.count
+        if not count:
+            return self
+        distance = other.mean - self.mean
+        share = other.count / count
+        squares = self.squares + other.squares + distance * distance * self.count * share
+        mean = self.mean + distance * share
+        return Moments(count, mean, squares, min(self.least, other.least), max(self.most, other.most))
+
+    def result(self) -> JSON:
+        """Return min, mean, std (of the population) and max, or nothing if there is no number."""
+        if not self.count:
+            return {}
+        deviation = math.sqrt(self.squares / self.count)
+        return {"min": self.least, "mean": self.mean, "std": deviation, "max": self.most}
+
+
+def exact_mean_std(histogram: Iterable[int]) -> tuple[float, float]:
+    """Return mean and standard deviation of whole numbers, where histogram[v] is the count of v; rounded once."""
+    counts = list(histogram)
+    total = sum(counts)
+    first = sum(value * count for value, count in enumerate(counts))
+    second = sum(value * value * count for value, count in enumerate(counts))
+    return float(Fraction(first, total)), math.sqrt(Fraction(total * second - first * first, total * total))
+
+
+_MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to here
+
+
+def histogram(image: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> Counts:
+    """Count the px of each value in each channel of an image (H, W, C): int64 (C, 256 or 65536), exact."""
+    channels, values = image.shape[2], 1 << 8 * image.itemsize
+    found = np.zeros((channels, values), np.int64)
+    flat: Any = np.ascontiguousarray(image).reshape(-1, 1, channels)
+    for start in range(0, len(flat), _MOST_BLOCK):
+        block = flat[start : start + _MOST_BLOCK]
+        for channel in range(channels):
+            found[channel] += cv2.calcHist([block], [channel], None, [values], [0, values]).ravel().astype(np.int64)
+    return found
+
+
+def _most_frequent(counts: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+class Collector(ABC):
+    """Base of all collectors; see the module's contract."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+
+    @abstractmethod
+    def measure(self, value: Any, stored: StoredPicture | None) -> Any:
+        """Return what a decoded value adds; stored: the file of an image. Thread-safe."""
+
+    @abstractmethod
+    def add(self, measured: Any) -> None:
+        """Add a value that `measure` returned."""
+
+    @abstractmethod
+    def result(self) -> JSON:
+        """Return the statistics as JSON."""
+
+
+# ---- images
+
+_COMMON = 5
+_CHANNELS = {1: "gray", 2: "gray with alpha", 3: "colour", 4: "colour with alpha"}  # values of `packer stats --json`
+_MOST_LISTED = 256  # values of a mask of 16 bit
+_BINS = 1 << 16  # of a depth: the upper half of a float32, a step of 0.8 % at most
+
+
+class ImageSizeCollector(Collector):
+    """Sizes and modes of images; base of the collectors of one kind, which also measure pixels."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.sizes: Counter[tuple[int, int]] = Counter()  # height, width
+        self._modes: Counter[str] = Counter()
+
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> tuple[tuple[int, int], str, Any]:
+        mode = _mode(self.field, stored.header if stored is not None else None)
+        return (int(value.shape[0]), int(value.shape[1])), mode, self.pixels(value)
+
+    def add(self, measured: tuple[tuple[int, int], str, Any]) -> None:
+        size, mode, pixels = measured
+        self.sizes[size] += 1
+        self._modes[mode] += 1
+        self.add_pixels(pixels)
+
+    @abstractmethod
+    def pixels(self, value: npt.NDArray[Any]) -> Any:
+        """Return what the pixels of an image add. Thread-safe."""
+
+    @abstractmethod
+    def add_pixels(self, measured: Any) -> None:
+        """Add a value that `pixels` returned."""
+
+    def result(self) -> JSON:
+        widths, heights = Lengths(), Lengths()
+        for (height, width), count in self.sizes.items():
+            heights.counts[height] += count
+            widths.counts[width] += count
+        common = [
+            {"width": width, "height": height, "count": count}
+            for (height, width), count in _most_frequent(self.sizes)[:_COMMON]
+        ]
+        sizes = {"distinct": len(self.sizes), "width": widths.result(), "height": heights.result(), "common": common}
+        return {"sizes": sizes, "modes": dict(_most_frequent(self._modes))}
+
+
+class ImageCollector(ImageSizeCollector):
+    """Exact mean and standard deviation of each channel, from counts of all 256 values."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.histogram: Counts = np.zeros((3, 256), np.int64)
+
+    def pixels(self, value: npt.NDArray[np.uint8]) -> Counts:
+        return histogram(value)
+
+    def add_pixels(self, measured: Counts) -> None:
+        self.histogram += measured
+
+    def result(self) -> JSON:
+        pixels = int(self.histogram[0].sum())
+        if not pixels:
+            return super().result()
+        both = [exact_mean_std(channel.tolist()) for channel in self.histogram]
+        means, deviations = [mean / 255 for mean, _ in both], [deviation / 255 for _, deviation in both]
+        return {**super().result(), "pixels": pixels, "mean": means, "std": deviations}
+
+
+class MaskCollector(ImageSizeCollector):
+    """Pixels of each value of a mask; of a mask of 16 bit, whose values may be ids, the most frequent ones."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._dtype = np.uint16 if field.is_wide_mask else np.uint8
+        self._histogram: Counts = np.zeros(1 << 8 * np.dtype(self._dtype).itemsize, np.int64)
+
+    def pixels(self, value: npt.NDArray[Any]) -> tuple[Counts, Counts]:
+        counts = histogram(value.astype(self._dtype, copy=False)[..., None])[0]
+        present = np.flatnonzero(counts)
+        return present, counts[present]
+
+    def add_pixels(self, measured: tuple[Counts, Counts]) -> None:
+        present, counts = measured
+        self._histogram[present] += counts
+
+    def result(self) -> JSON:
+        """Return `values`: pixels of each; of 16 bit also `distinct_values`, and `others`: pixels of other values."""
+        present = np.flatnonzero(self._histogram)
+        listed = present
+        if self.field.is_wide_mask:
+            listed = present[np.argsort(-self._histogram[present], kind="stable")][:_MOST_LISTED]
+        pixels, counts = int(self._histogram.sum()), self._histogram[listed].tolist()
+        found = {**super().result(), "pixels": pixels, "values": dict(zip(map(str, listed), counts, strict=True))}
+        if self.field.is_wide_mask:
+            found["distinct_values"] = len(present)
+            if len(listed) < len(present):
+                found["others"] = pixels - sum(counts)
+        return found
+
+
+class DepthCollector(ImageSizeCollector):
+    """Range of the valid pixels, and the number of invalid ones: not finite, or the field's invalid value."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.moments = Moments()
+        self._bins: Counts = np.zeros(_BINS, np.int64)
+        self._pixels = self._empty = 0
+
+    def pixels(self, value: npt.NDArray[np.float32]) -> tuple[int, Moments, Counts]:
+        kept = value[is_valid(value, self.field.invalid)]
+        return value.size, Moments.of(kept), np.bincount(kept.view(np.uint32) >> 16, minlength=_BINS)
+
+    def add_pixels(self, measured: tuple[int, Moments, Counts]) -> None:
+        size, moments, bins = measured
+        self._pixels += size
+        self._empty += size > 0 and not moments.count
+        self.moments = self.moments.joined(moments)
+        self._bins += bins
+
+    def result(self) -> JSON:
+        invalid = self._pixels - self.moments.count
+        depth = {"pixels": self._pixels, "invalid": invalid, "samples_all_invalid": self._empty}
+        return {**super().result(), **depth, "range": self.moments.result()}
+
+    def distribution(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Counts]:
+        """Return rising steps of depth of at most 0.8 %: their lower and upper ends, and the valid pixels in each."""
+        used = np.flatnonzero(self._bins)
+        ends = [(used.astype(np.uint32) << 16 | lower).view(np.float32).astype(np.float64) for lower in (0, 0xFFFF)]
+        lows, highs = np.minimum(*ends), np.maximum(*ends)  # a negative step begins at its longer end
+        order = np.argsort(lows, kind="stable")
+        return lows[order], highs[order], self._bins[used[order]]
+
+
+def _mode(field: Field, header: Header | None) -> str:
+    """Return format, channels and dtype of a stored image."""
+    if header is None:
+        channels = "colour" if field.kind == "image" else "gray"
+        return f"{field.codec_name} {channels} {field.codec_argument or field.dtype or 'uint8'}"
+    channels = "palette" if header.palette else _CHANNELS.get(header.channels, f"{header.channels} channels")
+    return f"{header.format} {'cmyk' if header.cmyk else channels} {header.dtype}"
+
+
+# ---- labels
+
+_MOST_TEXTS = 10_000  # distinct values that are counted separately
+_LONGEST = 1000  # characters of one of them
+
+
+class ShapeCollector(Collector):
+    """Grasps, boxes or points per sample, and their sides in px of the stored image."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.counts = Lengths()
+        self._not_finite = 0
+        is_grasp = field.kind == "points" and field.shape is not None and field.shape[1:] == (4, 2) and not field.edges
+        names = ("opening", "jaw") if is_grasp else ("width", "height") if field.kind == "boxes" else ()
+        self._sides = dict.fromkeys(names, Moments())
+
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> tuple[int, int, list[Moments]]:
+        given = np.asarray(value, np.float64)
+        finite = given[np.isfinite(given).all(axis=tuple(range(1, given.ndim)))] if given.ndim else given
+        sides = []
+        if self._sides and self.field.kind == "boxes":
+            sides = [Moments.of(finite[:, axis + 2] - finite[:, axis]) for axis in (0, 1)]
+        elif self._sides:
+            sides = [Moments.of(np.linalg.norm(finite[:, at + 1] - finite[:, at], axis=1)) for at in (0, 1)]
+        return len(given), len(given) - len(finite), sides
+
+    def add(self, measured: tuple[int, int, list[Moments]]) -> None:
+        count, not_finite, sides = measured
+        self.counts.counts[count] += 1
+        self._not_finite += not_finite
+        self._sides = {name: self._sides[name].joined(side) for name, side in zip(self._sides, sides, strict=True)}
+
+    def result(self) -> JSON:
+        counts = self.counts.counts
+        return {
+            "total": sum(number * count for number, count in counts.items()),
+            "per_sample": self.counts.result(),
+            "samples": {str(number): counts[number] for number in sorted(counts)},
+            "not_finite": self._not_finite,
+            **{name: side.result() for name, side in self._sides.items()},
+        }
+
+
+class RowClassCollector(Collector):
+    """Rows of each class, of a number that belongs to rows, such as the labels of boxes."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._counts = np.zeros(len(field.classes or ()) + 1, np.int64)
+
+    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> Counts:
+        return _class_counts(value, len(self._counts) - 1)
+
+    def add(self, measured: Counts) -> None:
+        self._counts += measured
+
+    def result(self) -> JSON:
+        counts = _counted_classes(self.field.classes or (), self._counts)
+        return {"of": self.field.of, "total": int(self._counts.sum()), **counts}
+
+
+class TextCollector(Collector):
+    """Samples of each text; very long texts, and those beyond 10 000 different ones, are counted together."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._counts: Counter[str] = Counter()
+        self._others = 0
+
+    def measure(self, value: str, stored: StoredPicture | None) -> str:
+        return value
+
+    def add(self, measured: str) -> None:
+        is_new = measured not in self._counts
+        if is_new and (len(self._counts) >= _MOST_TEXTS or len(measured) > _LONGEST):
+            self._others += 1
+        else:
+            self._counts[measured] += 1
+
+    def result(self) -> JSON:
+        return {"values": dict(_most_frequent(self._counts)), **({"others": self._others} if self._others else {})}
+
+
+_COLLECTORS: dict[str, type[Collector]] = {
+    "image": ImageCollector,
+    "depth": DepthCollector,
+    "mask": MaskCollector,
+    "points": ShapeCollector,
+    "boxes": ShapeCollector,
+    "text": TextCollector,
+}
+
+
+def collector_of(field: Field) -> Collector | None:
+    """Return a collector for the values of a field, or None: most numbers are columns of the index."""
+    if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
+        return RowClassCollector(field)
+    return _COLLECTORS[field.kind](field) if field.kind in _COLLECTORS else None
+
+
+# ---- numbers
+
+
+def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
+    """Return the statistics of a number column (n,): samples per class if it has classes, else range and mean."""
+    if field.classes is not None and values.dtype.kind in "iu":
+        return _counted_classes(field.classes, _class_counts(values, len(field.classes)))
+    if not len(values):
+        return {}
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    found = {"distinct": len(np.unique(values)), "not_finite": len(values) - len(finite)}
+    range_ = Moments.of(finite).result()
+    if values.dtype.kind in "iub":  # beyond 2**53 a float64 is not exact
+        range_ |= {"min": int(finite.min()), "max": int(finite.max())}
+    return {**found, "range": range_}
+
+
+def _class_counts(values: npt.NDArray[Any], classes: int) -> Counts:
+    """Count the values of each class, and last those that are not a class."""
+    inside = values[(values >= 0) & (values < classes)]
+    counts = np.bincount(inside.astype(np.int64), minlength=classes + 1)
+    counts[classes] = values.size - inside.size
+    return counts
+
+
+def _counted_classes(classes: tuple[str, ...], counts: Counts) -> JSON:
+    *of_classes, no_class = counts.tolist()
+    return {"classes": [[name, count] for name, count in zip(classes, of_classes, strict=True)], "no_class": no_class}
