@@ -1,14 +1,13 @@
-"""Extraction: the original tree out of a pack, byte for byte where the bytes were kept.
+"""Extraction: the original files of a pack, byte for byte if the bytes were kept.
 
-What was encoded anew when it was packed is written under a name that says what it is: the original stem and the suffix
-that its codec gives the bytes (`.png`, `.jpg`), or `.npy` for numbers. A picture whose bytes no viewer opens becomes
-one that they do (`picture_suffix` of its codec). All names are checked before the first file is
-written, and the folder appears complete or not at all.
+A value that was encoded again is written under the original stem with a suffix that fits its bytes: that of its codec
+(`.png`, `.jpg`), or `.npy` for numbers. An image whose bytes no viewer opens becomes one that viewers open
+(`picture_suffix` of its codec). All names are checked before the first file is written.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
@@ -31,26 +30,29 @@ from packer.stores.url import URLPath, path_or_url
 from packer.system.argument_types import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
-_NUMBERS = (".npy",)  # of values that are no file of their own
-_PICTURE = (".png",)  # of masks in the place of files in colours
+_NUMBERS = (".npy",)  # for values that are not a file
+_PICTURE = (".png",)  # for masks that replace files in colors
 _SHOWN = 20
 _TREE = "tree"
 _MATRIX = "matrix"
 _IN_PLACE = [1, 0, 0, 0, 1, 0]
-_PLACED = ("points", "boxes", "json", "bytes")  # that say places in a picture, or may
+_POSITIONS = ("points", "boxes", "json", "bytes")  # kinds that contain positions in an image, or may
 _NAMES = {_TREE: ANYTHING}  # in the work folder
 
 
 @dataclass(frozen=True)
 class ExtractionSummary:
-    """What an extraction wrote: exact + reencoded = files; bytes of all of them.
+    """Counts and lists of the files of an extraction.
 
-    changed: codec of each field whose files are not the original bytes. unmoved: names of fields whose files lie in the
-    pixels of the source (boxes, points, what may say places), beside pictures that were moved when they were packed.
-    unmoved_extras: how many files of no sample lie beside such pictures. skipped: (path, reason) of files that were
-    left out or are not in the pack. damaged: a line per damaged sample that `skip_bad` left out.
-    left_behind: how many files of no sample were too much to be packed along. numbered: names of masks that were files
-    in colours and are written as the numbers that a table made of these: the files themselves are not in the pack.
+    Attributes:
+        files: files written, exact + reencoded; bytes: of all of them.
+        changed: for each field whose files are not the original bytes: its codec.
+        unmoved: fields whose files contain positions in px of the source, next to images that were moved when packed.
+        unmoved_extras: files of no sample next to such images.
+        skipped: (path, reason) of files that are not in the pack or were not wanted.
+        damaged: a line per damaged sample that `skip_bad` skipped.
+        left_behind: files of no sample that were too large to be packed.
+        numbered: masks that were files in colors and are written as the numbers that a table made of them.
     """
 
     files: int
@@ -66,23 +68,6 @@ class ExtractionSummary:
     numbered: Sequence[str]
 
 
-@dataclass
-class _Extracted:
-    """What has been written so far."""
-
-    files: int = 0
-    exact: int = 0
-    reencoded: int = 0
-    bytes: int = 0
-    changed: dict[str, str] = field(default_factory=dict)
-    unmoved: dict[str, None] = field(default_factory=dict)
-    unmoved_extras: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
-    left_behind: int = 0
-    numbered: dict[str, None] = field(default_factory=dict)
-
-
 def extract(
     pack: str | PathLike[str],
     target: str | PathLike[str],
@@ -92,13 +77,20 @@ def extract(
     scratch: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ExtractionSummary:
-    """Write the files that a pack was made of into the new folder `target`, which appears complete or not at all.
+    """Write the original files of a pack into the new folder `target`, which appears complete or not at all.
 
-    pack: its folder, or a URL. scratch: of one at a URL, see packer.remote.read_once.
-    only_exact: leave out what was encoded anew. skip_bad: leave out damaged values, instead of ending with the first.
-    progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
-    Raises PackExists; InvalidRequest where names are unsafe or collide, all listed; CorruptPack, StorageError, Locked;
-    StoreError of a URL.
+    Args:
+        pack: its folder, or a URL.
+        target: the new folder.
+        only_exact: skip files that were encoded again.
+        skip_bad: skip damaged values instead of raising for the first.
+        scratch: for a pack at a URL, see packer.remote.read_once.
+        progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
+
+    Raises:
+        PackExists: if `target` exists.
+        InvalidRequest: if names are unsafe or collide; the error lists all.
+        CorruptPack, StorageError, Locked: as of reading and writing; StoreError for a URL.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
     folder, target = path_or_url(pack), path_or_url(target)
@@ -113,29 +105,28 @@ def extract(
             try:
                 place.clear()  # of a run that was killed
                 with TreeWriter.inside(place, _TREE) as tree:
-                    found = work.write(tree, counter)
+                    work.write(tree, counter)
                     tree.sync()
                 _check_target(folder, target)
                 place.publish(_TREE, place.above, target.name)
             finally:
                 place.clear()
-    lists = {name: tuple(getattr(found, name)) for name in ("unmoved", "skipped", "damaged", "numbered")}
-    return ExtractionSummary(**{**vars(found), **lists})
+    return work.summary()
 
 
 def _check_target(folder: Path, target: Path) -> None:
     with failing(target, "ask for the folder"):  # links that change while they are followed
         place = target.resolve()
     if not isinstance(folder, URLPath) and folder.resolve() in (place, *place.parents):
-        raise InvalidRequest(f"{target}: lies inside the pack {folder}; choose a folder beside it")
+        raise InvalidRequest(f"{target}: is inside the pack {folder}; choose another folder")
     if os.path.lexists(target):
-        raise PackExists(f"{target}: already there; extract writes a new folder, choose another name")
+        raise PackExists(f"{target}: exists; extract writes a new folder, choose another name")
     if not target.parent.is_dir():
         raise InvalidRequest(f"{target}: its parent folder does not exist; make it first")
 
 
 class _Extraction:
-    """One extraction; the names are settled twice in the same way, so that memory holds no list of files."""
+    """One extraction. It computes the names twice, so that memory contains no list of files."""
 
     def __init__(self, pack: Pack, where: Path, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
@@ -147,107 +138,126 @@ class _Extraction:
         self._matrices = pack.index.column(_MATRIX) if _MATRIX in pack.schema else None
         self._codecs: dict[str, Codec] = {}
         self._forms: dict[str, StoredForm] = {}
-        self._numbers = _masks_in_colours(pack)
+        self._masks = _masks_in_colors(pack)
+        self._exact = self._reencoded = self._bytes = self._unmoved_extras = 0
+        self._changed: dict[str, str] = {}
+        self._unmoved: dict[str, None] = {}
+        self._numbered: dict[str, None] = {}
+        self._skipped: list[tuple[str, str]] = []
+        self._damaged: list[str] = []
+
+    def summary(self) -> ExtractionSummary:
+        """Return the counts and lists of what was written."""
+        left = self._pack.manifest.source.get("left_behind")
+        left_behind = left.get("files") if isinstance(left, dict) else 0
+        return ExtractionSummary(
+            files=self._exact + self._reencoded,
+            exact=self._exact,
+            reencoded=self._reencoded,
+            bytes=self._bytes,
+            changed=self._changed,
+            unmoved=tuple(self._unmoved),
+            unmoved_extras=self._unmoved_extras,
+            skipped=tuple(self._skipped),
+            damaged=tuple(self._damaged),
+            left_behind=left_behind if isinstance(left_behind, int) else 0,
+            numbered=tuple(self._numbered),
+        )
 
     def check_names(self) -> None:
         """Raise InvalidRequest, listing every name that is unsafe or collides with another."""
         seen = Collisions()
         problems: list[str] = []
         for index in range(len(self._pack)):
-            for origin in self._chosen(index, _Extracted()):
+            for origin in self._files(index):
+                if self._skip_reason(origin):
+                    continue
                 try:
                     path = self._path(index, origin)
-                    components(path)
-                except InvalidRequest as error:
-                    problems.append(f"{self._pack.where(index, origin.name)}: {error}")
-                    continue
                 except CorruptPack:
-                    continue  # reading the value to write it says so
-                other = seen.add(path)
-                if other is not None:
-                    problems.append(f"{self._pack.where(index, origin.name)}: {path!r} collides with {other!r}")
+                    continue  # `write` raises it again
+                problems += _name_problems(self._pack.where(index, origin.name), path, seen)
         for path, _ in self._extras:
-            problems += _extra_problem(self._where, path, seen)
+            problems += _name_problems(f"{self._where}: a file of no sample", path, seen)
         if problems:
             more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
             raise InvalidRequest(
-                f"{self._where}: {len(problems)} file names cannot be written, nothing was extracted; some file "
-                "system takes them for one, or they lead elsewhere:",
+                f"{self._where}: {len(problems)} file names cannot be written, nothing was extracted; they collide on "
+                "some file system, or lead out of the folder:",
                 reasons=[*problems[:_SHOWN], *more],
             )
 
-    def write(self, tree: TreeWriter, progress: ProgressCounter) -> _Extracted:
-        """Write every file; raises CorruptPack unless damaged values are to be left out."""
-        found = _Extracted()
+    def write(self, tree: TreeWriter, progress: ProgressCounter) -> None:
+        """Write every file; raises CorruptPack unless damaged values are skipped."""
         has_moved = False
+        self._damaged.clear()  # `check_names` read the same samples
         for index in range(len(self._pack)):
-            before = found.bytes
+            before = self._bytes
             written = []
-            for origin in self._chosen(index, found):
+            for origin in self._files(index):
+                if not origin.exact and origin.field is not None:
+                    self._changed[origin.name] = origin.field.codec
+                if reason := self._skip_reason(origin):
+                    self._skipped.append((origin.path, reason))
+                    continue
                 try:
-                    self._write(tree, index, origin, found)
+                    self._write(tree, index, origin)
                     written.append(origin)
                 except CorruptPack as error:
-                    if not self._skip_bad:
-                        raise
-                    found.damaged.append(str(error))
+                    self._skip_damaged(error)
             if self._are_moved(index, written):
                 has_moved = True
-                found.unmoved |= dict.fromkeys(origin.name for origin in written if _may_say_places(origin.field))
-            progress.add(1, found.bytes - before)
+                self._unmoved |= dict.fromkeys(origin.name for origin in written if _has_positions(origin.field))
+            progress.add(1, self._bytes - before)
         for path, content in self._extras:
             tree.write(components(path), content)
-            found.bytes += len(content)
-            found.files += 1
-            found.exact += 1
-            found.unmoved_extras += has_moved
-        left = self._pack.manifest.source.get("left_behind")
-        count = left.get("files") if isinstance(left, dict) else 0
-        found.left_behind = count if isinstance(count, int) else 0
-        return found
+            self._bytes += len(content)
+            self._exact += 1
+            self._unmoved_extras += has_moved
 
-    def _chosen(self, index: int, found: _Extracted) -> Iterator[SourcePath]:
-        """The files to be written for a sample; the others are noted."""
+    def _files(self, index: int) -> list[SourcePath]:
+        """Return the original files of a sample; a mask of numbers replaces its file in colors."""
         try:
-            origins = self._origins.of(index)
+            origins = list(self._origins.of(index))
         except CorruptPack as error:
-            if not self._skip_bad:
-                raise
-            found.damaged.append(str(error))
-            return
-        for origin in origins:
-            if origin.field is None and origin.name in self._numbers:
-                mask = self._numbers[origin.name]
-                found.numbered[mask.name] = None
-                origin = SourcePath(mask.name, origin.path, mask, exact=False)
-            if origin.field is None:
-                found.skipped.append((origin.path, f"field {origin.name!r} is not in the pack"))
-                continue
-            if not origin.exact:
-                found.changed[origin.name] = origin.field.codec
-                if self._only_exact:
-                    found.skipped.append((origin.path, f"field {origin.name!r} was encoded anew, {origin.field.codec}"))
-                    continue
-            yield origin
+            self._skip_damaged(error)
+            return []
+        for number, origin in enumerate(origins):
+            if origin.field is None and (mask := self._masks.get(origin.name)) is not None:
+                self._numbered[mask.name] = None
+                origins[number] = SourcePath(mask.name, origin.path, mask, exact=False)
+        return origins
 
-    def _write(self, tree: TreeWriter, index: int, origin: SourcePath, found: _Extracted) -> None:
+    def _skip_damaged(self, error: CorruptPack) -> None:
+        """Note a damaged value, or raise its error unless damaged values are skipped."""
+        if not self._skip_bad:
+            raise error
+        self._damaged.append(str(error))
+
+    def _skip_reason(self, origin: SourcePath) -> str:
+        if origin.field is None:
+            return f"field {origin.name!r} is not in the pack"
+        if self._only_exact and not origin.exact:
+            return f"field {origin.name!r} was encoded again, {origin.field.codec}"
+        return ""
+
+    def _write(self, tree: TreeWriter, index: int, origin: SourcePath) -> None:
         path = components(self._path(index, origin))
         with self._pack.record(index, (origin.name,)) as record:
             value = record[origin.name]
             data = value if origin.exact else self._content(index, origin, value)
             tree.write(path, data)
-            found.bytes += len(data)
-        found.files += 1
-        found.exact += origin.exact
-        found.reencoded += not origin.exact
+            self._bytes += len(data)
+        self._exact += origin.exact
+        self._reencoded += not origin.exact
 
     def _are_moved(self, index: int, written: Sequence[SourcePath]) -> bool:
-        """Whether pictures were written for a sample whose pixels lie elsewhere than in the source."""
-        has_pictures = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
-        return has_pictures and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
+        """Return whether images were written for a sample that was moved when it was packed."""
+        has_images = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
+        return has_images and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
 
     def _path(self, index: int, origin: SourcePath) -> str:
-        """The path that does not lie about the bytes: reads a value that was encoded anew, since it may tell."""
+        """Return the path with a suffix that fits the bytes; reads a value that was encoded again."""
         if origin.exact or origin.field is None:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
@@ -262,14 +272,14 @@ class _Extraction:
         return f"{folder}{slash}{stem or name}{suffixes[0]}"
 
     def _suffixes(self, name: str, value: Buffer) -> tuple[str, ...]:
-        """As the codec of the value says: empty where it is no file of its own."""
+        """Return the suffixes that fit a value, none if it is not a file."""
         if name not in self._forms:
             self._forms[name] = self._pack.schema.stored_form(name)
         return self._forms[name].suffixes(value)
 
     def _is_drawn(self, origin: SourcePath) -> bool:
-        """Whether a mask of numbers stands in the place of its file in colours, which was a picture."""
-        return any(mask.name == origin.name for mask in self._numbers.values())
+        """Return whether a mask of numbers replaces its file in colors, which was an image."""
+        return any(mask.name == origin.name for mask in self._masks.values())
 
     def _codec(self, name: str) -> Codec:
         if name not in self._codecs:
@@ -277,7 +287,7 @@ class _Extraction:
         return self._codecs[name]
 
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
-        """A value that was encoded anew, as a file."""
+        """Return a value that was encoded again, as a file."""
         codec = self._codec(origin.name)
         try:
             if codec.picture_suffix is not None:
@@ -293,24 +303,22 @@ class _Extraction:
         return npy_file(array)
 
 
-def _masks_in_colours(pack: Pack) -> dict[str, Field]:
-    """For each field that held the files of a mask in colours the mask of their numbers, where the pack has it."""
+def _masks_in_colors(pack: Pack) -> dict[str, Field]:
+    """Return the mask of numbers for each field of mask files in colors."""
     tables = asked_of_source(pack.manifest.options).get("mask_colours")
     names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
     return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}
 
 
-def _may_say_places(field: Field | None) -> bool:
-    if field is None:
-        return False
-    return field.kind in _PLACED or (field.kind == "number" and field.shape != ())
+def _has_positions(field: Field | None) -> bool:
+    return field is not None and (field.kind in _POSITIONS or (field.kind == "number" and field.shape != ()))
 
 
-def _extra_problem(folder: Path, path: str, seen: Collisions) -> list[str]:
-    """Why a file of no sample cannot be written, if so."""
+def _name_problems(where: str, path: str, seen: Collisions) -> list[str]:
+    """Return why a file of that name cannot be written, if so."""
     try:
         components(path)
     except InvalidRequest as error:
-        return [f"{folder}: a file of no sample: {error}"]
+        return [f"{where}: {error}"]
     other = seen.add(path)
-    return [] if other is None else [f"{folder}: a file of no sample, {path!r}, collides with {other!r}"]
+    return [] if other is None else [f"{where}: {path!r} collides with {other!r}"]
