@@ -1,10 +1,11 @@
-"""Grasp: what grasp networks (GG-CNN, GR-ConvNet) train on, exactly as their own loaders make it."""
+"""Grasp: training items of grasp networks (GG-CNN, GR-ConvNet), equal to those of their own loaders."""
 
 from packer.grasp.dataset import GGCNNDataset, GraspDataset, GRConvNetDataset, TurnAndZoom
 from packer.grasp.item_decoder import as_input
 from packer.grasp.metrics import angle_difference, best_grasp, iou, is_correct_grasp
-from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
 from packer.grasp.sample_splits import Fold, ListSplit, NamedSplit, SliceSplit
+from packer.grasp.targets import rows_of_corners, scale
+from packer.sources.grasp._label_files import corners as corners_of_rows
 
 __all__ = [
     "Fold",

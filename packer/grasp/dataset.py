@@ -34,9 +34,9 @@ from packer.grasp.item_decoder import (
     ItemForm,
     normalised,
 )
-from packer.grasp.item_list import ITEM_UNITS, OWNER_FIELD, ItemUnit, PackItems, has_label_items
-from packer.grasp.label_placement import EXACT, Exact, kind_of, rule_of
+from packer.grasp.pack_items import ITEM_UNITS, OWNER_FIELD, ItemUnit, PackItems, has_label_items
 from packer.grasp.sample_splits import SPLITS, SliceSplit, Split
+from packer.grasp.source_label_rules import EXACT, Exact, kind_of, rule_of
 from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests

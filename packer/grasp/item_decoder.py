@@ -16,9 +16,9 @@ from packer.errors import BadInput
 from packer.formats.base import Record
 from packer.geometry import View, resized_crop
 from packer.grasp import picture_warp, targets
-from packer.grasp.item_list import OWNER_FIELD
-from packer.grasp.label_placement import LabelRule, of_label
+from packer.grasp.pack_items import OWNER_FIELD
 from packer.grasp.picture_warp import ItemView, SourcePicture
+from packer.grasp.source_label_rules import LabelRule, of_label
 from packer.grasp.targets import MAPS, draw
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Schema
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 class GraspItem(NamedTuple):
     """A sample that is about to be drawn: its index in the pack, record, pictures as stored, labels and view.
 
-    points, frame, source: as packer.grasp.label_placement.PlacedLabels. stored: source -> stored pixels of each
+    points, frame, source: as packer.grasp.source_label_rules.PlacedLabels. stored: source -> stored pixels of each
     picture, None where no pixel moved.
     """
 

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.grasp.rectangles import fill
+from packer.grasp.polygon_fill import fill
 from packer.grasp.targets import rectangle
 
 LEAST_IOU = 0.25

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.grasp.rectangles import fill
+from packer.grasp.polygon_fill import fill
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -168,3 +168,30 @@ def max_width(style: str, size: int) -> float:
     if style not in STYLES:
         raise InvalidRequest(f"style={style!r}: expected one of {', '.join(STYLES)}")
     return _WIDEST_PX if style == "ggcnn" else size / 2
+
+
+# ---- labels as corners and as rows, in px, x to the right and y down
+
+
+def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
+    """Convert corners to rows as in Jacquard's files; of a parallelogram, its two side lengths.
+
+    theta turns x towards y, clockwise as seen. The networks learn -theta in radians, in [-pi/2, pi/2).
+
+    Args:
+        corners: (N, 4, 2), x, y of p0 ... p3; p0 -> p1 is the opening axis of the gripper, p1 -> p2 the jaw.
+
+    Returns:
+        float64 (N, 5): x, y of the center, theta in degrees in (-90, 90], opening, jaw.
+    """
+    corners = np.asarray(corners, np.float64).reshape(-1, 4, 2)
+    along, across = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
+    theta = np.degrees(np.arctan2(along[:, 1], along[:, 0]))
+    theta = 90 - (90 - theta) % 180
+    center = corners.mean(axis=1)
+    return np.column_stack([center, theta, np.hypot(*along.T), np.hypot(*across.T)])
+
+
+def scale(corners: npt.NDArray[Any], factor: float | tuple[float, float]) -> npt.NDArray[np.float32]:
+    """Return the corners in a scaled image, float32. factor: one, or (x, y); no half-pixel term, as in the networks."""
+    return np.asarray(np.asarray(corners, np.float64) * factor, np.float32)

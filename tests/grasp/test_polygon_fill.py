@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packer.grasp.rectangles import fill
+from packer.grasp.polygon_fill import fill
 from packer.grasp.targets import rectangle
 from tests.support import slow_grasps
 from tests.support.slow_grasps import scikit

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from packer.errors import InvalidRequest
-from packer.grasp import targets
-from packer.grasp.rectangles import corners_of_rows, rows_of_corners, scale
+from packer.grasp import corners_of_rows, rows_of_corners, scale, targets
 from packer.grasp.targets import draw, max_width
 from tests.support import slow_grasps
 from tests.support.slow_grasps import scikit

@@ -1,31 +1,20 @@
-"""Rectangles: grasps as corners and as rows, in pixels, x to the right and y down; and the pixels that they fill.
+"""Polygon fill: the pixels in convex polygons of four corners, exactly as skimage.draw.polygon has them.
 
-corners  (N, 4, 2)  x, y of p0 ... p3; p0 -> p1 is the opening axis of the gripper, p1 -> p2 the jaw
-rows     (N, 5)     x, y of the centre, theta in degrees, opening, jaw, as Jacquard's files have them
-
-theta turns x towards y: clockwise as seen, since y points down, and the opening axis is (cos theta, sin theta). The
-angle that the grasp networks learn is -theta in radians, in [-pi/2, pi/2).
-
-`fill` says which pixels are in a convex polygon of four corners, exactly as skimage.draw.polygon has it.
 The rule, with the corners shifted by a pixel (x = column, y = row): a corner within 1e-12 on both axes is in. An edge
 from (x1, y1) to (x0, y0) meets the pixel's row at t = (x0 y1 - x1 y0) / (y1 - y0). It counts to the right where
 (y0 > 0) != (y1 > 0) and t > 0, to the left where (y0 < 0) != (y1 < 0) and t < 0. In, if one count is odd. Pixels are
 tried from the whole part of the least coordinate (at least 0) to the greatest, rounded up.
 
 Along a row t falls by one per pixel, and its error is some 1e-12: only at the whole number next to a crossing can its
-sign be in doubt. There the very expression is evaluated; all other pixels follow. So the work is one step per row of a
+sign be in doubt. There the same expression is evaluated; all other pixels follow. So the work is one step per row of a
 polygon instead of one per pixel, for all polygons at once, and the result is the same to the bit. Two edges at most
-count on each side: for a convex polygon, what is in is one run of pixels per row.
+count on each side: the pixels of a convex polygon are one run per row.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from packer.sources.grasp._label_files import corners as corners_of_rows
-
-__all__ = ["Runs", "corners_of_rows", "fill", "rows_of_corners", "scale"]
 
 _SAME_CORNER = 1e-12
 _BEFORE = (3, 0, 1, 2)  # the corner before each corner
@@ -33,25 +22,6 @@ _NONE = 1 << 40  # beyond every column
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Corners = npt.NDArray[Any]
-
-
-def rows_of_corners(corners: Corners) -> Floats:
-    """(N, 4, 2) corners as float64 (N, 5) rows, theta in (-90, 90]; of a parallelogram, its two side lengths."""
-    corners = np.asarray(corners, np.float64).reshape(-1, 4, 2)
-    along, across = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
-    theta = np.degrees(np.arctan2(along[:, 1], along[:, 0]))
-    theta = 90 - (90 - theta) % 180
-    center = corners.mean(axis=1)
-    return np.column_stack([center, theta, np.hypot(*along.T), np.hypot(*across.T)])
-
-
-def scale(corners: Corners, factor: float | tuple[float, float]) -> npt.NDArray[np.float32]:
-    """Corners of the scaled picture, float32; factor: one, or (x, y). No half-pixel term, as the networks have it."""
-    return np.asarray(np.asarray(corners, np.float64) * factor, np.float32)
-
-
-# ---- the pixels of a rectangle
 
 
 class Runs(NamedTuple):

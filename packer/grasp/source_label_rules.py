@@ -1,4 +1,4 @@
-"""Label placement: how the labels of each set become an item's rectangles, and which part of a picture the item shows.
+"""Source label rules: how the labels of each source become the rectangles of an item, and the part that it shows.
 
 | source                                 | labels                                  | the item shows             |
 |----------------------------------------|-----------------------------------------|----------------------------|

@@ -1,8 +1,8 @@
-"""Item list: what a pack can give as items, before any split: its samples, or each label file of theirs.
+"""Pack items: the training items of a pack, before any split: its samples, or each label file of its samples.
 
-A set with several label files to a picture (Grasp-Anything) has the names of these files in `label_keys` of every
-sample, and in `grasp_labels` the row of them that each grasp came from. Nothing is read before it is asked for: all
-items of label files need `label_keys` of every sample, items by name those of the samples named alone.
+A set with several label files per image (Grasp-Anything) has the names of these files in `label_keys` of every sample.
+`grasp_labels` contains the row of the label file that each grasp came from. Values are read when they are needed: the
+list of all label files reads `label_keys` of every sample, items by name read only the samples that are named.
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.errors import CorruptRecord, InvalidRequest, UnknownKey
-from packer.grasp.label_placement import Exact, kind_of
+from packer.grasp.source_label_rules import Exact, kind_of
 from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
 
