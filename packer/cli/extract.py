@@ -26,53 +26,53 @@ PLACE = (Group.LOOK_AT_IT, 3)
 
 
 @click.command(
-    short_help="Write the files that a pack was made of.", epilog=examples("packer extract photos.pack photos-again/")
+    short_help="Write the original files of a pack.", epilog=examples("packer extract photos.pack photos-again/")
 )
 @click.argument("pack", type=PackOrURL())
 @click.argument("folder", metavar="DIR", type=NamedPath())
-@click.option("--only-exact", is_flag=True, help="Leave out the files that were encoded anew when they were packed.")
-@click.option("--skip-bad", is_flag=True, help="Leave out damaged values and list them; exit code 3 at the end.")
+@click.option("--only-exact", is_flag=True, help="Skip the files that were encoded again when they were packed.")
+@click.option("--skip-bad", is_flag=True, help="Skip damaged values and list them; exit code 3 at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
 @scratch_option
 def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_json: bool, scratch: Path | None) -> None:
-    """Write the files that PACK was made of into the new folder DIR. PACK may be a URL.
+    """Write the original files of PACK into the new folder DIR. PACK may be a URL.
 
-    Files whose bytes were kept come back byte for byte under their names. Those that were encoded anew are counted
-    apart, and get a suffix that fits their bytes. DIR appears complete or not at all.
+    Files whose bytes were kept have their original bytes and names. Files that were encoded again are counted
+    separately and have a suffix that fits their bytes. DIR appears complete or not at all.
     """
     from packer.inspect.extraction import extract  # keeps `packer --help` light
 
     with ProgressBar(quiet=as_json) as progress:
-        found = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, scratch=scratch, progress=progress)
+        summary = extract(pack, folder, only_exact=only_exact, skip_bad=skip_bad, scratch=scratch, progress=progress)
     if as_json:
-        print_json({**vars(found), "folder": str(folder)})
+        print_json({**vars(summary), "folder": str(folder)})
     else:
-        for path, reason in found.skipped[:_SHOWN]:
+        for path, reason in summary.skipped[:_SHOWN]:
             echo(f"skipped {path!r}: {reason}", err=True)
-        if len(found.skipped) > _SHOWN:
-            echo(f"... and {len(found.skipped) - _SHOWN} more skipped; --json lists them", err=True)
-        for name, codec in found.changed.items():
+        if len(summary.skipped) > _SHOWN:
+            echo(f"... and {len(summary.skipped) - _SHOWN} more skipped; --json lists them", err=True)
+        for name, codec in summary.changed.items():
             echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
-        for name in found.numbered:
+        for name in summary.numbered:
             echo(f"field {name}: the numbers of its classes, not the colours that its files were drawn in", err=True)
-        unmoved = [f"field {name}" for name in found.unmoved]
-        unmoved += [f"{found.unmoved_extras} files of no sample"] * (found.unmoved_extras > 0)
+        unmoved = [f"field {name}" for name in summary.unmoved]
+        unmoved += [f"{summary.unmoved_extras} files of no sample"] * (summary.unmoved_extras > 0)
         if unmoved:
             echo(
                 f"{', '.join(unmoved)}: in the pixels of the source, as its files were, and not in those of the "
                 "pictures written here, which were moved when they were packed",
                 err=True,
             )
-        if found.left_behind:
-            echo(f"{found.left_behind} files of no sample are not in the pack: see --extras", err=True)
-        for line in found.damaged:
+        if summary.left_behind:
+            echo(f"{summary.left_behind} files of no sample are not in the pack: see --extras", err=True)
+        for line in summary.damaged:
             echo(line, err=True)
         echo(
-            f"{folder}: {found.files} files written ({size_text(found.bytes)}): {found.exact} exact, "
-            f"{found.reencoded} re-encoded; {len(found.skipped)} skipped{_why_skipped(found.skipped)}"
+            f"{folder}: {summary.files} files written ({size_text(summary.bytes)}): {summary.exact} exact, "
+            f"{summary.reencoded} re-encoded; {len(summary.skipped)} skipped{_why_skipped(summary.skipped)}"
         )
-    if found.damaged:
-        raise CorruptPack(f"{pack}: damaged values left out: {len(found.damaged)}")
+    if summary.damaged:
+        raise CorruptPack(f"{pack}: damaged values left out: {len(summary.damaged)}")
 
 
 def _why_skipped(skipped: Sequence[tuple[str, str]]) -> str:
