@@ -22,8 +22,7 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._parse import folder_layout, unread_formats
-from packer.sources._parse import undeclared_sidecars as paired
+from packer.sources._parse import folder_layout, layout_hints, unread_formats
 from packer.sources._parse.folder_listing import Listing, counted, described, linked, listed, shown, suffix_of
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.file_tree import FileTree
@@ -86,7 +85,7 @@ class Source(base.Source):
         base.check_choice("classes", classes, ("auto", "folders", "none"))
         base.check_choice("layout", layout, folder_layout.CHOICES)
         base.check_choice("decode_with", decode_with, ("none", "pillow"))
-        base.check_choice("pairs", pairs, paired.CHOICES)
+        base.check_choice("pairs", pairs, layout_hints.CHOICES)
         _check_agree(layout, classes)
         listing = self._open_root(root, follow_links=follow_links)
         root = self.root
@@ -118,7 +117,7 @@ class Source(base.Source):
         is_checked = pairs == "refuse" and layout != folder_layout.UNCHECKED
         by_habit = layout == classes == "auto"
         try:
-            paired_notes = paired.check(self.folder, images, unread, may_be_classes=by_habit) if is_checked else []
+            paired_notes = layout_hints.check(root, images, unread, may_be_classes=by_habit) if is_checked else []
         except InvalidRequest as error:
             given = " (besides the --sidecar that is given, under another name)" if ignored or patterns else ""
             raise InvalidRequest(f"{error.message}{given}") from error

@@ -159,7 +159,7 @@ def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> No
 def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
     for layout in ("auto", "split", "split/class"):
-        with pytest.raises(InvalidRequest, match="say --layout split --sidecar 'mask="):
+        with pytest.raises(InvalidRequest, match="--layout split --sidecar 'mask="):
             Source(root, layout=layout)
     with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: these are no classes"):
         Source(root, layout="split/class", pairs="samples")
@@ -239,7 +239,7 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
 
 def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{split}/{kind}/a.png" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match=r"--sidecar 'mask=\{top\}/masks/\{stem\}\.png:mask'"):
+    with pytest.raises(InvalidRequest, match=r"--sidecar 'mask=\{folder:images=masks\}/\{stem\}\.png:mask'"):
         Source(root, layout="split")
     source, _ = SourceSpec("folder", {"layout": "split"}, ("mask={top}/masks/{stem}.png:mask",)).open(root)
     assert [source.key(row) for row in range(2)] == ["train/images/a.png", "val/images/a.png"]

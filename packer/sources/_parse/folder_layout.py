@@ -33,7 +33,7 @@ _COMPANIONS_TEXT = """
 mask masks segmentation segmentations segmentationclass segmentationobject seg segs label labels lbl lbls annotation
 annotations annot annots anno annos gt gts groundtruth truth truths trimap trimaps depth depths matte mattes
 alpha result results output outputs prediction predictions pred preds bbox bboxes boxes target targets edges
-normals instance instances ids lab labs xml xmls json jsons txt csv
+normals instance instances ids lab labs manual xml xmls json jsons txt csv
 """
 _COMPANIONS = frozenset(_COMPANIONS_TEXT.split())
 _LABEL_WORDS_TEXT = """
