@@ -324,7 +324,9 @@ def _settled(
     if classes == "none" or (classes == "auto" and _is_flat(root, pictures, loose)):
         return "flat"
     if layout == "auto":
-        folder_layout.check_classes(root, listing, pictures, may_have_roles=may_have_roles)
+        if not may_have_roles or len({name.partition("/")[0] for name in pictures}) == 1:
+            layout_hints.check_roles(root, listing, pictures)
+        folder_layout.check_classes(root, pictures, may_have_roles=may_have_roles)
     return "class"
 
 

@@ -137,22 +137,22 @@ def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty:
     root = tree(tmp_path, *RACCOON)
     with pytest.raises(InvalidRequest) as caught:
         Source(root, allow_empty=allow_empty)
-    assert "images (2 images), annotations (.xml 2)" in str(caught.value)
+    assert "annotations, images: " in str(caught.value)
     assert "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'" in str(caught.value)
     assert "allow-empty" not in str(caught.value)
     assert len(Source(root, classes="none")) == 2
 
 
 def test_labels_that_are_no_pictures_are_told_by_their_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="named as pictures and what belongs to them") as caught:
+    with pytest.raises(InvalidRequest, match="named as pictures and files") as caught:
         Source(tree(tmp_path, "images/a.jpg", "labels/a.txt"))
     assert "labels/{stem}.txt:text" in str(caught.value)
 
 
 def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"say --classes none \(no labels\); or --layout class"):
+    with pytest.raises(InvalidRequest, match="--classes none; .* --layout class"):
         Source(tree(tmp_path / "a", "images/a.jpg", "images/b.jpg"))
-    with pytest.raises(InvalidRequest, match=r"or give \S+images, if the folders in it are the classes"):
+    with pytest.raises(InvalidRequest, match=r"if the folders in images are the classes, give \S+/images;"):
         Source(tree(tmp_path / "b", "images/cat/a.jpg", "images/dog/b.jpg"))
 
 
@@ -406,6 +406,7 @@ def test_text_beside_pictures_in_splits_is_said(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{s}/{kind}" for s in ("train", "valid") for kind in ("images/1.jpg", "labels/1.txt")))
     with pytest.raises(InvalidRequest) as found:
         Source(root)
-    assert "say --layout split --sidecar 'labels={top}/labels/{stem}.txt:text', which" in str(found.value)
-    source, _ = SourceSpec("folder", {"layout": "split"}, ("labels={top}/labels/{stem}.txt:text",)).open(root)
+    assert "add: --layout split --sidecar 'labels={folder:images=labels}/{stem}.txt:text'; if" in str(found.value)
+    sidecar = "labels={folder:images=labels}/{stem}.txt:text"
+    source, _ = SourceSpec("folder", {"layout": "split"}, (sidecar,)).open(root)
     assert [source[row]["labels"] for row in range(2)] == ["x", "x"]

@@ -5,13 +5,11 @@ without a word. Here such names are refused with what to type instead; `layout="
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packer.errors import InvalidRequest
-from packer.files.terminal_output import shell_word
-from packer.sources._parse.folder_listing import Listing, counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 
 UNCHECKED = "unchecked"  # as auto, whatever the folders are named: where nobody trains on the labels
 CHOICES = ("auto", "class", "split/class", "split", UNCHECKED)
@@ -44,7 +42,6 @@ panoptic semantic semseg
 _LABEL_WORDS = frozenset(_LABEL_WORDS_TEXT.split())
 DEPTH_WORDS = frozenset(("depth", "depths", "disparity", "disp"))
 COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
-_KINDS = {".txt": "text", ".xml": "text", ".json": "json"}  # of a sidecar that is no picture
 
 
 def is_role(name: str) -> bool:
@@ -95,30 +92,21 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=place))
 
 
-def check_classes(root: Path, listing: Listing, pictures: Sequence[str], *, may_have_roles: bool = False) -> None:
+def check_classes(root: Path, pictures: Sequence[str], *, may_have_roles: bool = False) -> None:
     """Raise InvalidRequest where the folders directly under the root are not named as classes are.
 
     pictures: relative paths of all samples. may_have_roles: whether folders of pictures that are named as pictures and
     as what belongs to them are classes all the same.
     """
     filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
-    if len(filled) == 1:
-        inner = sorted({name.split("/")[1] for name in pictures if name.count("/") > 1})
-        if len(inner) > 1 and all(map(is_role, inner)) and any(map(is_picture_role, inner)):
-            raise InvalidRequest(
-                f"{shown(str(root))}: all images lie in {shown(filled[0])}, in the folders {listed(inner)}, which are "
-                f"no classes; give {_inside(root, filled[0])}"
-            )
-    if len(filled) == 1 or not may_have_roles:
-        _check_roles(root, listing, pictures, filled)
     shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
     splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
     _check_doubled(root, pictures, filled)
     if len(splits) > 1 or (splits and splits == filled):
-        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, listing, ordered_splits(splits), pictures)}")
+        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, ordered_splits(splits), pictures)}")
     are_roles = may_have_roles and any(map(is_companion, filled))
     if (not are_roles and _all_hold_split_words(filled)) or any(_holds_classes(name, pictures) for name in splits):
-        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, listing, ordered_splits(filled), pictures)}")
+        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, ordered_splits(filled), pictures)}")
     _check_depth(root, pictures, filled)
 
 
@@ -159,7 +147,7 @@ def _check_doubled(root: Path, pictures: Sequence[str], filled: Sequence[str]) -
     )
     raise InvalidRequest(
         f"{shown(str(root))}: all images of {shown(first)} lie in a folder of the same name{classes}; give "
-        f"{_inside(root, first, first)}{more}; or --layout class, if {_some(filled)} are the classes"
+        f"{inside(root, first, first)}{more}; or --layout class, if {_some(filled)} are the classes"
     )
 
 
@@ -173,7 +161,7 @@ def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> 
     if len(filled) == 1 and len(inner[filled[0]]) > 1:
         raise InvalidRequest(
             f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
-            f"{_some(sorted(inner[filled[0]]))}; give {_inside(root, filled[0])}, if these are the classes; or "
+            f"{_some(sorted(inner[filled[0]]))}; give {inside(root, filled[0])}, if these are the classes; or "
             "--layout class, if all are one class"
         )
     common = set.intersection(*inner.values())
@@ -202,7 +190,7 @@ def _check_wrapped(root: Path, pictures: Sequence[str], filled: Sequence[str]) -
         wrapped = next(name for name in pictures if name.startswith(f"{filled[0]}/")).split("/")[1]
         raise InvalidRequest(
             f"{shown(str(root))}: {_some(filled)} hold the same folders, in {shown(wrapped)}: {_some(sorted(common))}; "
-            f"if these are the classes, pack each by itself, as {_inside(root, filled[0], wrapped)}, and all but "
+            f"if these are the classes, pack each by itself, as {inside(root, filled[0], wrapped)}, and all but "
             f"the first with --classes-from PACK; or --layout class, if {_some(filled)} are the classes"
         )
 
@@ -218,7 +206,7 @@ def check_inner_classes(root: Path, names: Sequence[str]) -> None:
         )
 
 
-def _about_splits(root: Path, listing: Listing, splits: Sequence[str], pictures: Sequence[str]) -> str:
+def _about_splits(root: Path, splits: Sequence[str], pictures: Sequence[str]) -> str:
     found = []
     of_classes: list[str] = []
     of_roles: list[str] = []
@@ -235,13 +223,12 @@ def _about_splits(root: Path, listing: Listing, splits: Sequence[str], pictures:
         of_classes = []
     return (
         f"folders named as splits, not as classes: {', '.join(found)}; "
-        f"{_way_out(root, listing, splits, pictures, of_classes, of_roles)}; or --layout class, if these are classes"
+        f"{_way_out(root, splits, pictures, of_classes, of_roles)}; or --layout class, if these are classes"
     )
 
 
 def _way_out(
     root: Path,
-    listing: Listing,
     splits: Sequence[str],
     pictures: Sequence[str],
     of_classes: Sequence[str],
@@ -250,7 +237,7 @@ def _way_out(
     """What to do with folders that are splits. of_classes, of_roles: those that hold classes, and roles of files."""
     if of_classes and of_roles:
         return (
-            f"give {_inside(root, of_classes[0])}, whose folders are the classes; {_some(of_roles)} hold no class "
+            f"give {inside(root, of_classes[0])}, whose folders are the classes; {_some(of_roles)} hold no class "
             "folders, so that no layout labels them: sort their images into class folders first"
         )
     others = sorted({name.partition("/")[0] for name in pictures if "/" in name} - set(splits))
@@ -264,126 +251,20 @@ def _way_out(
     if of_classes:
         flat = [name for name in splits if name not in of_classes]
         loose = f"; it leaves out the images of {_some(flat)}, which lie in no class folder" if flat else ""
-        alone = f"; or give {_inside(root, of_classes[0])}, for its classes alone" if flat else ""
+        alone = f"; or give {inside(root, of_classes[0])}, for its classes alone" if flat else ""
         return (
             "say --layout split/class, which makes one pack with the field split and classes that all splits share"
             f"{loose}{alone}; or --layout split, if the folders in them are no classes"
         )
-    labels = "".join(map(shown, _text_sidecars(listing, splits))) if of_roles else ""
-    if labels:
-        return f"say --layout split{labels}, which makes one pack with the field split and no classes"
     alone = "" if all(split_rank(name) is not None for name in splits) else "; or give one of them as FOLDER"
     return f"say --layout split, which makes one pack with the field split and no labels{alone}"
 
 
-def _text_sidecars(listing: Listing, splits: Sequence[str]) -> list[str]:
-    """The options for files beside the pictures' folders in splits, such as `train/labels/1.txt`."""
-    found = set()
-    for name in listing.names:
-        parts = name.split("/")
-        suffix = PurePosixPath(name).suffix
-        if len(parts) == 3 and parts[0] in splits and is_companion(parts[1]) and suffix.lower() in _KINDS:
-            found.add((parts[1], suffix))
-    return [
-        f" --sidecar '{_field_name(folder)}={{top}}/{folder}/{{stem}}{suffix}:{_KINDS[suffix.lower()]}'"
-        for folder, suffix in sorted(found)
-    ]
-
-
-def _check_roles(root: Path, listing: Listing, pictures: Sequence[str], filled: Sequence[str]) -> None:
-    folders = [name for name in listing.folders if "/" not in name]
-    main = [name for name in filled if is_picture_role(name)]
-    others = [name for name in folders if not is_picture_role(name) and is_companion(name)]
-    if not main:
-        return
-    sole = len(filled) == 1 and split_rank(filled[0]) is None
-    are_roles = bool(others) and all(is_role(name) for name in filled)
-    if not (sole or are_roles or _same_names(pictures, main, [name for name in others if name in filled])):
-        return
-    counts = Counter(name.partition("/")[0] for name in pictures)
-    found = [f"{shown(name)} ({counted(counts[name], 'image')})" for name in main]
-    for name in others:
-        files = [file for file in listing.names if file.startswith(f"{name}/")]
-        suffixes = Counter(PurePosixPath(file).suffix.lower() or "no suffix" for file in files)
-        kinds = ", ".join(f"{shown(suffix)} {count}" for suffix, count in sorted(suffixes.items()))
-        found.append(f"{shown(name)} ({kinds or 'empty'})")
-    raise InvalidRequest(
-        f"{shown(str(root))}: {', '.join(found)}: named as pictures and what belongs to them, not as classes; "
-        f"say {_instead(root, listing, pictures, main, others)}; or --layout class, if these are classes"
-    )
-
-
-def _inside(root: Path, *names: str) -> str:
-    """A folder in the root as what to give: nobody can give one in an archive by its path."""
+def inside(root: Path, *names: str) -> str:
+    """A folder in the root, as the user gives it. An archive has to be unpacked first."""
     if root.is_dir():
         return shown(str(root.joinpath(*names)))
     return f"{shown('/'.join(names))} of the archive, unpacked"
-
-
-def _instead(root: Path, listing: Listing, pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> str:
-    """What to type for folders that are roles."""
-    inside = [name for name in pictures if name.startswith(f"{main[0]}/")]
-    is_nested = len(main) == 1 and any(name.count("/") > 1 for name in inside)
-    if is_nested and not any(name.partition("/")[0] in others for name in listing.names):
-        return f"--classes none (no labels), or give {_inside(root, main[0])}, if the folders in it are the classes"
-    sidecars = []
-    are_splits = is_nested and all(split_rank(name.split("/")[1]) is not None for name in inside)
-    levels = max(name.count("/") for name in inside) if are_splits else 1 + is_nested
-    place = "{folder}/{stem}" if are_splits else "{parent}/{stem}" if is_nested else "{stem}"
-    stems = {PurePosixPath(name).stem for name in inside}
-    taken = set(pictures)
-    for other in others if len(main) == 1 else ():
-        files = [name for name in listing.names if name.startswith(f"{other}/") and name.count("/") == levels]
-        ending = _common_ending(stems, files)
-        if ending is None:
-            continue
-        up = "../" if are_splits else ""
-        kind = _kind(other, ending, is_picture=any(name in taken for name in files))
-        sidecars.append(f" --sidecar '{_field_name(other)}={up}{other}/{place}{ending}:{kind}'")
-    if not sidecars and len(main) == 1 and any(name.partition("/")[0] in others for name in pictures):
-        return (
-            f"where each file lies; no --sidecar pattern does, as no name in {listed(others)} begins with one in "
-            f"{shown(main[0])}: rename or link them so; or give {_inside(root, main[0])}, for its pictures alone"
-        )
-    if are_splits:
-        options = f"--layout split{''.join(map(shown, sidecars))}"
-        place = shown(shell_word(str(root / main[0] if root.is_dir() else main[0])))
-        unpacked = "" if root.is_dir() else ", of the archive, unpacked"
-        return f"packer convert {place} PACK {options}, with the field split{unpacked}"
-    return f"--classes none{''.join(map(shown, sidecars))}{'' if sidecars else ' (no labels)'}"
-
-
-def _kind(folder: str, ending: str, *, is_picture: bool) -> str:
-    """The kind of the sidecar whose files lie in a folder."""
-    if is_picture:
-        return "depth" if {"depth", "depths"} & set(words(folder)) else "mask"
-    suffix = PurePosixPath(f"x{ending}").suffix.lower()
-    if suffix == ".npy" and DEPTH_WORDS & set(words(folder)):
-        return "depth"
-    return _KINDS.get(suffix, "bytes")
-
-
-def _common_ending(stems: set[str], files: Iterable[str]) -> str | None:
-    """What most of the files' names have behind the stem of a picture; None where none has one."""
-    endings: Counter[str] = Counter()
-    for file in files:
-        name = file.rpartition("/")[2]
-        length = next((end for end in range(len(name) - 1, 0, -1) if name[:end] in stems), 0)
-        if length:
-            endings[name[length:]] += 1
-    return min(endings, key=lambda ending: (-endings[ending], ending)) if endings else None
-
-
-def _field_name(folder: str) -> str:
-    name = re.sub(r"[^a-z0-9]+", "_", folder.lower()).strip("_")
-    return name if name and name[0].isalpha() else "added"
-
-
-def _same_names(pictures: Sequence[str], main: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether half of the pictures in folders of companions are named as those in folders of pictures."""
-    first = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in main}
-    second = {PurePosixPath(name).stem for name in pictures if name.partition("/")[0] in others}
-    return bool(second) and 2 * len(first & second) >= len(second)
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

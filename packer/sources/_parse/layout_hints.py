@@ -27,6 +27,7 @@ from packer.images.backends import pillow
 from packer.sources._parse.folder_layout import (
     COMPANION_WITHIN,
     DEPTH_WORDS,
+    inside,
     is_companion,
     is_picture_role,
     is_role,
@@ -34,7 +35,7 @@ from packer.sources._parse.folder_layout import (
     split_rank,
     words,
 )
-from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._parse.folder_listing import Listing, counted, listed, shown
 from packer.sources._parse.sidecar_pattern import Pattern
 
 CHOICES = ("refuse", "samples")
@@ -111,6 +112,28 @@ def check(
         ]
         if options
         else []
+    )
+
+
+def check_roles(root: Path, listing: Listing, pictures: Sequence[str]) -> None:
+    """Raise InvalidRequest if the folders are named as images and what belongs to them, not as classes."""
+    taken = set(pictures)
+    tops = sorted({name.partition("/")[0] for name in pictures if "/" in name})
+    beside = [name for name in listing.names if name not in taken and is_companion(name.rpartition("/")[0])]
+    folders = _folders(pictures)
+    are_images = all(any(map(is_picture_role, folder.split("/"))) for folder in folders)
+    pairs = _best_reading([*pictures, *beside]) if beside and are_images else []
+    others = [name for name in listing.folders if "/" not in name and is_companion(name)]
+    is_sole = len(tops) == 1 and is_picture_role(tops[0]) and split_rank(tops[0]) is None
+    if not pairs and not is_sole and not (others and any(map(is_picture_role, tops)) and all(map(is_role, tops))):
+        return
+    readings = [_readings(root, pairs)] if pairs else ["for images without labels, add: --classes none"]
+    if is_sole and not pairs and any(name.count("/") > 1 for name in pictures):
+        readings.append(f"if the folders in {shown(tops[0])} are the classes, give {inside(root, tops[0])}")
+    named = _folders(name for pair in pairs for name in pair) or {*tops, *others}
+    raise InvalidRequest(
+        f"{shown(str(root))}: {listed(sorted(named))}: folders named as pictures and files that belong to them, not as "
+        f"classes; {'; '.join(readings)}; if these are classes, add: --layout class"
     )
 
 
@@ -384,7 +407,8 @@ def _sidecars(pairs: Sequence[Pair]) -> str:
 def _kind(pair: Pair) -> str:
     """The kind of the companion by its name: depth, mask, image, or that of a file that is not an image."""
     said, suffix = pair.said, PurePosixPath(pair.companion).suffix.lower()
-    if not _PICTURES.fullmatch(suffix) and not pillow.is_readable(pair.companion) and not DEPTH_WORDS & said:
+    is_picture = _PICTURES.fullmatch(suffix) is not None or pillow.is_readable(pair.companion)
+    if not is_picture and not (suffix == ".npy" and DEPTH_WORDS & said):
         return _KINDS.get(suffix, "bytes")
     if DEPTH_WORDS & said:
         return "depth"
