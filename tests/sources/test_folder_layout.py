@@ -43,14 +43,14 @@ def test_splits_above_classes_are_refused_as_classes(tmp_path: Path, classes: st
     files = [f"{split}/{kind}/{n}.jpg" for split in names for kind in ("cat", "dog") for n in range(2)]
     with pytest.raises(
         InvalidRequest,
-        match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*say --layout split/class, .*--layout class",
+        match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*--layout split/class; .*--layout class",
     ):
         Source(tree(tmp_path, *files), classes=classes)
 
 
 def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "train/b.jpg", "val/c.jpg")
-    with pytest.raises(InvalidRequest, match=r"train \(2 images\), val \(1 image\); say --layout split, "):
+    with pytest.raises(InvalidRequest, match=r"train \(2 images\), val \(1 image\); .*--layout split;"):
         Source(root)
     source = Source(root, layout="split")
     assert source.schema.names == ("key", "image", "split")
@@ -161,7 +161,7 @@ def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
     for layout in ("auto", "split", "split/class"):
         with pytest.raises(InvalidRequest, match="--layout split --sidecar 'mask="):
             Source(root, layout=layout)
-    with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: these are no classes"):
+    with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: .*--layout split$"):
         Source(root, layout="split/class", pairs="samples")
 
 
@@ -251,9 +251,7 @@ def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
 
 def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
     root = tree(tmp_path, "set/cat/1.jpg", "set/dog/2.jpg")
-    with pytest.raises(
-        InvalidRequest, match=r"all images lie in set, in 2 folders: cat, dog; give \S+/set, .*--layout class"
-    ):
+    with pytest.raises(InvalidRequest, match=r"the folders in set: cat, dog; .* give \S+/set; .*--layout class"):
         Source(root)
     assert Source(root, layout="class").schema["label"].classes == ("set",)
 
@@ -263,7 +261,7 @@ def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
 )
 def test_folders_that_hold_the_same_folders_are_no_classes_by_habit(tmp_path: Path, tops: tuple[str, str]) -> None:
     root = tree(tmp_path, *(f"{top}/{kind}/1.jpg" for top in tops for kind in ("cat", "dog")))
-    with pytest.raises(InvalidRequest, match="--layout split/class, .*--layout class"):
+    with pytest.raises(InvalidRequest, match="--layout split/class; .*--layout class"):
         Source(root)
     assert Source(root, layout="split/class").schema["label"].classes == ("cat", "dog")
     assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
@@ -320,7 +318,7 @@ def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Pat
 )
 def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, ...]) -> None:
     root = tree(tmp_path, *(f"{top}/{number}{top}.jpg" for top in tops for number in range(2)))
-    with pytest.raises(InvalidRequest, match="named as splits, .*say --layout split, .*; or --layout class"):
+    with pytest.raises(InvalidRequest, match="named as splits, .*--layout split; .*--layout class"):
         Source(root)
     assert set(Source(root, layout="split").schema["split"].classes or ()) == set(tops)
     assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
@@ -328,22 +326,20 @@ def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, .
 
 def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "set_train_big/1.png", "set_train_small/X2/1x2.png")
-    with pytest.raises(InvalidRequest, match="named as splits, not as classes: .*; say --layout split, "):
+    with pytest.raises(InvalidRequest, match="named as splits, .*--layout split;"):
         Source(root)
 
 
 def test_the_same_classes_below_a_folder_in_each_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{top}/images/{name}/1.jpg" for top in ("amazon", "dslr") for name in ("bike", "mug")))
-    with pytest.raises(
-        InvalidRequest, match="amazon, dslr hold the same folders, in images: bike, mug; .*classes-from"
-    ):
+    with pytest.raises(InvalidRequest, match="the folders in amazon/images: bike, mug; .*classes-from"):
         Source(root)
     assert Source(root, layout="class").schema["label"].classes == ("amazon", "dslr")
 
 
 def test_splits_inside_classes_are_no_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, *(f"{top}/{split}/1.jpg" for top in ("cat", "dog") for split in ("train", "test")))
-    with pytest.raises(InvalidRequest, match="named as splits: test, train; move these above the classes, as test/cat"):
+    with pytest.raises(InvalidRequest, match="move train, test above the classes, as test/cat"):
         Source(root)
     assert Source(root, layout="class").schema["label"].classes == ("cat", "dog")
 
@@ -353,8 +349,8 @@ def test_the_classes_of_a_split_are_never_one_class(tmp_path: Path, other: str) 
     root = tree(tmp_path, "train/a/1.jpg", "train/b/2.jpg", f"{other}/3.jpg")
     with pytest.raises(
         InvalidRequest,
-        match=rf"train \(2 images in 2 folders: a, b\), .*say --layout split/class.*leaves out the images of {other}, "
-        rf".*or give \S+/train, for its classes alone; or --layout split, .*; or --layout class",
+        match=rf"train \(2 images in 2 folders: a, b\), .*--layout split/class, .* the images of {other}; "
+        r".*give \S+/train; .*--layout split; .*--layout class",
     ):
         Source(root)
     source = Source(root, layout="split/class")
@@ -372,9 +368,7 @@ def test_the_classes_of_a_split_are_never_one_class(tmp_path: Path, other: str) 
 )
 def test_of_doubled_folders_the_inner_one_is_to_be_given(tmp_path: Path, names: tuple[str, ...]) -> None:
     root = tree(tmp_path, *names)
-    with pytest.raises(
-        InvalidRequest, match=r"lie in a folder of the same name, in 2 folders: A, B; give (\S+);"
-    ) as found:
+    with pytest.raises(InvalidRequest, match=r"the folders in (\w+)/\1: A, B; .*give \S+;") as found:
         Source(root)
     assert "split/class" not in str(found.value)
     top = names[0].partition("/")[0]
@@ -385,7 +379,7 @@ def test_of_doubled_folders_the_inner_one_is_to_be_given(tmp_path: Path, names: 
 def test_no_layout_is_said_where_a_split_has_no_classes(tmp_path: Path) -> None:
     """Tiny ImageNet."""
     root = tree(tmp_path, "train/n01/images/1.jpg", "train/n02/images/2.jpg", "val/images/3.jpg", "test/images/4.jpg")
-    with pytest.raises(InvalidRequest, match=r"give \S+/train, .*val, test hold no class folders") as found:
+    with pytest.raises(InvalidRequest, match=r"give \S+/train;") as found:
         Source(root)
     assert "split/class" not in str(found.value)
     assert Source(root / "train").schema["label"].classes == ("n01", "n02")
@@ -395,7 +389,7 @@ def test_masks_beside_splits_become_no_split(tmp_path: Path) -> None:
     """MVTec."""
     good = [f"train/good/{number}.png" for number in range(10, 20)]
     root = tree(tmp_path / "set", *good, "test/good/1.png", "test/bad/2.png", "ground_truth/bad/2_mask.png")
-    with pytest.raises(InvalidRequest, match="ground_truth beside them .* would become a split: move it out"):
+    with pytest.raises(InvalidRequest, match="move ground_truth out of .* would become a split"):
         Source(root)
     (root / "ground_truth").rename(tmp_path / "ground_truth")
     assert Source(root, layout="split/class").schema["split"].classes == ("train", "test")

@@ -5,7 +5,8 @@ without a word. Here such names are refused with what to type instead; `layout="
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from packer.errors import InvalidRequest
@@ -93,171 +94,114 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_classes(root: Path, pictures: Sequence[str], *, may_have_roles: bool = False) -> None:
-    """Raise InvalidRequest where the folders directly under the root are not named as classes are.
+    """Raise InvalidRequest if the folders directly under the root do not seem to be classes.
 
-    pictures: relative paths of all samples. may_have_roles: whether folders of pictures that are named as pictures and
-    as what belongs to them are classes all the same.
+    pictures: relative paths of all samples. may_have_roles: whether folders named as images and masks may be classes.
     """
-    filled = sorted({name.partition("/")[0] for name in pictures if "/" in name})
-    shared = set.intersection(*(set(words(name)) for name in filled)) if len(filled) > 1 else set()
-    splits = [name for name in filled if {split_rank(name), split_rank(name, shared)} != {None}]
-    _check_doubled(root, pictures, filled)
-    if len(splits) > 1 or (splits and splits == filled):
-        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, ordered_splits(splits), pictures)}")
-    are_roles = may_have_roles and any(map(is_companion, filled))
-    if (not are_roles and _all_hold_split_words(filled)) or any(_holds_classes(name, pictures) for name in splits):
-        raise InvalidRequest(f"{shown(str(root))}: {_about_splits(root, ordered_splits(filled), pictures)}")
-    _check_depth(root, pictures, filled)
-
-
-def _all_hold_split_words(names: Sequence[str]) -> bool:
-    """Whether all names hold a word of splits, as `trainA` and `testB`, or `fold1` and `fold2`, do."""
-    found = [{word.lower() for word in _WORD.findall(name)} for name in names]
-    return (
-        len(names) > 1
-        and all(one & (_SPLIT_WORDS | _BESIDE_SPLITS) for one in found)
-        and any(one & _SPLIT_WORDS for one in found)
-    )
-
-
-def _holds_classes(top: str, pictures: Sequence[str]) -> bool:
-    """Whether a folder holds several folders of pictures and none directly, which would become one class."""
-    inside = [name for name in pictures if name.startswith(f"{top}/")]
-    return all(name.count("/") > 1 for name in inside) and len({name.split("/")[1] for name in inside}) > 1
-
-
-def _check_doubled(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
-    """Raise InvalidRequest where a folder holds nothing but one of its own name, as some archives are unpacked."""
-    inner: dict[str, set[str]] = {top: set() for top in filled}
-    deeper: dict[str, set[str]] = {top: set() for top in filled}
+    inner: dict[str, set[str]] = {}  # folder -> the folders in it; "" if images are directly in it
     for name in pictures:
         top, *parts = name.split("/")
         if parts:
-            inner[top].add(parts[0])
-            deeper[top].update(parts[1:2] if len(parts) > 2 else ())
-    doubled = [top for top in filled if inner[top] == {top}]
-    if not doubled:
+            inner.setdefault(top, set()).add(parts[0] if len(parts) > 1 else "")
+    tops = sorted(inner)
+    if not tops:
         return
-    first = max(doubled, key=lambda top: len(deeper[top]))
-    classes = f", in {counted(len(deeper[first]), 'folder')}: {_some(sorted(deeper[first]))}" if deeper[first] else ""
-    more = (
-        "; each such folder makes a pack of its own, and --classes-from PACK numbers the classes as in the first"
-        if len(filled) > 1 and classes
-        else ""
-    )
-    raise InvalidRequest(
-        f"{shown(str(root))}: all images of {shown(first)} lie in a folder of the same name{classes}; give "
-        f"{inside(root, first, first)}{more}; or --layout class, if {_some(filled)} are the classes"
-    )
-
-
-def _check_depth(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
-    """Raise InvalidRequest where the classes seem to be the folders one level below."""
-    if not filled or any(name.count("/") < 2 for name in pictures):
+    doubled = [top for top in tops if inner[top] == {top}]
+    if doubled:
+        first = max(doubled, key=lambda top: len(_folders_in(pictures, top, top)))
+        raise InvalidRequest(_about_inner(root, tops, (first, first), _folders_in(pictures, first, first)))
+    shared = set.intersection(*(set(words(name)) for name in tops)) if len(tops) > 1 else set()
+    splits = [name for name in tops if {split_rank(name), split_rank(name, shared)} != {None}]
+    if len(splits) > 1 or splits == tops:
+        raise InvalidRequest(_about_splits(root, ordered_splits(splits), inner, pictures))
+    are_roles = may_have_roles and any(map(is_companion, tops))
+    holds_classes = any("" not in inner[name] and len(inner[name]) > 1 for name in splits)
+    if (not are_roles and _all_contain_split_words(tops)) or holds_classes:
+        raise InvalidRequest(_about_splits(root, ordered_splits(tops), inner, pictures))
+    if any(name.count("/") < 2 for name in pictures):
         return
-    inner = {top: {name.split("/")[1] for name in pictures if name.startswith(f"{top}/")} for top in filled}
-    if len(filled) > 1 and all(len(one) == 1 for one in inner.values()):
-        _check_wrapped(root, pictures, filled)
-    if len(filled) == 1 and len(inner[filled[0]]) > 1:
+    if len(tops) == 1:
+        if len(inner[tops[0]]) > 1:
+            raise InvalidRequest(_about_inner(root, tops, (tops[0],), inner[tops[0]]))
+        return
+    if all(len(folders) == 1 for folders in inner.values()):  # Office-31: `amazon/images/bike`
+        common = _common([_folders_in(pictures, top, *inner[top]) for top in tops])
+        if common:
+            raise InvalidRequest(_about_inner(root, tops, (tops[0], *inner[tops[0]]), common))
+    if common := _common(list(inner.values())):
+        are_splits = all(split_rank(name) is not None for name in common)
+        move = f"move {_some(common)} above the classes, as {shown(min(common))}/{shown(tops[0])}, and " * are_splits
         raise InvalidRequest(
-            f"{shown(str(root))}: all images lie in {shown(filled[0])}, in {counted(len(inner[filled[0]]), 'folder')}: "
-            f"{_some(sorted(inner[filled[0]]))}; give {inside(root, filled[0])}, if these are the classes; or "
-            "--layout class, if all are one class"
-        )
-    common = set.intersection(*inner.values())
-    if len(filled) > 1 and len(common) > 1 and all(split_rank(name) is not None for name in common):
-        raise InvalidRequest(
-            f"{shown(str(root))}: {_some(filled)} hold the same folders, named as splits: {_some(sorted(common))}; "
-            f"move these above the classes, as {shown(min(common))}/{shown(filled[0])}, and say --layout split/class; "
-            f"or --layout class, if {_some(filled)} are the classes and the splits make no difference"
-        )
-    if len(filled) > 1 and len(common) > 1 and 2 * len(common) >= len(set.union(*inner.values())):
-        raise InvalidRequest(
-            f"{shown(str(root))}: {_some(filled)} hold the same folders: {_some(sorted(common))}; say --layout "
-            "split/class, if these are the classes, which makes one pack with the field split; or --layout class, if "
-            f"{_some(filled)} are the classes"
+            f"{shown(str(root))}: {_some(tops)} contain the same folders: {_some(common)}; for one pack with the field "
+            f"split, {move}add: --layout split/class; if {_some(tops)} are the classes, add: --layout class"
         )
 
 
-def _check_wrapped(root: Path, pictures: Sequence[str], filled: Sequence[str]) -> None:
-    """Raise InvalidRequest where the same folders lie one level deeper, as of Office-31: `amazon/images/bike`."""
-    deeper = {
-        top: {name.split("/")[2] for name in pictures if name.startswith(f"{top}/") and name.count("/") > 2}
-        for top in filled
-    }
-    common = set.intersection(*deeper.values())
-    if len(common) > 1 and 2 * len(common) >= len(set.union(*deeper.values())):
-        wrapped = next(name for name in pictures if name.startswith(f"{filled[0]}/")).split("/")[1]
-        raise InvalidRequest(
-            f"{shown(str(root))}: {_some(filled)} hold the same folders, in {shown(wrapped)}: {_some(sorted(common))}; "
-            f"if these are the classes, pack each by itself, as {inside(root, filled[0], wrapped)}, and all but "
-            f"the first with --classes-from PACK; or --layout class, if {_some(filled)} are the classes"
-        )
+def _folders_in(pictures: Iterable[str], *names: str) -> set[str]:
+    """The folders that a folder contains, by the images in them."""
+    place = f"{'/'.join(names)}/"
+    rests = (name.removeprefix(place) for name in pictures if name.startswith(place))
+    return {rest.partition("/")[0] for rest in rests if "/" in rest}
+
+
+def _common(folders: Sequence[set[str]]) -> set[str]:
+    """The names in all of these; empty if there are not two, or if they are not half of all names."""
+    common = set.intersection(*folders) - {""}
+    return common if len(common) > 1 and 2 * len(common) >= len(set.union(*folders)) else set()
+
+
+def _all_contain_split_words(names: Sequence[str]) -> bool:
+    """Whether all names contain a word for splits, as `trainA` and `testB`, or `fold1` and `fold2`, do."""
+    found = [{word.lower() for word in _WORD.findall(name)} for name in names]
+    are_all = all(one & (_SPLIT_WORDS | _BESIDE_SPLITS) for one in found)
+    return len(names) > 1 and are_all and any(one & _SPLIT_WORDS for one in found)
+
+
+def _about_inner(root: Path, tops: Sequence[str], place: Sequence[str], classes: Iterable[str]) -> str:
+    """The error for classes that seem to be deeper. place: the first folder that contains them."""
+    more = "; for one pack of each such folder, add --classes-from PACK to all but the first" if len(tops) > 1 else ""
+    return (
+        f"{shown(str(root))}: the classes seem to be the folders in {shown('/'.join(place))}: {_some(classes)}; if so, "
+        f"give {inside(root, *place)}{more}; if {_some(tops)} are the classes, add: --layout class"
+    )
+
+
+def _about_splits(root: Path, splits: Sequence[str], inner: Mapping[str, set[str]], pictures: Sequence[str]) -> str:
+    """The error for folders that are named as splits, with the options for each reading."""
+    counts = Counter(name.partition("/")[0] for name in pictures)
+    folders = {split: inner[split] - {""} for split in splits}
+    found = [
+        f"{shown(split)} ({counted(counts[split], 'image')}"
+        + (f" in {counted(len(names), 'folder')}: {_some(names)})" if names else ")")
+        for split, names in folders.items()
+    ]
+    of_roles = [split for split, names in folders.items() if names and all(map(is_role, names))]
+    of_classes = [split for split, names in folders.items() if names and split not in of_roles]
+    if max(map(len, folders.values())) == 1 and len(of_classes) < len(splits):  # `set_HR/1.png`, `set_LR/X2/1.png`
+        of_classes = []
+    without = [split for split in splits if split not in of_classes]
+    others = sorted(inner.keys() - set(splits))
+    readings = []
+    if of_classes and not of_roles:
+        move = f"move {_some(others)} out of {shown(str(root))}, which would become a split, and " if others else ""
+        loose = f", which leaves out the images of {_some(without)}" if without else ""
+        readings.append(f"for classes in splits, {move}add: --layout split/class{loose}")
+    if of_classes and without:
+        readings.append(f"for the classes of {shown(of_classes[0])} alone, give {inside(root, of_classes[0])}")
+    readings.append("for the field split without labels, add: --layout split")
+    return (
+        f"{shown(str(root))}: folders named as splits, not as classes: {', '.join(found)}; {'; '.join(readings)}; if "
+        "these are classes, add: --layout class"
+    )
 
 
 def check_inner_classes(root: Path, names: Sequence[str]) -> None:
-    """Raise InvalidRequest where the folders in split folders are roles of files, as `train/images` and
-    `train/masks`.
-    """
-    if names and all(is_role(name) for name in names) and any(is_picture_role(name) for name in names):
+    """Raise InvalidRequest if the folders in splits are roles of files, as `train/images` and `train/masks`."""
+    if names and all(map(is_role, names)) and any(map(is_picture_role, names)):
         raise InvalidRequest(
-            f"{shown(str(root))}: the folders in the splits are {listed(names)}: these are no classes; "
-            "say --layout split, which gives no labels"
+            f"{shown(str(root))}: the folders in the splits are {listed(names)}: these are not classes; for no labels, "
+            "add: --layout split"
         )
-
-
-def _about_splits(root: Path, splits: Sequence[str], pictures: Sequence[str]) -> str:
-    found = []
-    of_classes: list[str] = []
-    of_roles: list[str] = []
-    most = 0
-    for split in splits:
-        inside = [name for name in pictures if name.startswith(f"{split}/")]
-        classes = sorted({name.split("/")[1] for name in inside if name.count("/") > 1})
-        most = max(most, len(classes))
-        if classes:
-            (of_roles if all(map(is_role, classes)) else of_classes).append(split)
-        folders = f" in {counted(len(classes), 'folder')}: {_some(classes)}" if classes else ""
-        found.append(f"{shown(split)} ({counted(len(inside), 'image')}{folders})")
-    if most == 1 and len(of_classes) < len(splits) and not of_roles:  # DIV2K_train_HR/1.png, ..._LR_bicubic/X2/1x2.png
-        of_classes = []
-    return (
-        f"folders named as splits, not as classes: {', '.join(found)}; "
-        f"{_way_out(root, splits, pictures, of_classes, of_roles)}; or --layout class, if these are classes"
-    )
-
-
-def _way_out(
-    root: Path,
-    splits: Sequence[str],
-    pictures: Sequence[str],
-    of_classes: Sequence[str],
-    of_roles: Sequence[str],
-) -> str:
-    """What to do with folders that are splits. of_classes, of_roles: those that hold classes, and roles of files."""
-    if of_classes and of_roles:
-        return (
-            f"give {inside(root, of_classes[0])}, whose folders are the classes; {_some(of_roles)} hold no class "
-            "folders, so that no layout labels them: sort their images into class folders first"
-        )
-    others = sorted({name.partition("/")[0] for name in pictures if "/" in name} - set(splits))
-    if of_classes and others:
-        belonging = [name for name in others if is_companion(name)]
-        what = "what belongs to pictures" if belonging else "something else"
-        return (
-            f"{_some(belonging or others)} beside them seems to be {what}, and would become a split: move it out of "
-            f"{shown(str(root))}, and then say --layout split/class"
-        )
-    if of_classes:
-        flat = [name for name in splits if name not in of_classes]
-        loose = f"; it leaves out the images of {_some(flat)}, which lie in no class folder" if flat else ""
-        alone = f"; or give {inside(root, of_classes[0])}, for its classes alone" if flat else ""
-        return (
-            "say --layout split/class, which makes one pack with the field split and classes that all splits share"
-            f"{loose}{alone}; or --layout split, if the folders in them are no classes"
-        )
-    alone = "" if all(split_rank(name) is not None for name in splits) else "; or give one of them as FOLDER"
-    return f"say --layout split, which makes one pack with the field split and no labels{alone}"
 
 
 def inside(root: Path, *names: str) -> str:
@@ -267,6 +211,7 @@ def inside(root: Path, *names: str) -> str:
     return f"{shown('/'.join(names))} of the archive, unpacked"
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(shown, names[:most])) + more
+def _some(names: Iterable[str], most: int = 5) -> str:
+    first = ordered_splits(names)
+    more = f" and {len(first) - most} more" if len(first) > most else ""
+    return ", ".join(map(shown, first[:most])) + more

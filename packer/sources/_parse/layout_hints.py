@@ -120,8 +120,8 @@ def check_roles(root: Path, listing: Listing, pictures: Sequence[str]) -> None:
     taken = set(pictures)
     tops = sorted({name.partition("/")[0] for name in pictures if "/" in name})
     beside = [name for name in listing.names if name not in taken and is_companion(name.rpartition("/")[0])]
-    folders = _folders(pictures)
-    are_images = all(any(map(is_picture_role, folder.split("/"))) for folder in folders)
+    are_images = all(any(map(is_picture_role, folder.split("/"))) for folder in _folders(pictures))
+    are_images = are_images and all(is_role(top) or split_rank(top) is not None for top in tops)
     pairs = _best_reading([*pictures, *beside]) if beside and are_images else []
     others = [name for name in listing.folders if "/" not in name and is_companion(name)]
     is_sole = len(tops) == 1 and is_picture_role(tops[0]) and split_rank(tops[0]) is None
@@ -193,20 +193,30 @@ def _is_split_and_role(token: str, end: int) -> bool:
 
 
 def _best_reading(names: Sequence[str]) -> list[Pair]:
-    """The pairs of the reading that pairs most files."""
-    readings = [pairs for main, other in _USUAL_PAIRS if (pairs := _by_usual_pair(names, main, other))]
-    distinct = {name.translate(_NO_DIGITS) for name in names}  # few if names are numbered
-    if any(map(COMPANION_WITHIN.search, distinct)):
+    """The pairs of the reading that pairs most files, or of the first that pairs half of them."""
+    found: list[Pair] = []
+    for pairs in _all_readings(names):
+        found = max(found, pairs, key=len)
+        if 2 * len(found) >= len(names):
+            break
+    return found or _by_role_folders(names)
+
+
+def _all_readings(names: Sequence[str]) -> Iterator[list[Pair]]:
+    distinct = "\n".join({name.translate(_NO_DIGITS) for name in names}).lower()  # short if names are numbered
+    for main, other in _USUAL_PAIRS:
+        if main in distinct and other in distinct:
+            yield _by_usual_pair(names, main, other)
+    if COMPANION_WITHIN.search(distinct):
         cuts = list(map(_Cut.of, names))
-        readings.append(_by_key(cuts, lambda cut: (cut.folders, cut.stem)))
-        readings.append(_by_key(cuts, lambda cut: (cut.role_free, cut.stem)))
-        readings += _by_level(cuts)
-        readings.append([pair for pair in _by_ending(names) if is_companion(_ending(pair))])
+        yield _by_key(cuts, lambda cut: (cut.folders, cut.stem))
+        yield _by_key(cuts, lambda cut: (cut.role_free, cut.stem))
+        yield from _by_level(cuts)
+        yield [pair for pair in _by_ending(names) if is_companion(_ending(pair))]
         in_role_folders = [cut for cut in cuts if cut.has_role_folder or cut.rank < 1]
-        readings.append(_by_key(in_role_folders, lambda cut: _numbered(cut.folders, cut), is_single=True))
-        readings.append(_by_key(in_role_folders, lambda cut: _numbered(cut.role_free, cut), is_single=True))
-    readings.append(_by_suffix(names))
-    return max(readings, key=len) or _by_role_folders(names)
+        yield _by_key(in_role_folders, lambda cut: _numbered(cut.folders, cut), is_single=True)
+        yield _by_key(in_role_folders, lambda cut: _numbered(cut.role_free, cut), is_single=True)
+    yield _by_suffix(names)
 
 
 def _by_key(cuts: Sequence[_Cut], key: Callable[[_Cut], Hashable], *, is_single: bool = False) -> list[Pair]:
@@ -345,8 +355,9 @@ def _readings(root: Path, pairs: Sequence[Pair]) -> str:
         below = [Pair(pair.main.removeprefix(f"{top}/"), _seen_from(top, pair.companion)) for pair in pairs]
         are_splits = all(split_rank(name) is not None for name in inner)
         if options := _sidecars(below):
-            folder = shown(shell_word(str(root / top)))
-            command = f"packer convert {folder} PACK{' --layout split' * are_splits}{options}{decode}"
+            folder = shown(shell_word(str(root / top if root.is_dir() else top)))
+            unpacked = "" if root.is_dir() else ", of the archive, unpacked"
+            command = f"packer convert {folder} PACK{' --layout split' * are_splits}{options}{decode}{unpacked}"
             if are_splits:
                 return f"if they do, run: {command}"
             readings.append(f"if also the folders in {shown(top)} are classes, run: {command}")
