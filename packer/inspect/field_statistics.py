@@ -235,11 +235,15 @@ class MaskCollector(ImageSizeCollector):
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
-        self._dtype = np.uint16 if field.is_wide_mask else np.uint8
-        self._histogram: Counts = np.zeros(1 << 8 * np.dtype(self._dtype).itemsize, np.int64)
+        self._is_wide = field.is_wide_mask
+        self._histogram: Counts = np.zeros(1 << (16 if self._is_wide else 8), np.int64)
 
     def pixels(self, value: npt.NDArray[Any]) -> tuple[Counts, Counts]:
-        counts = histogram(value.astype(self._dtype, copy=False)[..., None])[0]
+        planes = value[..., None]
+        if self._is_wide:
+            counts = histogram(planes.astype(np.uint16, copy=False))[0]
+        else:
+            counts = histogram(planes.astype(np.uint8, copy=False))[0]
         present = np.flatnonzero(counts)
         return present, counts[present]
 
