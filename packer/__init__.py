@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from packer.datasets.pack_dataset import open_pack as open
     from packer.grasp.dataset import GraspDataset
     from packer.inspect.extraction import extract
+    from packer.inspect.pack_verification import verify
     from packer.loading.background_iterator import BackgroundIterator
     from packer.loading.loader import Loader
     from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
-    from packer.pack.verification import verify
     from packer.tools.wait_monitor import monitor
 
 __version__ = "0.1.0"
@@ -86,7 +86,7 @@ _HOMES = {
     "extract": "packer.inspect.extraction",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset:open_pack",
-    "verify": "packer.pack.verification",
+    "verify": "packer.inspect.pack_verification",
 }
 
 

@@ -41,7 +41,7 @@ def command(
     """
     from packer.inspect.statistics_report import draw_charts, lines  # keeps `packer --help` light
     from packer.inspect.statistics_scan import StatisticsScan  # as above
-    from packer.pack.source_comparison import EVERYTHING, Subset  # as above
+    from packer.pack.verification import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
     if plot is not None:

@@ -49,7 +49,7 @@ def command(
     Without options: the manifest, names, sizes, the index, and the sha256 of every part. PACK may be a URL, such as
     s3://bucket/photos.pack. The first 20 problems are shown, and the number of all.
     """
-    from packer.pack.verification import verify  # keeps `packer --help` light
+    from packer.inspect.pack_verification import verify  # keeps `packer --help` light
 
     told = itertools.count(1)
 

@@ -5,7 +5,7 @@ Records of another pack become records of a new one in pack_source.
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -131,9 +131,7 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            picture = self._picture(sample[name]) if name else _no_picture()
-            if self._is_stated and name:
-                picture = self._with_stated_size(index, picture)
+            picture = self._first_picture(index, sample)
             for name, step in self._steps:
                 record[name] = step(sample, picture)
             if self._has_relations:
@@ -145,6 +143,35 @@ class SampleEncoder(Encoder):
             ) from error
         picture.findings.extend(suspect_values.of_untaken(sample.get(UNTAKEN, ())))
         return record, picture.notes, picture.findings
+
+    def encode_fields(
+        self, index: int, sample: Sample, names: Container[str]
+    ) -> Iterator[tuple[str, bytes | PackerError]]:
+        """Encode the named fields of a sample one by one; a field that cannot be encoded gives its error instead.
+
+        Pixels, points and boxes are skipped if the sample's first picture cannot be read, since they depend on it.
+        """
+        picture = _no_picture()
+        has_picture = not self._main
+        if self._main in sample:
+            try:
+                picture, has_picture = self._first_picture(index, sample), True
+            except PackerError as error:
+                if self._main in names:
+                    yield self._main, error
+        for field, (name, step) in zip(self._plan.schema, self._steps, strict=True):
+            if name in names and (has_picture or field.kind not in (*PIXEL_KINDS, "points", "boxes")):
+                try:
+                    value = step(sample, picture)
+                except PackerError as error:
+                    yield name, error
+                else:
+                    yield name, value
+
+    def _first_picture(self, index: int, sample: Sample) -> _Picture:
+        """Look at the picture that labels refer to; raises BadInput."""
+        picture = self._picture(sample[self._main]) if self._main else _no_picture()
+        return self._with_stated_size(index, picture) if self._is_stated and self._main else picture
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from packer.inspect.field_statistics import JSON, Totals, collector_of, number_statistics
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
-from packer.pack.source_comparison import EVERYTHING, Subset
+from packer.pack.verification import EVERYTHING, Subset
 from packer.remote.read_once import read_once
 from packer.schema import Field
 from packer.system.parallel import ordered_map

@@ -12,10 +12,9 @@ ends this one. An expected digest is that of packer.json, which covers all else:
 import os
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
-from os import PathLike
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -32,10 +31,8 @@ from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.part_readers import PartOpener
-from packer.pack.source_comparison import EVERYTHING, Comparison, Subset, Worst
 from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import foreign_files, foreign_in_part
-from packer.stores.url import StoreURL, URLPath, path_or_url
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
@@ -43,72 +40,29 @@ _SHOWN = 4  # of the files of a part
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What a verification found.
+class Subset:
+    """Every `of`-th item, starting at `number` - 1; the subsets with numbers 1 to `of` contain each item once."""
 
-    problems: one line each, none where the pack is sound. worst: of each field that was compared with the original
-    files and is lossy, the value that is least like its file. not_compared: by field why no value of it was compared
-    with these.
-    """
+    number: int = 1
+    of: int = 1
 
-    problems: Sequence[str]
-    worst: Mapping[str, Worst]
-    not_compared: Mapping[str, str] = field(default_factory=dict)
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise InvalidRequest(f"subset {self.number}/{self.of}: expected N/M with N from 1 to M")
 
-    @property
-    def ok(self) -> bool:
-        """Whether there is no problem."""
-        return not self.problems
+    @classmethod
+    def parse(cls, text: str) -> "Subset":
+        """Parse `N/M`; raises InvalidRequest."""
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if match is None:
+            raise InvalidRequest(f"subset {text!r}: expected N/M, such as 1/10 for the first of ten")
+        return cls(int(match[1]), int(match[2]))
+
+    def __contains__(self, number: int) -> bool:
+        return number % self.of == self.number - 1
 
 
-def verify(
-    pack: str | PathLike[str],
-    *,
-    depth: Depth = "default",
-    subset: str | None = None,
-    expect: str | None = None,
-    source: str | PathLike[str] | None = None,
-    on_problem: Callable[[str], object] | None = None,
-) -> Verification:
-    """Check a pack without changing it, and list every problem.
-
-    pack: a folder, or a URL, of which every file is fetched and compared with the manifest. depth: "quick" looks at the
-    manifest, names, sizes and the index; "default" also at the sha256 of every part; "data" also compares and decodes
-    every value of every sample. subset: "N/M" for every M-th part and sample, from the N-th on. expect: "sha256:HEX",
-    the digest that packer.json must have. source: the original folder, to compare with. on_problem: called with each
-    problem as it is found.
-    Raises InvalidRequest where there is no pack, or one of a newer version or unknown format.
-    """
-    folder = path_or_url(pack)
-    chosen = Subset.parse(subset) if subset else EVERYTHING
-    comparison: Comparison | None = None
-    found: list[str] = []
-
-    def note(problem: str) -> None:
-        found.append(problem)
-        if on_problem is not None:
-            on_problem(problem)
-
-    if isinstance(folder, URLPath):
-        if subset is not None or source is not None:
-            raise InvalidRequest(
-                f"{folder}: a subset, and the source, are looked at on a disk: download the pack first"
-            )
-        searched = _stored_problems(folder.url, depth, expect)
-    else:
-        searched = problems(folder, depth=depth, subset=chosen, expect=expect)
-    for problem in searched:
-        note(problem)
-    if source is not None:
-        try:
-            comparison = Comparison(folder, path_or_url(source), subset=chosen)
-        except CorruptPack as error:
-            note(str(error))
-    if comparison is None:
-        return Verification(tuple(found), {})
-    for problem in comparison.problems():
-        note(problem)
-    return Verification(tuple(found), comparison.worst, comparison.not_compared)
+EVERYTHING = Subset()
 
 
 def problems(
@@ -151,19 +105,8 @@ def problems(
         parts.close()
 
 
-def _stored_problems(url: StoreURL, depth: Depth, expect: str | None) -> Iterator[str]:
-    """As `problems`, of a pack behind a URL."""
-    from packer.pack.stored_verification import stored_problems  # the client of the stores, which folders do without
-    from packer.stores.store import Store
-
-    if depth == "data":
-        raise InvalidRequest(f"{url}: --data reads every value, which is done on a disk: download the pack first")
-    digest = None if expect is None else _parsed_digest(expect, manifests.NAME)
-    return stored_problems(Store(url), reads_parts=depth != "quick", digest=digest)
-
-
-def _parsed_digest(expect: str, name: str) -> str:
-    """The hex digits of `sha256:HEX`; raises InvalidRequest. name: of the file, for the message."""
+def parse_digest(expect: str, name: str) -> str:
+    """Return the hex digits of `sha256:HEX`; raises InvalidRequest, which names the file `name`."""
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
         raise InvalidRequest(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {name} prints")
@@ -171,7 +114,7 @@ def _parsed_digest(expect: str, name: str) -> str:
 
 
 def _unexpected(path: Path, expect: str) -> Iterator[str]:
-    wanted = _parsed_digest(expect, path.name)
+    wanted = parse_digest(expect, path.name)
     try:
         if file_bytes(path) > manifests.MOST_BYTES:
             return  # reading the manifest says so

@@ -14,6 +14,7 @@ from packer.codecs import encoded, jpeg, raw
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
@@ -21,7 +22,6 @@ from packer.geometry import Resize, identity
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.index_rebuild import reindex
-from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
 from packer.sources.folder import Source

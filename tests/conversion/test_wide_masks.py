@@ -15,13 +15,13 @@ from PIL import Image
 import packer
 from packer import formats
 from packer.codecs import make
+from packer.conversion.source_comparison import Comparison
 from packer.errors import BadInput, InvalidRequest
 from packer.formats.bmp import Writer
 from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomRotation, Resize
 from packer.inspect.extraction import extract
 from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
-from packer.pack.source_comparison import Comparison
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, id_masks, picture_files

@@ -18,7 +18,7 @@ from packer.inspect import field_statistics
 from packer.inspect.field_statistics import DepthCollector, Lengths, Moments, histogram
 from packer.inspect.statistics_report import lines
 from packer.inspect.statistics_scan import StatisticsScan, duplicates
-from packer.pack.source_comparison import Subset
+from packer.pack.verification import Subset
 from packer.schema import Field
 from packer.system.progress_callback import Progress
 from tests.support import annotated_source

@@ -12,13 +12,13 @@ from packer import formats
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
+from packer.conversion.source_comparison import Comparison
 from packer.errors import CorruptPack, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import extra_files, verification
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.index import write_array
-from packer.pack.source_comparison import Comparison
 from packer.sources.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run

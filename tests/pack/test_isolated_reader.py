@@ -19,8 +19,7 @@ from packer.inspect.extraction import extract
 from packer.pack import isolated_reader
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.reader import Pack
-from packer.pack.source_comparison import Subset
-from packer.pack.verification import problems
+from packer.pack.verification import Subset, problems
 from tests.support import built_packs, fault_injection, part_damage
 from tests.support import crashing_reader as fatal_rows
 from tests.support.child_processes import child

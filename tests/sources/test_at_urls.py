@@ -6,10 +6,10 @@ import pytest
 
 from packer import sources
 from packer.conversion.convert import convert
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources._trees.open_tree import open_tree
 from packer.stores.url import URLPath
 from tests.support.conversions import digest

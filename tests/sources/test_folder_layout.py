@@ -9,10 +9,10 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec, parameters
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources.folder import Source
 from packer.tools.advice import Question, advise

@@ -16,11 +16,11 @@ import pytest
 
 from packer import sources
 from packer.conversion.convert import convert
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources import _detection, base
 from packer.sources._detection import detect
 from packer.sources._trees import archive_tree, tar_tree

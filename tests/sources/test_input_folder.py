@@ -13,12 +13,12 @@ from packer.cli import main
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.source_comparison import Comparison
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
 from packer.tools.packing_candidates import Candidate, candidates
 from packer.tools.workload import Subject

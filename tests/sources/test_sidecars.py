@@ -13,13 +13,13 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
 from packer.inspect.extraction import extract
-from packer.pack.source_comparison import Comparison
 from packer.sources import base, folder
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.sidecar_pattern import Pattern

@@ -18,12 +18,12 @@ import pytest
 from packer import registry
 from packer.conversion.convert import convert, convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources import table
 from packer.sources._detection import detect
 from packer.sources._parse.table_cell_types import ColumnOfText, ColumnOfValues

@@ -11,13 +11,13 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionRequest, ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
 from packer.images.backends import pillow
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.unread_formats import unread_pictures
 from packer.sources.folder import Source

@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from packer.conversion.convert import convert_source  # noqa: E402
 from packer.conversion.options import ConversionOptions  # noqa: E402
+from packer.conversion.source_comparison import Comparison  # noqa: E402
 from packer.conversion.source_spec import SourceSpec  # noqa: E402
 from packer.datasets.pack_dataset import PackDataset  # noqa: E402
 from packer.errors import PackerError  # noqa: E402
@@ -31,7 +32,6 @@ from packer.inspect.statistics_report import lines  # noqa: E402
 from packer.inspect.statistics_scan import StatisticsScan  # noqa: E402
 from packer.pack import manifest as manifests  # noqa: E402
 from packer.pack.index_rebuild import reindex  # noqa: E402
-from packer.pack.source_comparison import Comparison  # noqa: E402
 from packer.pack.verification import problems  # noqa: E402
 from tests.support import built_packs  # noqa: E402
 

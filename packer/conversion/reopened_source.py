@@ -1,33 +1,41 @@
-"""Reopened source: what a pack was made of, opened again with the options that its manifest keeps.
+"""Reopened source: the source of a pack, opened again with the options that the manifest keeps.
 
-Samples are found by their keys. What cannot be opened as it was when it was packed is opened as far as it goes: a file
-that is missing, or that cannot be read, does not keep the other samples from being compared.
+Samples are found by their keys. A source that does not open as it was packed is opened as far as possible: a file that
+is missing or unreadable does not keep the other samples from being compared.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from packer import sources
-from packer.errors import CorruptPack, InvalidRequest, PackerError
+from packer.conversion.encode import SampleEncoder
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import Plan
+from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
 from packer.files.safe_paths import components
-from packer.geometry import Resize, View, identity, upright
+from packer.geometry import Resize, View, identity
+from packer.images.backends import pillow
+from packer.pack.extra_files import ChosenExtras
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SELECTED, asked_of_source, conversions
-from packer.schema import Field
+from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of_source, conversions
+from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema
 from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse import folder_layout
+from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._trees.file_tree import FileTree, most_file_bytes
 from packer.sources._trees.open_tree import open_tree
-from packer.sources.base import Source
+from packer.sources.base import Sample, Source, place
 
 _TOLERANT = {"missing": "skip", "labels": "lenient", "duplicates": "first"}
 _ELSEWHERE_OPTIONS = ("labels_from",)  # name a folder outside of the source
-_OF_VALUES = ("boxes", "number")  # kinds of sidecars that are not stored as the files have them
 _DRAWN = "drawn at random by --split when the source was packed"
 _LISTED = "its lists were given by --split, and a pack keeps only their digests"
 _ELSEWHERE = "is made of files outside of the source, and no pack says where these lie"
@@ -37,8 +45,8 @@ _NO_SOURCE = "the pack names no source that packer knows, only the files of its 
 class ReopenedSource:
     """The source of one pack.
 
-    folder: where its files lie. source: None where it cannot be opened; problem: why not as it was packed, "" for none.
-    given: the options that the manifest keeps. sidecars: what --sidecar added, by name. holds_records: as of a source.
+    folder: the tree of its files. source: None if it cannot be opened; problem: why it does not open as it was packed,
+    or "". given: the options in the manifest. sidecars: those of --sidecar, by name. holds_records: as in a source.
     """
 
     def __init__(self, pack: Pack, root: Path) -> None:
@@ -127,16 +135,15 @@ class ReopenedSource:
         return places if isinstance(places, dict) else {}
 
     def _with_sidecars(self) -> None:
-        """Add the sidecars whose values the source makes of their files; the bytes of others are compared as they are.
+        """Add the sidecars and the colors of masks.
 
-        Samples without such a file are not in the source then: reading the file by its path says so.
+        A sample without its sidecar file is then not in the source: reading that file by its path reports it.
         """
-        needed = [
-            sidecar for name, sidecar in self.sidecars.items() if sidecar.kind in _OF_VALUES or name in self._colours
-        ]
-        if self.source is not None and needed and not self.holds_records:
+        if self.source is not None and self.sidecars and not self.holds_records:
             with suppress(PackerError):
-                self.source = add_sidecars(self.source, needed, missing="skip")
+                decoder = str(self.given.get("decode_with", "none"))
+                added = list(self.sidecars.values())
+                self.source = add_sidecars(self.source, added, missing="skip", decode_with=decoder)
         if self.source is not None and self._colours:
             with suppress(PackerError):
                 self.source = add_mask_colours(self.source, list(self._colours.values()))
@@ -213,27 +220,132 @@ class ReopenedSource:
         """Whether one conversion made the pack, so that its pixels moved at most once."""
         return len(self._conversions) == 1
 
-    @property
-    def is_turned(self) -> bool:
-        """Whether pictures were turned upright by their EXIF orientation."""
-        return self._conversions[0].get("exif") == "rotate"
+    # ---- encoding its samples again
 
-    @property
-    def sidecar_frame(self) -> Literal["stored", "upright"] | None:
-        """Over which pixels companions lie, as the user said."""
-        said = self._conversions[0].get("sidecar_frame")
-        return "upright" if said == "upright" else "stored" if said == "stored" else None
+    @staticmethod
+    def exact_field(field: Field) -> Field:
+        """Return a field that holds any pixels of this one without loss."""
+        shape = (None, None, 3) if field.kind == "image" else (None, None)
+        if field.kind == "depth":
+            return replace(field, codec="raw:float64", dtype="float64", shape=shape)
+        return replace(field, codec="raw", dtype="uint16" if field.is_wide_mask else "uint8", shape=shape)
 
-    def own_view(self, height: int, width: int, orientation: int) -> View:
-        """Where the pixels of a picture went that has another size than the sample's first one.
+    def encoders(self, source: Source) -> tuple[SampleEncoder, SampleEncoder]:
+        """Return an encoder that stores pixels without loss, and one that encodes as the conversion did.
 
-        orientation: by which it was turned; raises InvalidRequest for a --resize that none is.
+        Both do all other things as the conversions did. Raises InvalidRequest for ill-formed options of the manifest.
         """
-        view = upright(orientation, height, width) if self.is_turned else identity(height, width)
-        for asked in self._conversions:
-            if asked.get("resize"):
-                view = view.then(Resize.parse(str(asked["resize"])).view(*view.size))
+        first = self._conversions[0]
+        frame = first.get("sidecar_frame")
+        sizes = [str(asked["resize"]) for asked in self._conversions if asked.get("resize")]
+        options = ConversionOptions(
+            to=self._pack.manifest.format,
+            resize=sizes[-1] if sizes else None,
+            exif="rotate" if first.get("exif") == "rotate" else "ignore",
+            validate="header",
+            max_pixels=MOST_PIXELS,
+            sidecar_frame="upright" if frame == "upright" else "stored" if frame == "stored" else None,
+        )
+        fields = [field for field in self._pack.schema if field.name in source.schema]
+        chosen = first.get("codecs")
+        named = chosen if isinstance(chosen, dict) else {}
+        defaulted = {field.name for field in fields if sizes and field.kind in PIXEL_KINDS} - named.keys()
+        exact = [self.exact_field(field) if field.kind in PIXEL_KINDS else field for field in fields]
+        plan = _Replayed(
+            source=source,
+            options=options,
+            schema=Schema(tuple(exact)),
+            parts=(),
+            sizes=np.zeros(0, np.int64),
+            file_count=0,
+            digest="",
+            fingerprint="",
+            defaulted=frozenset(defaulted),
+            extras=ChosenExtras(),
+            resizes=tuple(map(Resize.parse, sizes)),
+        )
+        return SampleEncoder(plan), SampleEncoder(replace(plan, schema=Schema(tuple(fields))))
+
+
+@dataclass(frozen=True)
+class _Resizes(Resize):
+    """Several resizes, one after another. size: that of the last."""
+
+    steps: tuple[Resize, ...] = ()
+
+    def view(self, height: int, width: int, random: Any = ()) -> View:
+        view = identity(height, width)
+        for step in self.steps:
+            view = view.then(step.view(*view.size))
         return view
+
+
+@dataclass(frozen=True)
+class _Replayed(Plan):
+    """The plan of all conversions from the original data to a pack, for encoding alone: it has no parts."""
+
+    resizes: tuple[Resize, ...] = ()
+
+    @cached_property
+    def resize(self) -> Resize | None:
+        return _Resizes(self.resizes[-1].size, steps=self.resizes) if self.resizes else None
+
+
+class NamedFiles(Source):
+    """The files that a pack names, as a source: for samples that the real source does not give."""
+
+    kind = "files"
+
+    def __init__(self, pack: Pack, reopened: ReopenedSource) -> None:
+        self.root = reopened.folder.root
+        self.schema = pack.schema
+        self.decodes = reopened.given.get("decode_with") == "pillow"
+        self.sidecars = self.companions = tuple(reopened.sidecars)
+        self._tree = reopened.folder
+        self._pack = pack
+        self._sidecars = reopened.sidecars
+        self._paths = SourcePaths(pack, needs_files=False)
+
+    def __len__(self) -> int:
+        return len(self._pack)
+
+    def __getitem__(self, index: int) -> Sample:
+        return {origin.name: self.read_file(index, origin) for origin in self._paths.of(index)}
+
+    def key(self, index: int) -> str:
+        return self._pack.index.key(index)
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        return tuple(self.root / origin.path for origin in self._paths.of(index))
+
+    def stem(self, index: int) -> Path:
+        return self.root / self.key(index)
+
+    def read_file(self, index: int, origin: SourcePath) -> Any:
+        """Return the bytes of a file, the value of a JSON file, or the pixels of a file that only Pillow decodes.
+
+        Raises PackerError for a file that cannot be read, and for a path that leads out of the folder.
+        """
+        components(origin.path)
+        sidecar = self._sidecars.get(origin.name)
+        is_decoded = self.decodes and (
+            sidecar.needs_pillow if sidecar is not None else origin.path == f"{self.key(index)}.png"
+        )
+        path = origin.path.removesuffix(".png") if is_decoded else origin.path
+        folder = self.folder
+        if sidecar is not None and sidecar.outside is not None:
+            above = sidecar.outside.removesuffix(stored_path(sidecar.outside))
+            folder, path = place(folder, (sidecar.outside,), above + path)
+        data = folder.read(path)
+        kind = origin.field.kind if origin.field is not None else "bytes"
+        if is_decoded:
+            return pillow.decode(data, path, kind)
+        if kind != "json":
+            return data
+        try:
+            return json.loads(data.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"the file is no JSON: {error}") from error
 
 
 def _keys(source: Source | None) -> Iterator[tuple[int, str]]:

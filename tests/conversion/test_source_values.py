@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import packer
+from packer.conversion.source_comparison import Comparison
 from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
-from packer.pack.source_comparison import Comparison
 from packer.sources import folder
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import Split, add_splits
