@@ -131,13 +131,13 @@ def _tell_shuffle(
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
     from packer.pack.index import Index
-    from packer.pack.sparse_file_limit import check_sparse_files  # keeps `packer --help` light
+    from packer.pack.mostly_holes import check_mostly_holes  # keeps `packer --help` light
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:
         return {}, ""
     try:
-        check_sparse_files(pack, manifest)
+        check_mostly_holes(pack, manifest)
         index = Index(pack, manifest)
     except PackerError as error:
         return {}, str(error)

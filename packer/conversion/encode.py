@@ -21,8 +21,8 @@ from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, restart_interval_table
 from packer.images.field_decoder import HeaderCache
-from packer.pack.field_relations import check_rows
 from packer.pack.label_orientation import PictureFrame, lies_upright
+from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._parse.box_check import check_boxes
 from packer.sources.base import UNTAKEN, Sample

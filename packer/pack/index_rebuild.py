@@ -18,8 +18,8 @@ from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
+from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import sha256_of_listed
 from packer.schema import KEY
 
@@ -35,7 +35,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     Locked.
     """
     manifest = manifests.read(folder)
-    check_sparse_files(folder, manifest)
+    check_mostly_holes(folder, manifest)
     if (folder / INDEX).is_symlink():
         raise InvalidRequest(f"{folder / INDEX}: expected a folder, found a link; replace it by the folder it leads to")
     if check:

@@ -23,8 +23,8 @@ from packer.pack import manifest, part_readers
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
+from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import Key, PartLease, PartOpener
-from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import sha256_of_listed
 from packer.registry import import_or_explain
 from packer.schema import Buffer
@@ -154,7 +154,7 @@ class Pack:
         self.schema = self.manifest.schema
         self._supply = supply
         if supply is None:
-            check_sparse_files(folder, self.manifest, copies=copies)
+            check_mostly_holes(folder, self.manifest, copies=copies)
         self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self._opener = PartOpener(self.manifest.format, self.schema)
         self._parts = [(copies.get(part.name, folder / part.name), part) for part in self.manifest.parts]

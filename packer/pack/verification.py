@@ -30,8 +30,8 @@ from packer.pack.extra_files import ExtraFiles
 from packer.pack.index import Index
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
+from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.unlisted_files import foreign_files, foreign_in_part
 
 Depth = Literal["quick", "default", "data"]
@@ -89,7 +89,7 @@ def problems(
         return
     yield from _unknown(folder, manifest)
     try:
-        check_sparse_files(folder, manifest)
+        check_mostly_holes(folder, manifest)
     except CorruptPack as error:  # whatever else is read would take as long as its sizes say
         yield str(error)
         return

@@ -16,8 +16,8 @@ from packer.files.storage_errors import failing
 from packer.files.tree_writer import TreeWriter
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
+from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener, check_part
-from packer.pack.sparse_file_limit import check_sparse_files
 from packer.pack.stored_head import check_unchanged, read_manifest
 from packer.staging.capacity import SpaceNeeded
 from packer.staging.staged_copies import StagedFile
@@ -68,7 +68,7 @@ class _FolderFiles:
     def __init__(self, pack: Path) -> None:
         self._pack = pack
         self.manifest = manifests.read(pack)
-        check_sparse_files(pack, self.manifest)
+        check_mostly_holes(pack, self.manifest)
         self.origin = pack.resolve()
 
     def where(self, file: StagedFile) -> str:

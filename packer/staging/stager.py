@@ -17,8 +17,8 @@ from packer.files.safe_paths import open_beneath, open_file
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
+from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import check_part
-from packer.pack.sparse_file_limit import check_sparse_files
 from packer.staging import capacity
 from packer.staging.capacity import SpaceKept, SpaceNeeded
 from packer.staging.pack_files import ROOM, PackFiles, pack_files
@@ -130,7 +130,7 @@ def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "")
     if isinstance(pack, URLPath):
         raise InvalidRequest(f"{pack}: --warm is for a pack on a disk of this machine; without it, it is copied here")
     manifest = manifests.read(pack)
-    check_sparse_files(pack, manifest)
+    check_mostly_holes(pack, manifest)
     chosen = options.numbers(manifest)
     count, resident = warm(
         pack, manifest, chosen, room_bytes=capacity.free_memory(options.keep, options.machine), progress=hooks.progress

@@ -1,9 +1,9 @@
-"""Sparse file limit: refuses a pack of more than 1 GiB and a thousand times the data that is really in its files.
+"""Mostly holes: a pack of more than 1 GiB whose files contain less than a thousandth of it as data is refused.
 
-The others are holes, which take no space on a disk, but time to read and hash: an archive of a few KB can hold a file
-of a terabyte that is one hole, and a manifest that names it. So whatever opens a pack asks first. Holes below the limit
-are no damage: packer writes none, but `cp --sparse=always`, `tar --sparse` and file systems that leave out zeros make
-them of long runs of zeros, and reading them takes seconds, or time in proportion to the data.
+Holes take no space on a disk, but time to read and hash: an archive of a few KB can contain a file of a terabyte that
+is one hole, and a manifest that names it. Everything that opens a pack therefore checks this first. Smaller holes are
+no damage. packer writes none, but `cp --sparse=always`, `tar --sparse` and some file systems make them from long runs
+of zeros, and reading them takes seconds, or time in proportion to the data.
 """
 
 import errno
@@ -25,7 +25,7 @@ _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def check_sparse_files(folder: Path, manifest: Manifest, *, copies: Mapping[str, Path] = _NOWHERE) -> None:
+def check_mostly_holes(folder: Path, manifest: Manifest, *, copies: Mapping[str, Path] = _NOWHERE) -> None:
     """Raise CorruptPack where hardly anything of what the manifest names is there.
 
     Looks at the first few files of a pack of data, and at none of one of 1 GiB or less. A file that is missing or no

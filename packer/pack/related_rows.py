@@ -1,11 +1,11 @@
-"""Field relations: the rows of fields that belong together, checked and dropped together.
+"""Related rows: rows of several fields that belong together, checked and dropped together.
 
-The relations of a schema (`of`, `starts`, `into`) put fields into groups whose rows are the same things: boxes, their
-classes and their crowd flags; the polygons of a sample, one behind the other, and the number that says where each of
-them starts. A group is called by the field that the others are `of`.
+The relations of a schema (`of`, `starts`, `into`) form groups of fields whose rows describe the same things: boxes,
+their classes and their crowd flags; or the polygons of a sample, one after another, and the number at which each
+polygon starts. The field that the others are `of` gives the group its name.
 
-Boxes that a rule drops take the rows of their group along, the runs of rows that start in a dropped row, and the rows
-of other groups that lead into a dropped one. What stays is counted anew.
+If a rule drops boxes, three kinds of rows are dropped too: the rows of their group, the runs of rows that start in a
+dropped row, and the rows of other groups that lead into a dropped row. The remaining rows are counted again.
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ import pytest
 
 from packer import formats
 from packer.errors import CorruptPack
-from packer.pack import manifest, sparse_file_limit
+from packer.pack import manifest, mostly_holes
 from packer.pack.index_rebuild import reindex
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
@@ -47,16 +47,16 @@ def test_verify_says_so_and_reads_no_more_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", formats.names())
 def test_a_pack_of_data_is_none_of_holes(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_file_limit, "MOST_BYTES", 0)
+    monkeypatch.setattr(mostly_holes, "MOST_BYTES", 0)
     built_packs.make_pack(tmp_path / "p", 6, format=format)
-    sparse_file_limit.check_sparse_files(tmp_path / "p", manifest.read(tmp_path / "p"))
+    mostly_holes.check_mostly_holes(tmp_path / "p", manifest.read(tmp_path / "p"))
     assert list(problems(tmp_path / "p")) == []
 
 
 @pytest.mark.parametrize("format", formats.names())
 def test_what_is_missing_is_no_hole(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file that has gone is named, as if nothing were looked for."""
-    monkeypatch.setattr(sparse_file_limit, "MOST_BYTES", 0)
+    monkeypatch.setattr(mostly_holes, "MOST_BYTES", 0)
     built_packs.make_pack(tmp_path / "p", 6, format=format, parts=2)
     for part in sorted((tmp_path / "p").glob("part-*")):
         part.rename(tmp_path / part.name)
@@ -66,16 +66,16 @@ def test_what_is_missing_is_no_hole(tmp_path: Path, format: str, monkeypatch: py
 
 
 def test_a_staged_copy_counts_in_the_place_of_what_it_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_file_limit, "MOST_BYTES", 0)
+    monkeypatch.setattr(mostly_holes, "MOST_BYTES", 0)
     made = built_packs.make_pack(tmp_path / "p", 6, parts=1)
     part = part_of(tmp_path / "p")
     copy = part.rename(tmp_path / part.name)
     with part.open("wb") as file:
         file.truncate(made.parts[0].bytes)
-    monkeypatch.setattr(sparse_file_limit, "MOST_TIMES", 2)
+    monkeypatch.setattr(mostly_holes, "MOST_TIMES", 2)
     with pytest.raises(CorruptPack, match="are there and the others are holes"):
-        sparse_file_limit.check_sparse_files(tmp_path / "p", made)
-    sparse_file_limit.check_sparse_files(tmp_path / "p", made, copies={part.name: copy})
+        mostly_holes.check_mostly_holes(tmp_path / "p", made)
+    mostly_holes.check_mostly_holes(tmp_path / "p", made, copies={part.name: copy})
 
 
 def test_data_between_holes_is_counted(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_data_between_holes_is_counted(tmp_path: Path) -> None:
             file.write(b"x" * 65536)
         file.truncate(GIB)
         file.flush()
-        found = sparse_file_limit.data_bytes(file.fileno(), most=GIB)
+        found = mostly_holes.data_bytes(file.fileno(), most=GIB)
         assert 3 * 65536 <= found <= 6 * 65536
-        assert 65536 <= sparse_file_limit.data_bytes(file.fileno(), most=1) < found
+        assert 65536 <= mostly_holes.data_bytes(file.fileno(), most=1) < found
         file.truncate(0)
-        assert sparse_file_limit.data_bytes(file.fileno(), most=GIB) == 0
+        assert mostly_holes.data_bytes(file.fileno(), most=GIB) == 0
 
 
 @pytest.mark.parametrize("name", bomb_packs.UNNAMED)
