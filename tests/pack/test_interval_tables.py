@@ -125,7 +125,7 @@ def test_a_false_table_is_noted_beside_what_a_sample_lacks(tmp_path: Path) -> No
     summary: ConversionSummary = packed(root, tmp_path / "out.pack", fields=("rgb",))
     noted = dict(summary.incomplete)
     (both,) = (reason for reason in noted.values() if "restart intervals" in reason)
-    assert both == "no grasps: no _grasps.txt; " + NOTE.replace("image", "rgb")
+    assert both == "no _grasps.txt; " + NOTE.replace("image", "rgb")
 
 
 # ---- packs of codec jpeg

@@ -305,7 +305,7 @@ def test_what_has_no_mask_in_a_file_is_refused(tmp_path: Path) -> None:
     packer.convert(root, tmp_path / "pack")
     with pytest.raises(InvalidRequest, match="is a pack, .*--mask-colours: for the original data"):
         packer.convert(tmp_path / "pack", tmp_path / "other", mask_colours=table)
-    with pytest.raises(InvalidRequest, match="a Python object gives its samples itself"):
+    with pytest.raises(InvalidRequest, match="Python object"):
         packer.convert([{"image": picture(1)}], tmp_path / "other", fields=["image"], mask_colours=table)
 
 

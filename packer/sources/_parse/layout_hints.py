@@ -269,7 +269,8 @@ def _by_usual_pair(names: Sequence[str], main: str, other: str) -> list[Pair]:
         if main not in lower and other not in lower:
             continue
         parts = [_tokens(_SCALE.sub("", part)) if len(main) > 1 else [part] for part in lower.split("/")]
-        said = {token for part in parts for token in part}
+        told = parts if len(main) > 1 else parts[:-1]  # x.jpg and y.jpg are two images
+        said = {token for part in told for token in part}
         if main in said or other in said:
             rests = ["/".join(token for token in part if token not in _DEGRADED | {main, other}) for part in parts]
             found[tuple(filter(None, rests))].setdefault(other in said, name)

@@ -255,7 +255,7 @@ class VOCSource(FileSource):
             raise BadInput(f"{shown(str(path))}: class {shown(new[0])} was not there before; pack it again")
         values: dict[str, Any] = {"boxes": self._edges([each.box for each in objects])}
         values["box_labels"] = np.array([self._classes[each.name] for each in objects], np.int64)
-        for flag in self._flags:
+        for flag in sorted(self._flags):
             values[f"box_{flag}"] = np.array([each.flags.get(flag, 0) for each in objects], np.uint8)
         if self._has_parts:
             values["parts"] = [
