@@ -19,7 +19,7 @@ import torch
 from packer.datasets.batch import Batch
 from packer.datasets.batch_decoder import Take, take_new
 from packer.datasets.pack_dataset import Indices, PackDataset, Transform, location_of
-from packer.errors import InvalidRequest, UnknownKey, WrongType, printable
+from packer.errors import CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
 from packer.geometry.transforms.rotate import rotated
 from packer.geometry.transforms.zoom import zoomed
@@ -188,6 +188,8 @@ class GraspDataset(PackDataset):
             cache_limit=cache_limit,
             patience=patience,
         )
+        if self.sample_decoder().pack.manifest.pack_id != manifest.pack_id:
+            raise CorruptPack(f"{path}: another pack took its place while it was opened; open it again")
         self.as_tuple = NAMES
         self.transform = transform
         if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):

@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -11,9 +12,10 @@ import torch
 
 import packer
 from packer import formats
-from packer.errors import BadInput, InvalidRequest, UnknownKey
+from packer.errors import BadInput, CorruptPack, InvalidRequest, UnknownKey
 from packer.geometry import RandomHorizontalFlip
 from packer.grasp import GraspDataset, TurnAndZoom, as_input
+from packer.pack import manifest
 from packer.schema import Field, Schema
 from packer.sources.grasp import cornell, jacquard
 from tests.support import built_packs, grasp_folders, slow_grasps, source_trees
@@ -327,3 +329,13 @@ def test_a_jacquard_picture_that_is_not_square_is_refused(tmp_path: Path) -> Non
     packed(source_trees.write(tmp_path / "set/abc", source_trees.view("0_abc", 1)).parent, tmp_path / "pack")
     with pytest.raises(BadInput, match="64x48 px; expected a square"):
         GraspDataset(tmp_path / "pack")[0]
+
+
+def test_a_pack_that_is_replaced_while_it_is_opened_is_an_error(
+    made: dict[str, Path], resized: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule for labels comes from the manifest: it must be that of the pack that is opened."""
+    replaced = manifest.read(resized["cornell"])
+    monkeypatch.setattr("packer.grasp.dataset.manifests", SimpleNamespace(read=lambda path: replaced))
+    with pytest.raises(CorruptPack, match="took its place"):
+        GraspDataset(made["cornell"], style="ggcnn", output_size=48)
