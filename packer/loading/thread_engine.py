@@ -130,7 +130,7 @@ class ThreadEngine:
 
     @property
     def ready(self) -> int:
-        """How many batches are made that nobody has taken yet."""
+        """The number of batches that are made and not taken yet."""
         with self._lock:
             return next((at for at, entry in enumerate(self._entries) if not entry.done), len(self._entries))
 

@@ -182,7 +182,7 @@ class CacheFolder:
             os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
 
     def remove(self, file: CachedName) -> None:
-        """Remove a file, even if somebody reads it."""
+        """Remove a file, even if another process reads it."""
         with suppress(FileNotFoundError), self._above(file) as (above, name):
             above.remove(name)
 

@@ -146,7 +146,7 @@ class PartCache:
 
         Others that have it open keep it, and its blocks, until they close it.
         """
-        while (claim := self.folder.claim(self._named(file))) is None:  # somebody else looks at it, or fetches it
+        while (claim := self.folder.claim(self._named(file))) is None:  # another process checks it, or fetches it
             time.sleep(_MOST_WAIT_S)
         with claim, closing(self._found(file) or ExitStack()) as found:
             if isinstance(found, Lease) and part_sha256(found.path, most_bytes=file.bytes) != file.sha256:
